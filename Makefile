@@ -1,0 +1,37 @@
+# make lab    the notebooks in JupyterLab          make test   every test and every notebook
+# Both set up .venv first. Choose the interpreter with PYTHON=python3.12.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+# In a container one is often root, which JupyterLab refuses unless told otherwise.
+LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
+
+.PHONY: help lab test venv cuda clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -2
+
+lab: cuda
+	$(PY) -m jupyter lab $(LABFLAGS) notebooks/00_start_here.ipynb
+
+test: cuda
+	$(PY) -m pytest --nbval
+
+venv: $(STAMP)
+
+# Adds PyCUDA where there is an NVIDIA driver; does nothing, quickly, elsewhere.
+cuda: $(STAMP)
+	@$(PY) -m minigrad.install_cuda --once
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'minigrad needs Python 3.11 or newer. Name one: make lab PYTHON=python3.12'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo 'This Python has no venv. On Debian and Ubuntu: sudo apt install python3-venv'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --editable '.[lab,test]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

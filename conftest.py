@@ -1,0 +1,42 @@
+"""Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
+
+MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped.
+"""
+
+import os
+
+import pytest
+
+from minigrad.devices import why_not
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "gpu" in cell_tags(item):
+            item.add_marker(pytest.mark.gpu)
+    needy = [item for item in items if item.get_closest_marker("gpu")]
+    if needy and (reason := why_not("cuda")):
+        for item in needy:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def cell_tags(item: pytest.Item) -> list[str]:
+    """The tags of a notebook's cell; a test function has none."""
+    cell = getattr(item, "cell", None)
+    return cell.metadata.get("tags", []) if cell else []
+
+
+def skipped_for_gpu(config: pytest.Config) -> int:
+    stats = config.pluginmanager.get_plugin("terminalreporter").stats
+    return sum("gpu" in report.keywords for report in stats.get("skipped", []))
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if count := skipped_for_gpu(config):
+        terminalreporter.write_line(f"{count} gpu cells and tests skipped: no CUDA device", yellow=True, bold=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("MINIGRAD_REQUIRE_GPU") == "1" and skipped_for_gpu(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,56 @@
+#include "common.cuh"
+
+// The six comparisons, with broadcasting. thread -> one element of y; a and b are found through their views.
+// `real` is any dtype here. A comparison with NaN is false, except !=.
+
+// y = a < b.
+extern "C" __global__ void less_forward(const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] < b[b_at(i)];
+    }
+}
+
+// y = a <= b.
+extern "C" __global__ void less_equal_forward(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] <= b[b_at(i)];
+    }
+}
+
+// y = a > b.
+extern "C" __global__ void greater_forward(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] > b[b_at(i)];
+    }
+}
+
+// y = a >= b.
+extern "C" __global__ void greater_equal_forward(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] >= b[b_at(i)];
+    }
+}
+
+// y = a == b.
+extern "C" __global__ void equal_forward(const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] == b[b_at(i)];
+    }
+}
+
+// y = a != b.
+extern "C" __global__ void not_equal_forward(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] != b[b_at(i)];
+    }
+}

@@ -1,0 +1,17 @@
+#include "common.cuh"
+
+// One input takes its place in y: y[where the view puts element i] = x[i]. thread -> one element of x.
+extern "C" __global__ void concatenate_forward(const real* x, real* y, View y_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[y_at(i)] = x[i];
+    }
+}
+
+// Its gradient is what lies there: dx[i] = dy[where the view put element i]. thread -> one element of dx.
+extern "C" __global__ void concatenate_backward(const real* dy, real* dx, View dy_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dx[i] = dy[dy_at(i)];
+    }
+}

@@ -1,0 +1,17 @@
+#include "common.cuh"
+
+// y = log(x). thread -> one element.
+extern "C" __global__ void log_forward(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = log(x[i]);
+    }
+}
+
+// dx = dy / x. thread -> one element.
+extern "C" __global__ void log_backward(const real* dy, const real* x, real* dx, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dx[i] = dy[i] / x[i];
+    }
+}

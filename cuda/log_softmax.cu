@@ -1,0 +1,39 @@
+#include "reduce.cuh"
+
+// Both kernels: block -> one row, i.e. the n elements of an array (rows, n, inner) that lie `inner` apart;
+// thread -> every BLOCK-th element of the row, so a row may be of any length.
+
+// y = x - max - log(sum(exp(x - max))): never the logarithm of a softmax that has underflowed to 0.
+extern "C" __global__ void log_softmax_forward(const real* x, real* y, int n, int inner) {
+    int start = blockIdx.x / inner * n * inner + blockIdx.x % inner;
+    x += start;
+    y += start;
+    real most = -INFINITY, sum = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        most = Max()(most, x[i * inner]);
+    }
+    most = block_max(most);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        sum += exp(x[i * inner] - most);
+    }
+    real log_sum = log(block_sum(sum));
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        y[i * inner] = x[i * inner] - most - log_sum;
+    }
+}
+
+// dx = dy - exp(y) * sum(dy).
+extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, real* dx, int n, int inner) {
+    int start = blockIdx.x / inner * n * inner + blockIdx.x % inner;
+    dy += start;
+    y += start;
+    dx += start;
+    real sum = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        sum += dy[i * inner];
+    }
+    sum = block_sum(sum);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        dx[i * inner] = dy[i * inner] - exp(y[i * inner]) * sum;
+    }
+}

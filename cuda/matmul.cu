@@ -1,0 +1,127 @@
+#include "common.cuh"
+
+#ifndef TILE
+#define TILE 16
+#endif
+
+// c = a @ b: (m, k) @ (k, n) -> (m, n), row after row in memory.
+// All three forward kernels take the same arguments and start TILE x TILE threads a block. blockIdx.z counts the
+// matrices of a batch; the views a_at and b_at say which matrix of a and of b that is, since a batch may be broadcast.
+
+// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads a in 32 places that lie k
+// elements apart, and writes c in 32 places that lie n apart. Correct, and slow.
+extern "C" __global__ void matmul_naive(
+    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+    int row = blockIdx.x * TILE + threadIdx.x, column = blockIdx.y * TILE + threadIdx.y;
+    a += a_at(blockIdx.z) * m * k;
+    b += b_at(blockIdx.z) * k * n;
+    c += blockIdx.z * m * n;
+    if (row < m && column < n) {
+        real sum = 0;
+        for (int i = 0; i < k; ++i) {
+            sum += a[row * k + i] * b[i * n + column];
+        }
+        c[row * n + column] = sum;
+    }
+}
+
+// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads b and writes c in one
+// piece, and shares one element of a. Two names exchanged, nothing else.
+extern "C" __global__ void matmul_coalesced(
+    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+    int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
+    a += a_at(blockIdx.z) * m * k;
+    b += b_at(blockIdx.z) * k * n;
+    c += blockIdx.z * m * n;
+    if (row < m && column < n) {
+        real sum = 0;
+        for (int i = 0; i < k; ++i) {
+            sum += a[row * k + i] * b[i * n + column];
+        }
+        c[row * n + column] = sum;
+    }
+}
+
+// block -> TILE x TILE tile of c; thread -> one element of it.
+// Tiles of a and b pass through shared memory: every element is read from global memory once and used TILE times.
+extern "C" __global__ void matmul_tiled(
+    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+    // [own]
+    __shared__ real a_tile[TILE][TILE], b_tile[TILE][TILE];
+    int x = threadIdx.x, y = threadIdx.y;
+    int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
+    a += a_at(blockIdx.z) * m * k;
+    b += b_at(blockIdx.z) * k * n;
+    c += blockIdx.z * m * n;
+    real sum = 0;
+    for (int start = 0; start < k; start += TILE) {
+        // [load tile]
+        a_tile[y][x] = row < m && start + x < k ? a[row * k + start + x] : 0;
+        b_tile[y][x] = start + y < k && column < n ? b[(start + y) * n + column] : 0;
+        __syncthreads();  // the tiles are complete
+        // [multiply]
+        for (int i = 0; i < TILE; ++i) {
+            sum += a_tile[y][i] * b_tile[i][x];
+        }
+        __syncthreads();  // and read by all, before the next ones overwrite them
+    }
+    // [store]
+    if (row < m && column < n) c[row * n + column] = sum;
+}
+
+// da = dy @ b^T: (m, n) @ (n, k). block -> tile of da; thread -> one element of it.
+// b is read as it lies, along its rows, so the reads are coalesced; it is its tile in shared memory that is read
+// transposed. The odd row length keeps a column of the tile in different banks.
+extern "C" __global__ void matmul_backward_a(
+    const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
+    // [own]
+    __shared__ real dy_tile[TILE][TILE], b_tile[TILE][TILE + 1];
+    int x = threadIdx.x, y = threadIdx.y;
+    int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
+    int b_row = blockIdx.x * TILE + y;  // the row of b that this thread loads: a column of da
+    dy += dy_at(blockIdx.z) * m * n;
+    b += b_at(blockIdx.z) * k * n;
+    da += blockIdx.z * m * k;
+    real sum = 0;
+    for (int start = 0; start < n; start += TILE) {
+        // [load tile]
+        dy_tile[y][x] = row < m && start + x < n ? dy[row * n + start + x] : 0;
+        b_tile[y][x] = b_row < k && start + x < n ? b[b_row * n + start + x] : 0;
+        __syncthreads();
+        // [multiply]
+        for (int i = 0; i < TILE; ++i) {
+            sum += dy_tile[y][i] * b_tile[x][i];
+        }
+        __syncthreads();
+    }
+    // [store]
+    if (row < m && column < k) da[row * k + column] = sum;
+}
+
+// db = a^T @ dy: (k, m) @ (m, n). block -> tile of db; thread -> one element of it.
+// a is read as it lies, too, and its tile transposed: threads of one y read the same element, which is no conflict.
+extern "C" __global__ void matmul_backward_b(
+    const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
+    // [own]
+    __shared__ real a_tile[TILE][TILE], dy_tile[TILE][TILE];
+    int x = threadIdx.x, y = threadIdx.y;
+    int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
+    int a_column = blockIdx.y * TILE + x;  // the column of a that this thread loads: a row of db
+    a += a_at(blockIdx.z) * m * k;
+    dy += dy_at(blockIdx.z) * m * n;
+    db += blockIdx.z * k * n;
+    real sum = 0;
+    for (int start = 0; start < m; start += TILE) {
+        // [load tile]
+        a_tile[y][x] = start + y < m && a_column < k ? a[(start + y) * k + a_column] : 0;
+        dy_tile[y][x] = start + y < m && column < n ? dy[(start + y) * n + column] : 0;
+        __syncthreads();
+        // [multiply]
+        for (int i = 0; i < TILE; ++i) {
+            sum += a_tile[i][y] * dy_tile[i][x];
+        }
+        __syncthreads();
+    }
+    // [store]
+    if (row < k && column < n) db[row * n + column] = sum;
+}

@@ -1,0 +1,22 @@
+#include "common.cuh"
+
+// y = a^b with broadcasting. thread -> one element of y; a and b are found through their views.
+extern "C" __global__ void power_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = pow(a[a_at(i)], b[b_at(i)]);
+    }
+}
+
+// da = dy * b * a^(b - 1), db = dy * a^b * log(a), both in the shape of y.
+// thread -> one element; a null pointer: that one is not wanted.
+extern "C" __global__ void power_backward(
+    const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real base = a[a_at(i)], exponent = b[b_at(i)];
+        // Chosen and not multiplied at the edges, where 0 * inf and 0 * log(0) would be NaN.
+        if (da) da[i] = exponent == 0 ? 0 : dy[i] * exponent * pow(base, exponent - 1);
+        if (db) db[i] = base == 0 && exponent >= 0 ? 0 : dy[i] * pow(base, exponent) * log(base);
+    }
+}

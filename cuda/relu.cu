@@ -1,0 +1,17 @@
+#include "common.cuh"
+
+// y = max(x, 0). thread -> one element.
+extern "C" __global__ void relu_forward(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = x[i] < 0 ? 0 : x[i];  // asked this way round, NaN stays NaN
+    }
+}
+
+// dx = dy where x > 0, else 0. thread -> one element.
+extern "C" __global__ void relu_backward(const real* dy, const real* x, real* dx, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dx[i] = x[i] > 0 ? dy[i] : 0;
+    }
+}

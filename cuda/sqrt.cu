@@ -1,0 +1,17 @@
+#include "common.cuh"
+
+// y = sqrt(x). thread -> one element.
+extern "C" __global__ void sqrt_forward(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = sqrt(x[i]);
+    }
+}
+
+// dx = dy / (2 * y). thread -> one element.
+extern "C" __global__ void sqrt_backward(const real* dy, const real* y, real* dx, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        dx[i] = dy[i] / (2 * y[i]);
+    }
+}

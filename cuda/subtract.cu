@@ -1,0 +1,10 @@
+#include "common.cuh"
+
+// y = a - b with broadcasting. thread -> one element of y; a and b are found through their views.
+extern "C" __global__ void subtract_forward(
+    const real* a, const real* b, real* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[a_at(i)] - b[b_at(i)];
+    }
+}

@@ -1,0 +1,66 @@
+#include "common.cuh"
+
+#ifndef TILE
+#define TILE 16
+#endif
+
+// y[j, i] = x[i, j], straight. block -> a tile of TILE x TILE of matrix blockIdx.z; thread -> one element.
+// Neighbouring threads read neighbours of x, but write to y a whole column apart.
+extern "C" __global__ void transpose_naive(const real* x, real* y, int rows, int cols) {
+    // [locate]
+    int row = blockIdx.y * TILE + threadIdx.y;
+    int col = blockIdx.x * TILE + threadIdx.x;
+    int matrix = blockIdx.z * rows * cols;
+    // [move]
+    if (row < rows && col < cols) {
+        y[matrix + col * rows + row] = x[matrix + row * cols + col];
+    }
+}
+
+// The same through shared memory. block -> a tile; thread -> one element of x to read, another of y to write,
+// chosen so that neighbouring threads touch neighbours both times.
+extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int cols) {
+    __shared__ real tile[TILE][TILE];
+    int matrix = blockIdx.z * rows * cols;
+    // [load tile]
+    int row = blockIdx.y * TILE + threadIdx.y;
+    int col = blockIdx.x * TILE + threadIdx.x;
+    if (row < rows && col < cols) {
+        tile[threadIdx.y][threadIdx.x] = x[matrix + row * cols + col];
+    }
+    __syncthreads();  // the element that a thread writes was read by another
+    // [store tile]
+    row = blockIdx.y * TILE + threadIdx.x;  // x and y have changed places
+    col = blockIdx.x * TILE + threadIdx.y;
+    if (row < rows && col < cols) {
+        y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];  // down a column, in few banks
+    }
+}
+
+// The same with one column more in the tile: elements of a column now lie in different banks.
+// block -> a tile; thread -> one element of x to read and another one of y to write.
+extern "C" __global__ void transpose_padded(const real* x, real* y, int rows, int cols) {
+    __shared__ real tile[TILE][TILE + 1];
+    int matrix = blockIdx.z * rows * cols;
+    // [load tile]
+    int row = blockIdx.y * TILE + threadIdx.y;
+    int col = blockIdx.x * TILE + threadIdx.x;
+    if (row < rows && col < cols) {
+        tile[threadIdx.y][threadIdx.x] = x[matrix + row * cols + col];
+    }
+    __syncthreads();
+    // [store tile]
+    row = blockIdx.y * TILE + threadIdx.x;
+    col = blockIdx.x * TILE + threadIdx.y;
+    if (row < rows && col < cols) {
+        y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];
+    }
+}
+
+// y[i] = x[where the view finds element i]: any permutation of any axes. thread -> one element of y.
+extern "C" __global__ void transpose_permute(const real* x, real* y, View x_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = x[x_at(i)];
+    }
+}

@@ -1,0 +1,23 @@
+#include "common.cuh"
+
+// y = a where cond, else b, with broadcasting.
+// thread -> one element of y; the inputs are found through their views.
+extern "C" __global__ void where_forward(
+    const bool* cond, const real* a, const real* b, real* y, View cond_at, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = cond[cond_at(i)] ? a[a_at(i)] : b[b_at(i)];
+    }
+}
+
+// da = dy where cond, else 0; db = 0 where cond, else dy; both in the shape of y.
+// thread -> one element; a null pointer: that one is not wanted.
+extern "C" __global__ void where_backward(
+    const real* dy, const bool* cond, real* da, real* db, View cond_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        bool from_a = cond[cond_at(i)];
+        if (da) da[i] = from_a ? dy[i] : 0;
+        if (db) db[i] = from_a ? 0 : dy[i];
+    }
+}

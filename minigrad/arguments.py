@@ -1,0 +1,163 @@
+"""A kernel's arguments: checked against its signature and packed as CUDA's parameter buffer is."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices.base import Arguments, Device
+from minigrad.errors import LaunchError
+from minigrad.source import Param
+
+FLOAT32 = np.dtype(np.float32)
+C_NAMES = {FLOAT32: "float", np.dtype(np.float64): "double"} | {
+    np.dtype(name): c
+    for name, c in {"int32": "int", "int64": "long long", "uint8": "unsigned char", "bool": "bool"}.items()
+}
+_SCALARS: dict[str, Any] = {
+    "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
+    "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong, "size_t": ctypes.c_size_t,
+    "float": ctypes.c_float, "double": ctypes.c_double,
+}  # fmt: skip
+# What an array must hold to be read through a pointer of this type, and how many of it make one.
+_ELEMENTS = {
+    name: (np.dtype(dtype), lanes)
+    for dtype, names in {
+        "float32": {"float": 1, "float2": 2, "float4": 4},
+        "float64": {"double": 1, "double2": 2},
+        "int32": {"int": 1, "int2": 2, "int4": 4},
+        "int64": {"long long": 1},
+        "uint8": {"unsigned char": 1},
+        "bool": {"bool": 1},
+    }.items()
+    for name, lanes in names.items()
+}
+
+
+class Bound(NamedTuple):
+    """Arguments ready for a launch, the device they live on and the dtype behind `real`."""
+
+    arguments: Arguments
+    device: Device | None
+    real: np.dtype
+
+
+def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
+    """Check count, kind, dtype and device of the arguments, and pack them. Raises TypeError or LaunchError."""
+    if len(args) != len(params):
+        names = ", ".join(param.name for param in params)
+        raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.")
+    values: list[Any] = []
+    arrays: list[tuple[str, Array]] = []
+    real: np.dtype | None = None
+    for i, (param, arg) in enumerate(zip(params, args, strict=True)):
+        if not param.pointer:
+            values.append(_scalar(kernel, i, param, arg))
+        elif arg is None:
+            values.append(None)  # a null pointer: an output that is not wanted
+        else:
+            array = _array(kernel, i, param, arg)
+            real = real or (array.dtype if param.type == "real" else None)
+            _check_array(kernel, i, param, array, real)
+            values.append(array.address)
+            arrays.append((param.name, array))
+    device = _one_device(kernel, arrays)
+    for param, arg in zip(params, args, strict=True):
+        if param.pointer and not param.const and hasattr(arg, "written_by"):
+            arg.written_by(kernel)
+    layout, size = _layout(params, real or FLOAT32)
+    return Bound(Arguments(layout(*values), size, arrays), device, real or FLOAT32)
+
+
+def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
+    """The device memory behind an argument."""
+    array = getattr(arg, "array", arg)
+    if isinstance(array, Array):
+        return array
+    where = _place(kernel, i, param)
+    if array is not arg:
+        raise TypeError(f"{where} is on device 'numpy'; kernels run on sim and cuda: {param.name}.to('sim').")
+    if isinstance(array, np.ndarray):
+        raise TypeError(f"{where} is a NumPy array; put it on a device: mg.tensor({param.name}, device='sim').")
+    raise TypeError(f"{where} is a pointer and takes a tensor; got {type(arg).__name__} {arg!r:.40}.")
+
+
+def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype | None) -> None:
+    """Raise where the array does not hold what the pointer reads."""
+    dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
+    if dtype is None and param.type != "void":
+        raise TypeError(f"{_place(kernel, i, param)}: pointers to {param.type} are not known here.")
+    if dtype is not None and array.dtype != dtype:
+        raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
+    if lanes > 1 and (array.size % lanes or array.address % (lanes * array.dtype.itemsize)):
+        raise LaunchError(
+            f"{_place(kernel, i, param)} holds {array.size} elements; {param.type} reads {lanes} at a time, "
+            f"so give it a multiple of {lanes}."
+        )
+
+
+def _one_device(kernel: str, arrays: list[tuple[str, Array]]) -> Device | None:
+    """The device that all arrays share."""
+    if not arrays:
+        return None
+    first, device = arrays[0][0], arrays[0][1].device
+    for name, array in arrays:
+        if array.device is not device:
+            raise LaunchError(
+                f"{kernel}: {first} is on {device.name}, {name} is on {array.device.name}; "
+                f"move one: {name}.to({device.name!r})."
+            )
+    return device
+
+
+def _scalar(kernel: str, i: int, param: Param, arg: Any) -> Any:
+    """The argument as the C type of a by-value parameter."""
+    if type(arg) is int and param.type == "int" and -(2**31) <= arg < 2**31:
+        return arg  # nearly every argument
+    if isinstance(arg, ctypes.Structure) and type(arg).__name__ == param.type:
+        return arg
+    if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
+        arg = arg.item()
+    if param.type in ("real", "float", "double"):
+        if isinstance(arg, int | float):
+            return arg
+        raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
+    if param.type not in _SCALARS:
+        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {param.type} is not known here.")
+    if not isinstance(arg, int):
+        raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
+    if param.type != "bool" and _SCALARS[param.type](arg).value != arg:
+        raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {param.type}.")
+    return arg
+
+
+@cache
+def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Structure], int]:
+    """A C struct with one field per parameter, natural alignment being CUDA's too, and its unpadded size."""
+
+    def c_type(param: Param) -> Any:
+        if param.pointer:
+            return ctypes.c_void_p
+        kind = C_NAMES[real] if param.type == "real" else param.type
+        return _SCALARS[kind] if kind in _SCALARS else STRUCTS[kind]
+
+    fields = [(f"p{i}", c_type(param)) for i, param in enumerate(params)]
+    layout = type("Packed", (ctypes.Structure,), {"_fields_": fields})
+    last = getattr(layout, f"p{len(params) - 1}", None)
+    return layout, last.offset + last.size if last else 0
+
+
+STRUCTS: dict[str, type[ctypes.Structure]] = {}  # by-value structs of our own kernels, by their name in CUDA C++
+
+
+def struct(cls: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Class decorator: a ctypes.Structure that kernels take by value under the same name."""
+    STRUCTS[cls.__name__] = cls
+    return cls
+
+
+def _place(kernel: str, i: int, param: Param) -> str:
+    return f"{kernel}: argument {i + 1} ({param})"

@@ -1,0 +1,168 @@
+"""Is it right? One case of an op -> its value, its gradient, its bounds, at every block size and by every kernel.
+
+NumPy's reference is the truth for a kernel; central differences in float64 are the truth for a gradient rule.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigrad import devices
+from minigrad.array import Array
+from minigrad.devices.base import Device
+from minigrad.differences import GradientCheck, GradientError, gradient
+from minigrad.guard import BoundsError, Guard
+from minigrad.op import AnyArray, Case, Op
+
+__all__ = ["BoundsError", "GradientError", "ValueMismatch", "bounds", "every_block", "gradient", "op", "rule", "value"]
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+class ValueMismatch(AssertionError):
+    """A kernel whose result is not the reference's."""
+
+
+@dataclass(frozen=True)
+class OpCheck:
+    """What was tried of an op, and found right."""
+
+    op: str
+    device: str
+    cases: int
+    dtypes: tuple[str, ...]
+    settings: int
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.op} on {self.device}: value, gradient and bounds are right in {self.cases} cases, "
+            f"{' and '.join(self.dtypes)}, with {self.settings} choices of kernel and block."
+        )
+
+
+def op(op: Op, device: str = "sim", dtypes: tuple[str, ...] = ("float32", "float64")) -> OpCheck:
+    """Everything about an op: its rule against central differences, its kernels against NumPy, by every kernel and block.
+
+    Raises GradientError, ValueMismatch or BoundsError for the first thing that is wrong. Try it on an op of your own.
+    """
+    for case in op.cases:
+        rule(op, case)
+        for dtype in dtypes:
+            every_block(op, case, device, dtype)
+    return OpCheck(op.name, device, len(op.cases), dtypes, len(list(settings(op))))
+
+
+def rule(op: Op, case: Case) -> GradientCheck | None:
+    """The NumPy gradient rule against central differences; None for an op without one."""
+    arrays = case.arrays(np.float64)
+    if op.backward is None or not any(x.dtype.kind == "f" for x in arrays):
+        return None
+    tensors = [_on_numpy(x) for x in arrays]
+
+    def call(*xs: Any) -> Any:
+        return op(*xs, **case.params)
+
+    call.__name__, call.forward = f"{op.name} {case}", op.forward  # type: ignore[attr-defined]
+    return gradient(call, *tensors)
+
+
+def value(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
+    """Forward and backward kernels against the NumPy reference in float64. Raises ValueMismatch."""
+    _compare(op, _wanted(op, case, dtype), case, devices.get(devices.check(device)), dtype)
+
+
+def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
+    """The same with poison and guard bands around every array. Raises BoundsError, or ValueMismatch for a stray read."""
+    _compare(op, _wanted(op, case, dtype), case, Guard(devices.get(devices.check(device))), dtype)
+
+
+def every_block(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
+    """Value and bounds through every forward kernel that the op has, and at every legal block size."""
+    wanted, guard = _wanted(op, case, dtype), Guard(devices.get(devices.check(device)))
+    for name, chosen in settings(op):
+        _compare(chosen, wanted, case, guard, dtype, name)
+
+
+def settings(op: Op) -> Iterator[tuple[str, Op]]:
+    """The op as it is, then by each of its kernels, each with all legal values of every tunable, one at a time."""
+    for variant in (None, *variants(op)):
+        chosen = op.using(variant) if variant else op
+        yield variant or "", chosen
+        kernels = [chosen.kernels["forward"]] if variant else chosen.kernels.values()
+        legal = {(key, value) for kernel in kernels for key, all_ in kernel.tunables.items() for value in all_}
+        for key, number in sorted(legal):
+            yield f"{variant or ''} {key}={number}".strip(), chosen.using(**{key: number})
+
+
+def variants(op: Op) -> list[str]:
+    """The kernels that can stand in for each other in the forward pass: those with the parameters of the first."""
+    kernels = {name: kernel for name, kernel in op.kernels.items() if name != "forward"}
+    first = op.kernels.get("forward") or next(iter(kernels.values()), None)
+    found = [name for name, kernel in kernels.items() if first and kernel.signature.params == first.signature.params]
+    return found if len(found) > 1 else []
+
+
+Results = dict[str, AnyArray | None]
+
+
+def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
+    """The output, and the gradient of every input by the input's number."""
+    complete = op.prepare(*arrays, **params) if op.prepare else params
+    results: Results = {"y": op.run(arrays, complete)}
+    if dy is not None:
+        results |= {f"gradient {i + 1}": grad for i, grad in enumerate(op.vjp(arrays, dy, params))}
+    return results
+
+
+def _upstream(op: Op, case: Case, y: AnyArray, dtype: str) -> np.ndarray | None:
+    """A random gradient for the output of an op that has a rule."""
+    if op.backward is None or y.dtype.kind != "f":
+        return None
+    return np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
+
+
+def _wanted(op: Op, case: Case, dtype: str) -> Results:
+    """What the reference says in float64, from the very inputs that the kernels get; and the upstream gradient."""
+    arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in case.arrays(dtype)]
+    y = _results(op, arrays, case.params, None)["y"]
+    assert y is not None
+    dy = _upstream(op, case, y, dtype)
+    return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
+
+
+def _compare(op: Op, wanted: Results, case: Case, device: Device, dtype: str, setting: str = "") -> None:
+    hosts = case.arrays(dtype)
+    arrays = [Array.upload(device, x) for x in hosts]
+    dy = wanted["dy"]
+    got = _results(op, arrays, case.params, None if dy is None else Array.upload(device, dy))
+    place = ", ".join(filter(None, [f"{op.name} on {device.name}", dtype, str(case), setting]))
+    for name, result in got.items():
+        _same(f"{place}: {name}", result, wanted[name], TOLERANCE[dtype])
+    for i, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
+        _same(f"{place}: input {i + 1}, which should be left alone,", array, host, 0)
+
+
+def _same(what: str, got: Any, wanted: Any, tolerance: float) -> None:
+    """Raise ValueMismatch with the first element that differs. NaN agrees only with NaN."""
+    if got is None or wanted is None:
+        if got is not wanted:
+            raise ValueMismatch(f"{what}: one of kernel and reference gives no gradient, the other does.")
+        return
+    got, wanted = got.numpy(), np.asarray(wanted)
+    if got.shape != wanted.shape:
+        raise ValueMismatch(f"{what} has shape {got.shape}; the reference has {wanted.shape}.")
+    size = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1)) if wanted.dtype.kind == "f" else 0
+    wrong = np.argwhere(~np.isclose(got, wanted, rtol=tolerance, atol=tolerance * size, equal_nan=True))
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        raise ValueMismatch(
+            f"{what}{list(at)} is {got[at]:.9g}, the reference says {wanted[at]:.9g}; "
+            f"{len(wrong)} of {got.size} elements differ."
+        )
+
+
+def _on_numpy(x: np.ndarray) -> Any:
+    from minigrad.tensor import Tensor
+
+    return Tensor(x)

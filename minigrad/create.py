@@ -1,0 +1,72 @@
+"""New tensors: from data, filled, random."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.convert import check_dtype, move, to_host
+from minigrad.devices import check, default_device
+from minigrad.tensor import Tensor
+
+
+class _Generator:
+    """The random numbers of `randn`, `uniform` and new layers: made on the host, so every device gets the same."""
+
+    rng = np.random.default_rng()
+
+
+def manual_seed(seed: int) -> None:
+    """Start the random numbers anew: the same seed, the same tensors, on every device."""
+    _Generator.rng = np.random.default_rng(seed)
+
+
+def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:
+    """A tensor with a copy of `data`: a number, nested lists, a NumPy array or a tensor.
+
+    Python floats become float32; NumPy arrays keep their dtype. device is `numpy`, `sim` or `cuda`; without it, `cuda`
+    where there is a GPU and else `numpy`.
+    """
+    if isinstance(data, Tensor):
+        data, device = data.numpy(), device or data.device
+    host = to_host(data, dtype)
+    made = Tensor(move(host, check(device) if device else default_device()))
+    made.requires_grad = requires_grad
+    return made
+
+
+def zeros(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
+    """A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`."""
+    return tensor(np.zeros(extents(shape), check_dtype(dtype)), requires_grad, device)
+
+
+def ones(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
+    """A tensor of ones."""
+    return tensor(np.ones(extents(shape), check_dtype(dtype)), requires_grad, device)
+
+
+def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
+    """A tensor of standard normal numbers, from the generator that `manual_seed` sets."""
+    numbers = np.asarray(_Generator.rng.standard_normal(extents(shape)))
+    return tensor(numbers.astype(check_dtype(dtype)), requires_grad, device)
+
+
+def uniform(
+    low: float,
+    high: float,
+    shape: Sequence[int],
+    requires_grad: bool = False,
+    device: str | None = None,
+    dtype: Any = "float32",
+) -> Tensor:
+    """A tensor of numbers spread evenly from low to high, from the generator that `manual_seed` sets."""
+    numbers = np.asarray(_Generator.rng.uniform(low, high, extents((shape,))))
+    return tensor(numbers.astype(check_dtype(dtype)), requires_grad, device)
+
+
+def extents(shape: tuple) -> tuple[int, ...]:
+    """A shape given as numbers or as one tuple. Raises ValueError."""
+    given = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in given):
+        raise ValueError(f"a shape is whole numbers of at least 0; got {given}.")
+    return given

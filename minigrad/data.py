@@ -1,0 +1,53 @@
+"""Data to train on: handwritten digits, and mini-batches of any arrays."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigrad.create import tensor
+from minigrad.tensor import Tensor
+
+
+class Split(NamedTuple):
+    """Images (count, 64) in 0 to 1 as float32, and labels (count,) in 0 to 9 as int64."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+class Digits(NamedTuple):
+    """Handwritten digits to learn from, and others to be tested on."""
+
+    train: Split
+    test: Split
+
+
+def digits(test: int = 360, seed: int = 0) -> Digits:
+    """1797 handwritten digits of 8 x 8 pixels, shuffled and cut in two; no download.
+
+    Source: the UCI optical recognition of handwritten digits set, as packed with scikit-learn.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("data.digits needs scikit-learn: pip install 'minigrad-cuda[data]'.") from error
+    loaded: Any = load_digits()
+    order = np.random.default_rng(seed).permutation(len(loaded.target))
+    images = (loaded.data[order] / 16).astype(np.float32)
+    labels = loaded.target[order].astype(np.int64)
+    return Digits(Split(images[test:], labels[test:]), Split(images[:test], labels[:test]))
+
+
+def batches(
+    images: np.ndarray, labels: np.ndarray, size: int = 64, seed: int | None = None, device: str | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The data in pieces of `size` rows as tensors, the last one smaller; shuffled by `seed`, in order without one."""
+    if len(images) != len(labels):
+        raise ValueError(f"batches: {len(images)} images and {len(labels)} labels; there must be as many.")
+    if size < 1:
+        raise ValueError(f"batches: size={size} must be at least 1.")
+    order = np.arange(len(images)) if seed is None else np.random.default_rng(seed).permutation(len(images))
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        yield tensor(images[rows], device=device), tensor(labels[rows], device=device)

@@ -1,0 +1,60 @@
+"""The devices by name: `numpy` (the references), `sim` (the kernels on the CPU), `cuda` (the kernels on the GPU)."""
+
+import os
+from functools import cache
+
+from minigrad.devices.base import Device
+from minigrad.errors import DeviceError
+
+NAMES = ("numpy", "sim", "cuda")
+
+
+@cache
+def get(name: str) -> Device:
+    """The device `sim` or `cuda`, made at its first use. Raises DeviceError where it is not to be had."""
+    if name == "sim":
+        from minigrad.devices.simulator import Simulator
+
+        return Simulator()
+    if name == "cuda":
+        from minigrad.devices.gpu import GPU
+
+        return GPU()
+    raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
+
+
+@cache
+def why_not(name: str) -> str:
+    """Empty where the device works, else the sentence that says why not and what to do."""
+    if name != "numpy":
+        try:
+            get(name)
+        except DeviceError as error:
+            return str(error)
+    return ""
+
+
+def devices() -> tuple[str, ...]:
+    """The names of the devices that this machine has; `numpy` is always there."""
+    return tuple(name for name in NAMES if not why_not(name))
+
+
+@cache
+def default_device() -> str:
+    """`cuda` where there is a GPU, else `numpy`; the environment variable MINIGRAD_DEVICE decides otherwise."""
+    asked = os.environ.get("MINIGRAD_DEVICE")
+    return check(asked) if asked else ("numpy" if why_not("cuda") else "cuda")
+
+
+def kernel_device() -> str:
+    """The device to run kernels on: `cuda` where there is a GPU, else `sim`."""
+    return "sim" if why_not("cuda") else "cuda"
+
+
+def check(name: str) -> str:
+    """The name itself where that device works. Raises ValueError or DeviceError with the way out."""
+    if name not in NAMES:
+        raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
+    if reason := why_not(name):
+        raise DeviceError(reason)
+    return name

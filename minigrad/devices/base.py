@@ -1,0 +1,65 @@
+"""What a device that runs kernels must offer; `sim` and `cuda` both do, so a launch is written once."""
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.source import Source
+
+Dim3 = tuple[int, int, int]
+
+# The launch limits of every CUDA GPU since 2010, kept for `sim` too, so that what runs here runs there.
+MAX_THREADS = 1024
+MAX_BLOCK: Dim3 = (1024, 1024, 64)
+MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 48 * 1024
+
+
+class Buffer(Protocol):
+    """Device memory, given back when the object is collected."""
+
+    address: int
+    nbytes: int
+
+
+@dataclass
+class Arguments:
+    """A kernel's arguments: one packed field per parameter, laid out as CUDA's parameter buffer is."""
+
+    packed: ctypes.Structure
+    size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
+    arrays: list[tuple[str, Array]]  # the pointers by parameter name, for messages
+
+
+class Device(Protocol):
+    """Memory, a compiler and a launch."""
+
+    name: str
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised memory of at least one byte, aligned to 16."""
+
+    def upload(self, address: int, host: np.ndarray) -> None:
+        """Copy a contiguous host array to the device."""
+
+    def download(self, address: int, host: np.ndarray) -> None:
+        """Copy device memory into a contiguous host array, after all launches before it."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Fill with zero bytes."""
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+        """Compile, or take from the cache. Raises CompileError."""
+
+    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Run a kernel. Its arguments and limits have been checked. Raises KernelError."""
+
+    def synchronize(self) -> None:
+        """Wait until every launch has ended."""

@@ -1,0 +1,56 @@
+// What a compiled kernel and the runtime agree on. The kernel's half is in dialect.h, the runtime's in runtime.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+    constexpr operator uint3() const { return {x, y, z}; }
+};
+
+namespace minigrad {
+
+// Who a CUDA thread is, and where its block's shared memory ends.
+struct Thread {
+    uint3 threadIdx, blockIdx;
+    dim3 blockDim, gridDim;
+    unsigned index;            // in the block, x fastest: warp index / 32, lane index % 32
+    unsigned dynamic;          // bytes of dynamic shared memory, rounded up to 16
+    unsigned long long launch; // the number of this launch, from 1
+    char* shared_end;          // shared memory is handed out downwards from here
+};
+
+// One `__shared__` variable: its distance below shared_end, valid during the launch of that number.
+struct Slot {
+    unsigned long long launch;
+    unsigned offset;
+};
+
+// The last lane to arrive at a warp operation turns what the lanes brought into what each takes away.
+using Finish = void(uint64_t* value, const unsigned* argument, unsigned lanes);
+
+}  // namespace minigrad
+
+extern "C" {
+// `const` promises one answer for the whole life of a kernel call: threads of a block take turns on one OS thread, each
+// on a stack of its own, and a stack keeps its Thread. So the compiler may ask once and keep the pointer.
+minigrad::Thread* minigrad_self() __attribute__((const));
+
+int minigrad_next_thread();  // this thread has returned: become the block's next one, or 0
+unsigned minigrad_barrier(int predicate, const char* file, int line);  // how many threads brought a true predicate
+uint64_t minigrad_exchange(unsigned mask, uint64_t value, unsigned argument, minigrad::Finish* finish, const char* name,
+                           const char* file, int line);
+unsigned minigrad_active_mask(const char* file, int line);
+void minigrad_yield();
+void minigrad_place(minigrad::Slot* slot, size_t bytes);
+int minigrad_printf(const char* format, ...);
+void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
+long long minigrad_clock();
+}

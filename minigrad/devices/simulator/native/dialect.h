@@ -1,0 +1,35 @@
+// CUDA C++ for a host compiler: included before every kernel file, it gives each CUDA name a meaning on the CPU.
+#pragma once
+
+#include <stddef.h>
+#if defined(_GLIBCXX_RELEASE) || defined(__GLIBCXX__)
+// Bessel functions and their kin triple the time that <math.h> takes to compile.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#endif
+#include <math.h>
+#include <string.h>
+
+#include "abi.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+// Functions of the dialect vanish into their callers, so that a fault is on the kernel's line.
+#define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
+
+#include "dialect/vectors.h"
+#include "dialect/block.h"
+#include "dialect/warp.h"
+#include "dialect/atomics.h"
+#include "dialect/arithmetic.h"
+
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 700  // threads of a warp advance on their own, as on every GPU since Volta
+#define MINIGRAD_SIM 1

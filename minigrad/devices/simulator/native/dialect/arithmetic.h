@@ -1,0 +1,131 @@
+// CUDA's arithmetic that C++ has no name for. The fast intrinsics are their exact functions here.
+#pragma once
+
+#ifndef INFINITY
+#define INFINITY __builtin_inff()
+#endif
+#ifndef NAN
+#define NAN __builtin_nanf("")
+#endif
+
+// min and max for the pairs of types that CUDA takes: the wider one, unsigned where either is.
+#define MINIGRAD_MIN_MAX(A, B, R)                                                                         \
+    MINIGRAD_INLINE constexpr R min(A a, B b) { return R(b) < R(a) ? R(b) : R(a); }                       \
+    MINIGRAD_INLINE constexpr R max(A a, B b) { return R(a) < R(b) ? R(b) : R(a); }
+MINIGRAD_MIN_MAX(int, int, int)
+MINIGRAD_MIN_MAX(unsigned, unsigned, unsigned)
+MINIGRAD_MIN_MAX(int, unsigned, unsigned)
+MINIGRAD_MIN_MAX(unsigned, int, unsigned)
+MINIGRAD_MIN_MAX(long, long, long)
+MINIGRAD_MIN_MAX(unsigned long, unsigned long, unsigned long)
+MINIGRAD_MIN_MAX(long, unsigned long, unsigned long)
+MINIGRAD_MIN_MAX(unsigned long, long, unsigned long)
+MINIGRAD_MIN_MAX(long long, long long, long long)
+MINIGRAD_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
+MINIGRAD_MIN_MAX(long long, unsigned long long, unsigned long long)
+MINIGRAD_MIN_MAX(unsigned long long, long long, unsigned long long)
+#undef MINIGRAD_MIN_MAX
+
+// Of floating-point numbers, where one is NaN the other is taken, as fmin and fmax do.
+MINIGRAD_INLINE float min(float a, float b) { return fminf(a, b); }
+MINIGRAD_INLINE float max(float a, float b) { return fmaxf(a, b); }
+MINIGRAD_INLINE double min(double a, double b) { return ::fmin(a, b); }
+MINIGRAD_INLINE double max(double a, double b) { return ::fmax(a, b); }
+MINIGRAD_INLINE double min(float a, double b) { return ::fmin(double(a), b); }
+MINIGRAD_INLINE double max(float a, double b) { return ::fmax(double(a), b); }
+MINIGRAD_INLINE double min(double a, float b) { return ::fmin(a, double(b)); }
+MINIGRAD_INLINE double max(double a, float b) { return ::fmax(a, double(b)); }
+
+MINIGRAD_INLINE float rsqrtf(float x) { return 1 / sqrtf(x); }
+MINIGRAD_INLINE float rsqrt(float x) { return 1 / sqrtf(x); }
+MINIGRAD_INLINE double rsqrt(double x) { return 1 / ::sqrt(x); }
+MINIGRAD_INLINE float rcbrtf(float x) { return 1 / cbrtf(x); }
+MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
+MINIGRAD_INLINE float normcdff(float x) { return 0.5f * erfcf(-0.707106781186547524f * x); }
+MINIGRAD_INLINE double normcdf(double x) { return 0.5 * ::erfc(-0.707106781186547524 * x); }
+MINIGRAD_INLINE float sinpif(float x) { return sinf(3.14159265358979324f * fmodf(x, 2.0f)); }
+MINIGRAD_INLINE float cospif(float x) { return cosf(3.14159265358979324f * fmodf(x, 2.0f)); }
+MINIGRAD_INLINE double sinpi(double x) { return ::sin(3.14159265358979324 * ::fmod(x, 2.0)); }
+MINIGRAD_INLINE double cospi(double x) { return ::cos(3.14159265358979324 * ::fmod(x, 2.0)); }
+#ifndef __GLIBC__
+MINIGRAD_INLINE void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
+MINIGRAD_INLINE void sincos(double x, double* s, double* c) { *s = ::sin(x), *c = ::cos(x); }
+MINIGRAD_INLINE float exp10f(float x) { return powf(10.0f, x); }
+MINIGRAD_INLINE double exp10(double x) { return ::pow(10.0, x); }
+#endif
+
+MINIGRAD_INLINE float __expf(float x) { return expf(x); }
+MINIGRAD_INLINE float __exp10f(float x) { return powf(10.0f, x); }
+MINIGRAD_INLINE float __logf(float x) { return logf(x); }
+MINIGRAD_INLINE float __log2f(float x) { return log2f(x); }
+MINIGRAD_INLINE float __log10f(float x) { return log10f(x); }
+MINIGRAD_INLINE float __powf(float x, float y) { return powf(x, y); }
+MINIGRAD_INLINE float __sinf(float x) { return sinf(x); }
+MINIGRAD_INLINE float __cosf(float x) { return cosf(x); }
+MINIGRAD_INLINE float __tanf(float x) { return tanf(x); }
+MINIGRAD_INLINE float __tanhf(float x) { return tanhf(x); }
+MINIGRAD_INLINE void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
+MINIGRAD_INLINE float __fdividef(float x, float y) { return x / y; }
+MINIGRAD_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }  // NaN becomes 0
+
+// Rounded to nearest, as every operation here is; never fused.
+MINIGRAD_INLINE float __fadd_rn(float x, float y) { return x + y; }
+MINIGRAD_INLINE float __fsub_rn(float x, float y) { return x - y; }
+MINIGRAD_INLINE float __fmul_rn(float x, float y) { return x * y; }
+MINIGRAD_INLINE float __fdiv_rn(float x, float y) { return x / y; }
+MINIGRAD_INLINE float __frcp_rn(float x) { return 1 / x; }
+MINIGRAD_INLINE float __fsqrt_rn(float x) { return sqrtf(x); }
+MINIGRAD_INLINE float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
+MINIGRAD_INLINE float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+MINIGRAD_INLINE double __dadd_rn(double x, double y) { return x + y; }
+MINIGRAD_INLINE double __dsub_rn(double x, double y) { return x - y; }
+MINIGRAD_INLINE double __dmul_rn(double x, double y) { return x * y; }
+MINIGRAD_INLINE double __ddiv_rn(double x, double y) { return x / y; }
+MINIGRAD_INLINE double __drcp_rn(double x) { return 1 / x; }
+MINIGRAD_INLINE double __dsqrt_rn(double x) { return ::sqrt(x); }
+MINIGRAD_INLINE double __fma_rn(double x, double y, double z) { return ::fma(x, y, z); }
+
+MINIGRAD_INLINE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+MINIGRAD_INLINE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+MINIGRAD_INLINE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+MINIGRAD_INLINE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+MINIGRAD_INLINE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+MINIGRAD_INLINE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+
+// A float too large for an int becomes the nearest int, and NaN becomes 0, as on the GPU; in C++ both are undefined.
+MINIGRAD_INLINE int __double2int_rz(double x) {
+    return x != x ? 0 : x >= 2147483647.0 ? 2147483647 : x <= -2147483648.0 ? -2147483647 - 1 : int(x);
+}
+MINIGRAD_INLINE int __double2int_rn(double x) { return __double2int_rz(::rint(x)); }
+MINIGRAD_INLINE int __float2int_rz(float x) { return __double2int_rz(x); }
+MINIGRAD_INLINE int __float2int_rn(float x) { return __double2int_rz(rintf(x)); }
+MINIGRAD_INLINE int __float2int_ru(float x) { return __double2int_rz(ceilf(x)); }
+MINIGRAD_INLINE int __float2int_rd(float x) { return __double2int_rz(floorf(x)); }
+MINIGRAD_INLINE float __int2float_rn(int x) { return float(x); }
+MINIGRAD_INLINE float __uint2float_rn(unsigned x) { return float(x); }
+MINIGRAD_INLINE float __double2float_rn(double x) { return float(x); }
+
+MINIGRAD_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
+MINIGRAD_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+MINIGRAD_INLINE int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+MINIGRAD_INLINE int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+MINIGRAD_INLINE int __ffs(int x) { return __builtin_ffs(x); }
+MINIGRAD_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
+MINIGRAD_INLINE unsigned __brev(unsigned x) {
+    unsigned reversed = 0;
+    for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);
+    return reversed;
+}
+MINIGRAD_INLINE int __mulhi(int x, int y) { return int((long long)x * y >> 32); }
+MINIGRAD_INLINE unsigned __umulhi(unsigned x, unsigned y) { return unsigned((unsigned long long)x * y >> 32); }
+MINIGRAD_INLINE int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }
+MINIGRAD_INLINE unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
+MINIGRAD_INLINE unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
+
+// Loads and stores with a hint for the GPU's caches.
+template <class T> MINIGRAD_INLINE T __ldg(const T* p) { return *p; }
+template <class T> MINIGRAD_INLINE T __ldcg(const T* p) { return *p; }
+template <class T> MINIGRAD_INLINE T __ldca(const T* p) { return *p; }
+template <class T> MINIGRAD_INLINE T __ldcs(const T* p) { return *p; }
+template <class T> MINIGRAD_INLINE void __stcg(T* p, T value) { *p = value; }
+template <class T> MINIGRAD_INLINE void __stcs(T* p, T value) { *p = value; }

@@ -1,0 +1,91 @@
+// What threads of a block share: their indices, shared memory, barriers; and the door through which a kernel is entered.
+#pragma once
+
+#define threadIdx (minigrad_self()->threadIdx)
+#define blockIdx (minigrad_self()->blockIdx)
+#define blockDim (minigrad_self()->blockDim)
+#define gridDim (minigrad_self()->gridDim)
+constexpr int warpSize = 32;
+
+// A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
+#define MINIGRAD_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+MINIGRAD_INLINE void __syncthreads(MINIGRAD_HERE) { minigrad_barrier(0, file, line); }
+MINIGRAD_INLINE int __syncthreads_count(int predicate, MINIGRAD_HERE) {
+    return minigrad_barrier(predicate, file, line);
+}
+MINIGRAD_INLINE int __syncthreads_or(int predicate, MINIGRAD_HERE) {
+    return minigrad_barrier(predicate, file, line) != 0;
+}
+MINIGRAD_INLINE int __syncthreads_and(int predicate, MINIGRAD_HERE) {
+    return minigrad_barrier(!predicate, file, line) == 0;
+}
+MINIGRAD_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MINIGRAD_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MINIGRAD_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MINIGRAD_INLINE void __nanosleep(unsigned) { minigrad_yield(); }
+MINIGRAD_INLINE void __trap(MINIGRAD_HERE) { minigrad_assert_failed("__trap()", file, line); }
+MINIGRAD_INLINE long long clock64() { return minigrad_clock(); }
+
+#define printf minigrad_printf
+#undef assert
+#define assert(condition) ((condition) ? (void)0 : minigrad_assert_failed(#condition, __FILE__, __LINE__))
+
+namespace minigrad {
+
+// `__shared__ float tile[16][16]` becomes a reference into the block's shared memory. A slot finds its place when the
+// first thread of a launch comes by; all blocks of the launch then use the same offset.
+template <class T>
+MINIGRAD_INLINE T& shared(Slot& slot) {
+    Thread* self = minigrad_self();
+    if (__atomic_load_n(&slot.launch, __ATOMIC_ACQUIRE) != self->launch) minigrad_place(&slot, sizeof(T));
+    return *reinterpret_cast<T*>(self->shared_end - slot.offset);
+}
+
+template <class T> struct Element;
+template <class T> struct Element<T[]> { using type = T; };
+
+// `extern __shared__ T s[]`: dynamic shared memory lies flush against its end, where the guard page is.
+template <class T>
+MINIGRAD_INLINE typename Element<T>::type* dynamic_shared() {
+    Thread* self = minigrad_self();
+    return reinterpret_cast<typename Element<T>::type*>(self->shared_end - self->dynamic);
+}
+
+// The same declared outside every function.
+template <class T> struct DynamicShared {
+    using E = typename Element<T>::type;
+    operator E*() const { return dynamic_shared<T>(); }
+};
+
+// Where parameter number `which` lies in CUDA's parameter buffer: each at the next multiple of its alignment.
+template <class... P>
+constexpr size_t parameter_offset(size_t which) {
+    constexpr size_t size[] = {sizeof(P)..., 0}, alignment[] = {alignof(P)..., 1};
+    size_t offset = 0;
+    for (size_t i = 0;; offset += size[i++]) {
+        offset = (offset + alignment[i] - 1) / alignment[i] * alignment[i];
+        if (i == which) return offset;
+    }
+}
+
+template <size_t... I> struct Indices {};
+template <size_t N, size_t... I> struct Count : Count<N - 1, N - 1, I...> {};
+template <size_t... I> struct Count<0, I...> { using type = Indices<I...>; };
+
+template <class... P, size_t... I>
+MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed, Indices<I...>) {
+    do kernel(*reinterpret_cast<const P*>(packed + parameter_offset<P...>(I))...);
+    while (minigrad_next_thread());
+}
+template <class... P>
+MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed) {
+    run(kernel, packed, typename Count<sizeof...(P)>::type());
+}
+
+}  // namespace minigrad
+
+#define MINIGRAD_KERNEL(name)                                                                             \
+    extern "C" __attribute__((visibility("default"))) void minigrad_run_##name(const char* packed) {      \
+        minigrad::run(name, packed);                                                                      \
+    }

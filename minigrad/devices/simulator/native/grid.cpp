@@ -1,0 +1,208 @@
+// A launch: the blocks of a grid, handed out one by one to the calling thread and to helpers that wait for work.
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dlfcn.h>
+
+#include "runtime.h"
+
+namespace minigrad {
+
+Launch launch;
+Worker* workers[MAX_WORKERS];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static unsigned helpers, active;
+static bool open;  // whether a helper may still join the launch
+
+static Worker* make_worker() {
+    Worker* worker = static_cast<Worker*>(calloc(1, sizeof(Worker)));
+    worker->shared = map_guarded(MAX_SHARED);
+    memset(worker->shared, 0xff, MAX_SHARED);
+    return worker;
+}
+
+static void begin_launch(Worker& worker) {
+    worker.thread = pthread_self();
+    worker.threads = launch.block.x * launch.block.y * launch.block.z;
+    worker.block.blockDim = launch.block;
+    worker.block.gridDim = launch.grid;
+    worker.block.launch = launch.number;
+    worker.block.dynamic = launch.dynamic;
+    worker.block.shared_end = worker.shared + MAX_SHARED;
+    this_worker = &worker;
+}
+
+// Run blocks until there are no more, or until something goes wrong in one.
+static void run_blocks(Worker& worker) {
+    begin_launch(worker);
+    char* end = worker.block.shared_end;
+    if (_setjmp(worker.escape) == 0) {
+        worker.running = 1;  // before `stop` is read: whoever sets it then sees that we are to be signalled
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        for (uint64_t number; !launch.stop && (number = launch.next++) < launch.blocks; ++launch.done) {
+            run_block(worker, number);
+            // Shared memory begins undefined: as bytes 0xff, which read as NaN, the next block cannot use what is left.
+            if (unsigned used = launch.shared_used) memset(end - used, 0xff, used);
+        }
+        worker.running = 0;
+    } else {
+        reset_fibers(worker);
+        memset(worker.shared, 0xff, MAX_SHARED);
+    }
+    this_worker = nullptr;
+}
+
+static void* helper_life(void* argument) {
+    Worker& worker = *static_cast<Worker*>(argument);
+    use_signal_stack(static_cast<char*>(malloc(64 * 1024)), nullptr);
+    unsigned long long seen = 0;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!open || seen == launch.number) pthread_cond_wait(&work, &lock);
+        seen = launch.number;
+        ++active;
+        pthread_mutex_unlock(&lock);
+        run_blocks(worker);
+        pthread_mutex_lock(&lock);
+        if (--active == 0) pthread_cond_signal(&done);
+    }
+    return nullptr;
+}
+
+// Signals for the process go to Python's threads; a helper takes only its own faults and the order to stop.
+static void start_helper() {
+    sigset_t all, previous;
+    sigfillset(&all);
+    for (int signal : FATAL) sigdelset(&all, signal);
+    sigdelset(&all, STOP);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    Worker* worker = make_worker();
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, helper_life, worker) == 0) {
+        pthread_detach(thread);
+        worker->thread = thread;
+        workers[++helpers] = worker;
+    }
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+}
+
+// A forked child has the memory of its parent's helpers, but not the helpers.
+static void after_fork() {
+    pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
+    lock = fresh_lock, work = fresh, done = fresh;
+    helpers = active = 0, open = false;
+    memset(workers, 0, sizeof workers);
+    forget_watchdog();
+}
+
+// The calling thread is a worker too: waking another takes longer than many a kernel.
+static void run_grid(unsigned wanted) {
+    while (helpers + 1 < wanted && helpers + 1 < MAX_WORKERS) {
+        unsigned had = helpers;
+        start_helper();
+        if (helpers == had) break;
+    }
+    if (!workers[0]) workers[0] = make_worker();
+    if (wanted > 1) {
+        pthread_mutex_lock(&lock);
+        open = true;
+        for (unsigned i = 1; i < wanted; ++i) pthread_cond_signal(&work);
+        pthread_mutex_unlock(&lock);
+    }
+    run_blocks(*workers[0]);
+    if (wanted > 1) {
+        pthread_mutex_lock(&lock);
+        open = false;
+        while (active) pthread_cond_wait(&done, &lock);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+// A bad instruction's place in the kernel's file, if it is in there.
+static uint64_t place_in_kernel(uint64_t address, void* kernel) {
+    Dl_info where, home;
+    if (!dladdr(reinterpret_cast<void*>(address), &where) || !dladdr(kernel, &home)) return 0;
+    return where.dli_fbase == home.dli_fbase ? address - reinterpret_cast<uint64_t>(home.dli_fbase) : 0;
+}
+
+static void complete_report() {
+    Report& report = launch.report;
+    if (report.kind == NONE) report.kind = launch.stop;
+    uint64_t pc = report.pc;
+    void* kernel = reinterpret_cast<void*>(launch.kernel);
+    report.pc = pc ? place_in_kernel(pc, kernel) : 0;
+    if (report.kind == TIMEOUT && !report.pc) report.pc = place_in_kernel(report.address, kernel);
+}
+
+}  // namespace minigrad
+
+using namespace minigrad;
+
+// The order that Python gives; see runtime.py.
+struct Order {
+    void (*kernel)(const char*);
+    const char* packed;
+    uint32_t grid[3], block[3], shared, workers, interruptible;
+    double timeout;
+};
+
+MINIGRAD_EXPORT int minigrad_launch(const Order* order) {
+    static char signal_stack[64 * 1024];
+    static bool registered;
+    if (!registered) registered = pthread_atfork(nullptr, nullptr, after_fork) == 0;
+
+    launch.kernel = order->kernel;
+    launch.packed = order->packed;
+    launch.grid = dim3(order->grid[0], order->grid[1], order->grid[2]);
+    launch.block = dim3(order->block[0], order->block[1], order->block[2]);
+    launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    launch.dynamic = (order->shared + 15) / 16 * 16;
+    launch.shared_used = launch.dynamic;
+    launch.next = launch.done = 0;
+    launch.stop = launch.reported = NONE;
+    pthread_mutex_lock(&lock);
+    ++launch.number;
+    pthread_mutex_unlock(&lock);
+    memset(&launch.report, 0, offsetof(Report, text));
+    reset_output();
+
+    stack_t previous_stack;
+    use_signal_stack(signal_stack, &previous_stack);
+    install_handlers(order->interruptible);
+    start_watchdog(order->timeout);
+    run_grid(order->workers < launch.blocks ? order->workers : launch.blocks);
+    stop_watchdog();
+    restore_handlers(order->interruptible);
+    sigaltstack(&previous_stack, nullptr);
+    if (launch.done == launch.blocks && launch.stop != INTERRUPT) return NONE;
+    complete_report();
+    return launch.report.kind;
+}
+
+MINIGRAD_EXPORT Report* minigrad_report() { return &launch.report; }
+
+// The first thread of a launch to meet a __shared__ variable gives it its place, for all blocks.
+MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
+    static pthread_mutex_t placing = PTHREAD_MUTEX_INITIALIZER;
+    Worker& worker = *this_worker;
+    worker.critical = 1;
+    pthread_mutex_lock(&placing);
+    uint64_t used = launch.shared_used + (uint64_t(bytes) + 15) / 16 * 16;
+    bool fits = used <= MAX_SHARED;
+    if (fits && slot->launch != launch.number) {
+        slot->offset = used;
+        launch.shared_used = used;
+        __atomic_store_n(&slot->launch, launch.number, __ATOMIC_RELEASE);
+    }
+    fits = fits || slot->launch == launch.number;
+    pthread_mutex_unlock(&placing);
+    if (!fits) {
+        launch.report.bytes = used;
+        fail(SHARED, nullptr, 0, "");
+    }
+    leave_critical(worker);
+}

@@ -1,0 +1,58 @@
+// Memory between guard pages, which the processor refuses to touch: running over an end is found where it happens.
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+namespace minigrad {
+
+// What fresh memory and the gaps around buffers hold: NaN as float and as double, an absurd index as int.
+static const uint32_t CANARY = 0x7ff7a5a5;
+
+static size_t page_size() {
+    static const size_t size = sysconf(_SC_PAGESIZE);
+    return size;
+}
+
+char* map_guarded(size_t bytes) {
+    void* all = mmap(nullptr, bytes + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return nullptr;
+    char* inside = static_cast<char*>(all) + GUARD;
+    if (mprotect(inside, bytes, PROT_READ | PROT_WRITE) == 0) return inside;
+    munmap(all, bytes + 2 * GUARD);
+    return nullptr;
+}
+
+static bool intact(const char* start, const char* end) {
+    for (; start != end; ++start)
+        if (*start != reinterpret_cast<const char*>(&CANARY)[reinterpret_cast<uintptr_t>(start) % 4]) return false;
+    return true;
+}
+
+}  // namespace minigrad
+
+using namespace minigrad;
+
+MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes); }
+MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) { munmap(inside - GUARD, bytes + 2 * GUARD); }
+
+MINIGRAD_EXPORT void minigrad_fill(uint32_t* start, size_t bytes) {
+    for (size_t i = 0; i < bytes / 4; ++i) start[i] = CANARY;
+}
+
+// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none.
+MINIGRAD_EXPORT int minigrad_damaged(int count, const uint64_t (*buffers)[2]) {
+    for (int i = 0; i < count; ++i) {
+        char* start = reinterpret_cast<char*>(buffers[i][0]);
+        char* end = start + buffers[i][1];
+        char* page = reinterpret_cast<char*>(buffers[i][0] & ~(page_size() - 1));
+        char* last = reinterpret_cast<char*>((reinterpret_cast<uint64_t>(end) + 15) & ~uint64_t(15));
+        if (!intact(page, start) || !intact(end, last)) return i;
+    }
+    return -1;
+}

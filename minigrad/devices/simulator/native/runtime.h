@@ -1,0 +1,160 @@
+// The runtime's own picture of a launch. A grid is run by workers, one OS thread each; a worker runs one block at a time;
+// a block's threads are fibers, which take turns on the worker and switch only where they wait for each other.
+#pragma once
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "abi.h"
+#include "switch.h"
+
+#define MINIGRAD_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace minigrad {
+
+constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
+constexpr size_t MAX_SHARED = 48 * 1024;
+constexpr size_t STACK = 128 * 1024;     // of one CUDA thread; only the pages that it touches cost memory
+constexpr size_t GUARD = 64 * 1024;      // unmapped on either side of what may be overrun
+
+struct Worker;
+
+// Where a thread waits, for the report of a deadlock.
+struct Wait {
+    const char* what;
+    const char* file;
+    int line;
+};
+
+// One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a kernel
+// without barriers needs one fiber for a whole block.
+struct Fiber : Thread {
+    Context context;
+    Fiber* next;  // in the list that it is in
+    Worker* worker;
+    char* stack;
+    Wait wait;     // what == nullptr: not waiting
+    void* caller;  // where in the kernel the last yield was called
+    unsigned result;
+};
+
+// First in, first out.
+struct Queue {
+    Fiber *head, *tail;
+    void push(Fiber* fiber) {
+        fiber->next = nullptr;
+        (head ? tail->next : head) = fiber;
+        tail = fiber;
+    }
+    Fiber* pop() {
+        Fiber* first = head;
+        if (first) head = first->next;
+        return first;
+    }
+    void append(Queue& other) {  // and leave the other empty
+        if (!other.head) return;
+        (head ? tail->next : head) = other.head;
+        tail = other.tail;
+        other.head = nullptr;
+    }
+};
+
+// The warp operation that lanes of one warp are in. A lane is in one at a time, so each has one place for its value.
+struct Warp {
+    unsigned waiting, absent;  // lanes inside an operation; lanes that have returned or never were
+    Fiber* lane[WARP];
+    Finish* finish[WARP];
+    unsigned mask[WARP], argument[WARP];
+    uint64_t value[WARP];
+};
+
+struct Worker {
+    Queue ready, gathering;  // fibers that can run; fibers inside __activemask
+    Fiber* idle;             // fibers without a thread, the last used first: its stack is still in the cache
+    // the block
+    Thread block;            // what its threads have in common
+    uint3 next_index;        // threadIdx of the next thread to start
+    unsigned threads, started, finished;
+    // its barrier
+    Queue barrier;
+    unsigned arrived, votes, decided;
+    Wait first;              // the call by which the first thread arrived
+    bool diverged;           // another thread arrived by another call
+    Warp warps[MAX_THREADS / WARP];
+    // the worker
+    Context scheduler;       // its own stack
+    jmp_buf escape;          // the way out of a kernel that has gone wrong
+    volatile sig_atomic_t running;   // between escape's setting and the end of its last block
+    volatile sig_atomic_t critical;  // holding a lock: a signal may not jump out now
+    pthread_t thread;
+    Fiber* fibers[MAX_THREADS];
+    unsigned made;
+    char* shared;
+};
+
+enum Kind {  // as in report.py
+    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM
+};
+
+// What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
+struct Report {
+    int kind, line;
+    uint64_t address;    // of a bad access
+    uint64_t bytes;      // of shared memory
+    uint64_t pc;         // within the kernel's file, 0 if unknown
+    int has_thread;
+    uint3 block, thread;
+    char file[256], text[512];
+};
+
+// The one launch at a time.
+struct Launch {
+    void (*kernel)(const char*);
+    const char* packed;
+    dim3 grid, block;
+    uint64_t blocks;
+    std::atomic<uint64_t> next, done;
+    std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use
+    std::atomic<int> stop;              // a Kind: workers end at their next step
+    std::atomic<int> reported;
+    unsigned dynamic;
+    unsigned long long number;
+    Report report;
+};
+
+extern Launch launch;
+extern Worker* workers[MAX_WORKERS];
+
+// Which fiber runs on this OS thread; nullptr outside kernels.
+extern thread_local Fiber* current __attribute__((tls_model("initial-exec")));
+extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
+
+// switching: block.cpp
+void run_block(Worker& worker, uint64_t number);
+void reset_fibers(Worker& worker);
+void suspend(Fiber* fiber);
+// warps: warp.cpp
+void lane_returned(Worker& worker, Fiber* fiber);
+bool release_gathering(Worker& worker);
+// trouble: faults.cpp
+void fail(Kind kind, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
+void stop_all(Kind kind);
+void leave_critical(Worker& worker);
+// memory.cpp
+char* map_guarded(size_t bytes);
+// print.cpp
+void reset_output();
+
+inline uint64_t now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+}  // namespace minigrad

@@ -1,0 +1,202 @@
+"""Kernel: one `__global__` function, checked, compiled and launched the same way on `sim` and `cuda`."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad import arguments
+from minigrad.devices import base, check, get, kernel_device
+from minigrad.errors import LaunchError
+from minigrad.launch import Launch, Span, parse_sizes
+from minigrad.source import CUDA, Source
+
+Extent = int | Sequence[int]
+
+
+class Kernel:
+    """A kernel of a `.cu` file, and how its grid follows from the sizes of its work.
+
+    grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
+    arguments of `launch`, e.g. "m n k batch=1". A tunable is given as its legal values, the default first; where the
+    `.cu` has a macro of that name, the value is compiled in.
+    """
+
+    def __init__(
+        self,
+        source: Source | str,
+        name: str,
+        grid: tuple[str, ...] = (),
+        block: tuple[str, ...] = (),
+        sizes: str = "",
+        defines: Mapping[str, Any] | None = None,
+        **tunables: tuple[int, ...],
+    ):
+        self.source = Source.read(source) if isinstance(source, str) else source
+        self.signature = self.source.signature(name)
+        self.name = name
+        self.grid, self.block = tuple(map(Span.parse, grid)), tuple(map(Span.parse, block))
+        self.sizes = parse_sizes(sizes)
+        self.tunables = tunables
+        self.values = {key: legal[0] for key, legal in tunables.items()}
+        self.defines = {key: str(value) for key, value in (defines or {}).items()}
+        self.waits = False  # a learner's own kernel reports its faults at its own launch
+        self._modules: dict[tuple, Any] = {}
+        self._plans: dict[tuple[int, ...], Launch] = {}
+
+    def using(self, **values: int) -> "Kernel":
+        """The same kernel with other values for its tunables."""
+        other = copy.copy(self)
+        other.values = self.values | self._legal(values)
+        other._plans = {}
+        return other
+
+    def launch(self, *sizes: int, **named: int) -> Launch:
+        """The launch arithmetic in words and numbers for these sizes and tunables; call it to run the kernel."""
+        if not named and sizes in self._plans:
+            return self._plans[sizes]
+        work = {key: value for key, value in named.items() if key in self.sizes}
+        values = self.values | self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        planned = Launch.plan(self, sizes, work, values)
+        if not named:
+            self._plans[sizes] = planned
+        return planned
+
+    def __call__(self, *args: Any, grid: Extent, block: Extent, shared: int = 0) -> None:
+        """Run the kernel over an explicit grid; it writes its outputs in place."""
+        blocks, threads = dim3(self.name, "grid", grid, base.MAX_GRID), dim3(self.name, "block", block, base.MAX_BLOCK)
+        check_limits(self, blocks, threads, shared, self.values)
+        self.run(args, blocks, threads, shared, self.values)
+
+    def run(
+        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
+    ) -> None:
+        """Check the arguments, compile at the first use, launch."""
+        bound = arguments.bind(self.name, self.signature.params, args)
+        device = bound.device or get(check(kernel_device()))
+        key = (device.name, bound.real, tuple(values.items()))
+        module = self._modules.get(key)
+        if module is None:
+            module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
+        device.launch(module, self.name, grid, block, shared, bound.arguments)
+        if self.waits:
+            device.synchronize()
+
+    def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
+        """The defines of a build: the user's, the tunables that the text knows, and the type behind `real`."""
+        known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
+        return self.defines | known | {"real": arguments.C_NAMES[real]}
+
+    def _legal(self, values: dict[str, int]) -> dict[str, int]:
+        for key, value in values.items():
+            if key not in self.tunables:
+                known = ", ".join([*self.sizes, *self.tunables]) or "nothing"
+                raise LaunchError(f"{self.name} knows no {key}; a launch of it takes {known}.")
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise LaunchError(f"{self.name}: {key}={value!r} must be a whole number of at least 1.")
+        return values
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The titles of the marked regions of this kernel's text."""
+        return tuple(self.source.parts(self.name))
+
+    @property
+    def text(self) -> str:
+        """The CUDA C++ of this kernel alone."""
+        return self.source.kernel_text(self.name)[1]
+
+    def part(self, title: str) -> "Listing":
+        """One marked region, `// [title]` in the `.cu`, with its line numbers."""
+        if title not in self.parts:
+            raise ValueError(f"{self.name} has no part {title!r}; its parts are {', '.join(self.parts) or 'none'}.")
+        return Listing(self.source.name, *self.source.parts(self.name)[title])
+
+    @property
+    def listing(self) -> "Listing":
+        """The kernel's text with its line numbers in the file."""
+        return Listing(self.source.name, *self.source.kernel_text(self.name))
+
+    def __repr__(self) -> str:
+        return repr(self.listing)
+
+    def _repr_html_(self) -> str:
+        return self.listing._repr_html_()
+
+
+class Listing:
+    """Numbered lines of a file; shows itself highlighted in a notebook."""
+
+    def __init__(self, file: str, first: int, text: str):
+        self.file, self.first, self.text = file, first, text
+
+    def __repr__(self) -> str:
+        lines = self.text.splitlines()
+        numbered = (f"{number:4d}  {line}" for number, line in enumerate(lines, self.first))
+        return "\n".join([f"{self.file}:{self.first}", *numbered])
+
+    def _repr_html_(self) -> str:
+        from minigrad.show.code import highlight
+
+        return highlight(self.text, self.first, self.file)
+
+
+def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:
+    """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
+
+    source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
+    that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
+    """
+    text = str(source_or_path)
+    if "__global__" in text or "\n" in text:
+        source = Source(text, f"{name}.cu", CUDA)
+    else:
+        path = Path(text)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel."
+            )
+        source = Source(path.read_text(), path.name, path.parent)
+    made = Kernel(source, name, defines=defines)
+    made.waits = True
+    return made
+
+
+def dim3(name: str, what: str, extent: Extent, limit: base.Dim3) -> base.Dim3:
+    """An int or up to three ints as (x, y, z), each at least 1 and within the limit."""
+    values = (extent,) if isinstance(extent, int | np.integer) else tuple(extent)
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) for v in values):
+        raise LaunchError(f"{name}: {what}={extent!r} must be one to three whole numbers.")
+    for axis, value, most in zip("xyz", values, limit, strict=False):
+        if not 1 <= value <= most:
+            raise LaunchError(f"{name}: {what}.{axis}={value} is outside 1 to {most}; choose it within.")
+    x, y, z = (*map(int, values), 1, 1)[:3]
+    return x, y, z
+
+
+def check_limits(kernel: Kernel, grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]) -> None:
+    """Refuse what no GPU would launch: threads in a block, grid extents, shared memory."""
+    threads = block[0] * block[1] * block[2]
+    if threads > base.MAX_THREADS:
+        shape = " x ".join(str(extent) for extent in block)
+        tuned = ", ".join(f"{key}={value}" for key, value in values.items()) or f"block={shape}"
+        raise LaunchError(
+            f"{kernel.name}: {tuned} needs {threads} threads in a block; a device allows {base.MAX_THREADS}. "
+            f"Choose smaller values{way_out(kernel, values)}."
+        )
+    for axis, value, most in zip("xyz", grid, base.MAX_GRID, strict=True):
+        if value > most:
+            raise LaunchError(f"{kernel.name}: grid.{axis}={value} blocks; a device allows {most}.")
+    if not 0 <= shared <= base.MAX_SHARED:
+        raise LaunchError(
+            f"{kernel.name}: shared={shared} bytes; a block may use 0 to {base.MAX_SHARED} bytes of shared memory."
+        )
+
+
+def way_out(kernel: Kernel, values: Mapping[str, int]) -> str:
+    """The legal values of the tunables, for a message."""
+    legal = [f"{key} in {sorted(kernel.tunables[key])}" for key in values]
+    return f": {', '.join(legal)}" if legal else f", at most {base.MAX_THREADS} threads in all"

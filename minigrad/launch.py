@@ -1,0 +1,123 @@
+"""Launch arithmetic: how many blocks of how many threads cover the work, in words and numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from minigrad.devices.base import Dim3
+from minigrad.errors import LaunchError
+
+if TYPE_CHECKING:
+    from minigrad.kernel import Kernel
+
+
+def ceil_div(a: int, b: int) -> int:
+    """The number of pieces of size b that cover a."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Span:
+    """One axis of a grid or block: a size, or a size divided into pieces."""
+
+    size: str
+    piece: str = ""
+
+    @staticmethod
+    def parse(words: str) -> "Span":
+        """Read "n/BLOCK" or "rows"."""
+        size, _, piece = words.partition("/")
+        return Span(size, piece)
+
+    def value(self, numbers: Mapping[str, int]) -> int:
+        """The extent for these numbers."""
+        size = numbers[self.size]
+        return ceil_div(size, numbers[self.piece]) if self.piece else size
+
+    def words(self) -> str:
+        """As a person writes it: ceil(n / BLOCK)."""
+        return f"ceil({self.size} / {self.piece})" if self.piece else self.size
+
+    def filled(self, numbers: Mapping[str, int]) -> str:
+        """The same with the numbers put in."""
+        return f"ceil({numbers[self.size]} / {numbers[self.piece]})" if self.piece else str(numbers[self.size])
+
+
+def parse_sizes(words: str) -> dict[str, int | None]:
+    """Read "m n k batch=1": each name with its default, or None where it must be given."""
+    pairs = (word.partition("=") for word in words.split())
+    return {name: int(default) if default else None for name, _, default in pairs}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with the grid and block that its sizes ask for. Call it with the kernel's arguments to run it."""
+
+    kernel: "Kernel"
+    sizes: dict[str, int]
+    values: dict[str, int]
+    grid: Dim3
+    block: Dim3
+
+    @staticmethod
+    def plan(kernel: "Kernel", given: tuple[int, ...], named: dict[str, int], values: dict[str, int]) -> "Launch":
+        """Work out grid and block. Raises LaunchError where a size is missing or the limits are passed."""
+        from minigrad.kernel import check_limits
+
+        if not kernel.grid:
+            raise LaunchError(f"{kernel.name} has no grid of its own; call it with grid= and block=.")
+        if len(given) > len(kernel.sizes):
+            raise LaunchError(f"{kernel.name}.launch takes {', '.join(kernel.sizes)}; got {len(given)} sizes.")
+        known = kernel.sizes | dict(zip(kernel.sizes, given, strict=False)) | named
+        sizes = {key: value for key, value in known.items() if value is not None}
+        if missing := [key for key in known if key not in sizes]:
+            raise LaunchError(f"{kernel.name}.launch takes {', '.join(kernel.sizes)}; {', '.join(missing)} is missing.")
+        numbers = {**sizes, **values}
+        grid, block = _extents(kernel.grid, numbers), _extents(kernel.block, numbers)
+        check_limits(kernel, grid, block, 0, values)
+        return Launch(kernel, sizes, values, grid, block)
+
+    def __call__(self, *args: Any) -> None:
+        """Run the kernel. No work, an extent of 0, is no launch."""
+        if 0 not in self.grid:
+            self.kernel.run(args, self.grid, self.block, 0, self.values)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads in the whole grid."""
+        return prod(self.grid) * prod(self.block)
+
+    def __repr__(self) -> str:
+        numbers = {**self.sizes, **self.values}
+        head = ", ".join(f"{key}={value}" for key, value in numbers.items())
+        return "\n".join(
+            [
+                f"{self.kernel.name}({head})",
+                f"  grid   {_line(self.kernel.grid, numbers, self.grid)} = {self.blocks} blocks",
+                f"  block  {_line(self.kernel.block, numbers, self.block)} = {prod(self.block)} threads",
+                f"  total  {self.blocks} x {prod(self.block)} = {self.threads} threads",
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self!r}</pre>"
+
+
+def _extents(spans: tuple[Span, ...], numbers: Mapping[str, int]) -> Dim3:
+    x, y, z = (*(span.value(numbers) for span in spans), 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _line(spans: tuple[Span, ...], numbers: Mapping[str, int], extent: Dim3) -> str:
+    steps = [
+        " x ".join(span.words() for span in spans),
+        " x ".join(span.filled(numbers) for span in spans),
+        " x ".join(str(value) for value in extent[: len(spans)]),
+    ]
+    return " = ".join(step for step, before in zip(steps, ["", *steps], strict=False) if step != before)

@@ -1,0 +1,114 @@
+"""Network parts: modules with parameters by name. What they compute is made of ops, so the tape needs nothing new."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from minigrad import create
+from minigrad.convert import move
+from minigrad.devices import check
+from minigrad.op import OPS
+from minigrad.tape import no_grad
+from minigrad.tensor import Tensor
+
+
+class Module:
+    """A part of a network: its attributes that are leaf tensors with requires_grad, or modules, are its parameters."""
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Each parameter with its path, e.g. "0.weight"."""
+        for name, value in self._children():
+            if isinstance(value, Module):
+                yield from value.named_parameters(f"{prefix}{name}.")
+            elif isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
+                yield f"{prefix}{name}", value
+
+    def parameters(self) -> list[Tensor]:
+        """Every parameter, in the order of their names."""
+        return [parameter for _, parameter in self.named_parameters()]
+
+    def zero_grad(self) -> None:
+        """Forget all gradients; the next backward starts from none."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def to(self, device: str) -> "Module":
+        """Move every parameter, in place: an optimizer that holds them sees the move. Gradients are forgotten."""
+        check(device)
+        for parameter in self.parameters():
+            parameter.array, parameter.grad = move(parameter.array, device), None
+        return self
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """A copy of every parameter by name, as NumPy arrays: what to save."""
+        return {name: parameter.numpy() for name, parameter in self.named_parameters()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite the parameters with those of `state_dict()`. Raises KeyError where the names differ."""
+        own = dict(self.named_parameters())
+        if own.keys() != state.keys():
+            differing = ", ".join(sorted(own.keys() ^ state.keys()))
+            raise KeyError(f"load_state_dict: these names are on one side only: {differing}.")
+        with no_grad():
+            for name, parameter in own.items():
+                parameter.assign(np.asarray(state[name], parameter.dtype), f"load_state_dict: {name}")
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        yield from vars(self).items()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module computes."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method forward(self, x).")
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.forward(*inputs)
+
+
+class Linear(Module):
+    """y = x @ weight + bias, with x (rows, inputs), weight (inputs, outputs), bias (outputs,).
+
+    Both start uniform in +-1/sqrt(inputs), as in PyTorch, from the generator that `mg.manual_seed` sets.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
+        bound = 1 / np.sqrt(inputs)
+
+        def start(*shape: int) -> Tensor:
+            return create.uniform(-bound, bound, shape, requires_grad=True, device=device, dtype=dtype)
+
+        self.weight = start(inputs, outputs)
+        self.bias = start(outputs) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x @ weight + bias."""
+        y = OPS["matmul"](x, self.weight)
+        return y if self.bias is None else OPS["add"](y, self.bias)
+
+    def __repr__(self) -> str:
+        return f"Linear({self.weight.shape[0]} -> {self.weight.shape[1]}{'' if self.bias is not None else ', no bias'})"
+
+
+class Sequential(Module):
+    """One part after the other; a part is a module or any function of a tensor, e.g. `mg.relu`."""
+
+    def __init__(self, *parts: Callable[[Tensor], Tensor]):
+        self.parts = parts
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        return ((str(i), part) for i, part in enumerate(self.parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each part applied to the result of the one before."""
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def __repr__(self) -> str:
+        names = (repr(part) if isinstance(part, Module) else getattr(part, "__name__", "?") for part in self.parts)
+        return "Sequential(\n" + "".join(f"  {i}: {name}\n" for i, name in enumerate(names)) + ")"
+
+
+def accuracy(logits: Tensor, labels: Any) -> float:
+    """The share of rows whose largest logit is at the label, from 0 to 1."""
+    return float((logits.numpy().argmax(axis=1) == np.asarray(labels)).mean())

@@ -1,0 +1,54 @@
+"""The six comparisons: bool outputs, which are steps and have no gradient."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.elementwise import CASES, TIES, cost, must_broadcast, must_match, over, per_element
+
+BOOL = np.dtype(np.bool_)
+WHOLE = Case((np.arange(6).reshape(2, 3), np.array([0, 4, 2])))
+FLAGS = Case((np.array([True, True, False, False]), np.array([True, False, True, False])))
+
+
+def prepare(name: str, a: Any, b: Any) -> dict:
+    """Any dtype will do, the same for both; shapes broadcast."""
+    must_match(name, a, b)
+    return must_broadcast(name, a, b)
+
+
+def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
+    """Both are read through views; one bool per element comes out."""
+    return over(kernels["forward"], a, b, dtype=BOOL)
+
+
+def comparison(name: str, sign: str, compare: Callable) -> Op:
+    """y = a <sign> b, by `<name>_forward` in `cuda/comparison.cu`."""
+
+    def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return compare(a, b)
+
+    forward.__doc__ = f"y = a {sign} b"
+    return Op(
+        name,
+        forward,
+        kernels={"forward": per_element("comparison.cu", f"{name}_forward")},
+        launch=launch,
+        prepare=partial(prepare, name),
+        cost=cost(1, itemsize=1),
+        integers=True,
+        cases=[*CASES, TIES, WHOLE, FLAGS],
+    )
+
+
+less = comparison("less", "<", np.less)
+less_equal = comparison("less_equal", "<=", np.less_equal)
+greater = comparison("greater", ">", np.greater)
+greater_equal = comparison("greater_equal", ">=", np.greater_equal)
+equal = comparison("equal", "==", np.equal)
+not_equal = comparison("not_equal", "!=", np.not_equal)

@@ -1,0 +1,101 @@
+"""concatenate: inputs side by side along an axis; each takes its place through a view of the whole."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.elementwise import must_match, per_element
+from minigrad.ops.movement import moved
+from minigrad.view import Shape, View, strides_of
+
+
+def prepare(*xs: Any, axis: Any = 0) -> dict[str, int]:
+    """Count the axis from the front. Raises ValueError where the shapes differ on any other."""
+    must_match("concatenate", *xs)
+    first = xs[0].shape
+    if not first:
+        raise ValueError(
+            "concatenate: numbers with no axes cannot be put side by side; x.reshape(1) gives one an axis."
+        )
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise TypeError(f"concatenate: axis={axis!r} must be a whole number, e.g. axis=0.")
+    if not -len(first) <= axis < len(first):
+        raise ValueError(f"concatenate: shape {first} has no axis {axis}; choose {-len(first)} <= axis < {len(first)}.")
+    axis = int(axis) % len(first)
+    for x in xs:
+        if x.shape[:axis] != first[:axis] or x.shape[axis + 1 :] != first[axis + 1 :] or x.ndim != len(first):
+            raise ValueError(
+                f"concatenate: shapes {first} and {x.shape} may differ on axis {axis} only; "
+                "reshape or slice one of them, or choose another axis."
+            )
+    return {"axis": axis}
+
+
+def forward(*xs: np.ndarray, axis: int = 0) -> np.ndarray:
+    """y = the inputs one after another along an axis"""
+    return np.concatenate(xs, axis)
+
+
+def backward(dy: np.ndarray, shapes: tuple, axis: int) -> tuple:
+    """dx = the part of dy that lies where x was put"""
+    ends = list(accumulate(shape[axis] for shape in shapes))
+    return tuple(part.copy() for part in np.split(dy, ends[:-1], axis))
+
+
+def places(shapes: tuple[Shape, ...], whole: Shape, axis: int) -> Iterator[View]:
+    """Each input's place in the whole, as a view of it."""
+    strides, start = strides_of(whole), 0
+    for shape in shapes:
+        yield View.of(shape, strides, start * strides[axis])
+        start += shape[axis]
+
+
+def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
+    """One launch per input."""
+    shapes = tuple(x.shape for x in xs)
+    whole = list(shapes[0])
+    whole[axis] = sum(shape[axis] for shape in shapes)
+    y = Array.empty(xs[0].device, tuple(whole), xs[0].dtype)
+    for x, y_at in zip(xs, places(shapes, y.shape, axis), strict=True):
+        kernels["forward"].launch(x.size)(x, y, y_at, x.size)
+    return y
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: int) -> tuple:
+    """One launch per input that wants its gradient."""
+    grads: list[Array | None] = []
+    for need, shape, dy_at in zip(needs, shapes, places(shapes, dy.shape, axis), strict=True):
+        dx = Array.empty(dy.device, shape, dy.dtype) if need else None
+        if dx is not None:
+            kernels["backward"].launch(dx.size)(dy, dx, dy_at, dx.size)
+        grads.append(dx)
+    return tuple(grads)
+
+
+concatenate = Op(
+    "concatenate",
+    forward,
+    backward,
+    kernels={
+        "forward": per_element("concatenate.cu", "concatenate_forward"),
+        "backward": per_element("concatenate.cu", "concatenate_backward"),
+    },
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=moved,
+    integers=True,
+    cases=[
+        Case(((3,),)),
+        Case(((1,), (1023,), (0,), (33,))),
+        Case(((2, 3), (4, 3))),
+        Case(((33, 31), (33, 2)), {"axis": 1}),
+        Case(((2, 3, 4), (2, 1, 4), (2, 5, 4)), {"axis": -2}),
+        Case(((0, 3), (0, 2)), {"axis": 1}),
+    ],
+)

@@ -1,0 +1,116 @@
+"""cross_entropy: how surprised a classifier is by the labels, from its logits."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.convert import FLOATS
+from minigrad.kernel import Kernel
+from minigrad.op import OPS, Case, Op
+from minigrad.ops.log_softmax import forward as log_softmax
+from minigrad.ops.reduction import reduce
+from minigrad.ops.rowwise import per_row
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def forward(logits: np.ndarray, labels: np.ndarray, reduction: str = "mean") -> np.ndarray:
+    """loss = mean over the rows of log(sum(exp(x))) - x[label]"""
+    losses = -np.take_along_axis(log_softmax(logits), labels[:, None], axis=1)[:, 0]
+    return losses if reduction == "none" else losses.sum() * logits.dtype.type(share(reduction, len(labels)))
+
+
+def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: str) -> tuple:
+    """dx = (softmax(x) - onehot(label)) * dy / rows"""
+    onehot = labels[:, None] == np.arange(logits.shape[1])
+    dlosses = dy.reshape(-1, 1) * logits.dtype.type(share(reduction, len(labels)))
+    return (np.exp(log_softmax(logits)) - onehot) * dlosses, None
+
+
+def share(reduction: str, rows: int) -> float:
+    """What a row's loss adds to the result: 1/rows in a mean, which is NaN for no rows, else 1."""
+    return 1.0 if reduction != "mean" else 1 / rows if rows else np.nan
+
+
+kernels = {way: per_row("cross_entropy.cu", f"cross_entropy_{way}") for way in ("forward", "backward")}
+
+
+def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str = "mean") -> Array:
+    """A loss for each row, then their sum or mean."""
+    rows, classes = logits.shape
+    losses = Array.empty(logits.device, (rows,), logits.dtype)
+    kernels["forward"].launch(rows)(logits, labels, losses, classes)
+    if reduction == "none":
+        return losses
+    return reduce(OPS["sum"].kernels, losses, (0,), False, share(reduction, rows))
+
+
+def launch_backward(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str
+) -> tuple[Array, None]:
+    """One kernel, which recomputes the softmax."""
+    rows, classes = logits.shape
+    dx = Array.empty(logits.device, logits.shape, logits.dtype)
+    scale = share(reduction, rows)
+    kernels["backward"].launch(rows)(dy, logits, labels, dx, classes, int(reduction == "none"), scale)
+    return dx, None
+
+
+def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]:
+    """Raises TypeError for dtypes, ValueError for shapes, for labels that are no class and for the reduction.
+
+    Labels on `cuda` are not looked at, as that would wait for the GPU: there, loss and gradient of such a row are NaN.
+    """
+    if logits.dtype not in FLOATS or labels.dtype != np.int64:
+        raise TypeError(
+            f"cross_entropy takes float logits and int64 labels; got {logits.dtype} and {labels.dtype}. "
+            "Use labels.astype('int64')."
+        )
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError(
+            f"cross_entropy takes logits (rows, classes) and labels (rows,); got {logits.shape} and {labels.shape}. "
+            "Reshape further axes into the rows."
+        )
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
+    if not (isinstance(labels, Array) and labels.device.name == "cuda"):
+        check_labels(labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
+    return {"reduction": reduction}
+
+
+def check_labels(labels: np.ndarray, classes: int) -> None:
+    """Raise ValueError for the first label that is not one of the classes."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"cross_entropy: label {labels[row]} in row {row} is not a class; {classes} classes are 0 to {classes - 1}."
+        )
+
+
+def cost(logits: Any, labels: Any, reduction: str = "mean") -> tuple[int, int]:
+    """Per logit a comparison, a subtraction, an exponential and an addition; logits and labels read once."""
+    return 4 * logits.size, (logits.size + 1) * logits.dtype.itemsize + labels.size * 8
+
+
+def _case(rows: int, classes: int, **params: str) -> Case:
+    return Case(((rows, classes), np.arange(rows) * 7 % classes), params)
+
+
+cross_entropy = Op(
+    "cross_entropy",
+    forward,
+    backward,
+    kernels=kernels,
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=cost,
+    integers=True,
+    cases=[
+        *(_case(*shape) for shape in ((1, 1), (3, 2), (31, 10), (5, 1025), (300, 33))),
+        *(_case(9, 10, reduction=reduction) for reduction in ("sum", "none")),
+        Case((np.array([[1000.0, -1000.0, 0.0]] * 2), np.array([0, 1]))),
+    ],
+)

@@ -1,0 +1,19 @@
+"""divide: the gradient of the divisor is found from that of the dividend."""
+
+import numpy as np
+
+from minigrad.ops.elementwise import POSITIVE, binary
+
+
+def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """y = a / b"""
+    return a / b
+
+
+def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
+    """da = dy / b, db = -da * a / b"""
+    da = dy / b
+    return da, -da * a / b  # no b * b, which would overflow first
+
+
+divide = binary("divide", forward, backward, cases=POSITIVE)

@@ -1,0 +1,147 @@
+"""What elementwise ops have in common: one thread per element, and NumPy's broadcasting through views."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.view import Shape, broadcast
+
+BLOCKS = (256, 32, 64, 128, 512, 1024)
+RAGGED = ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (0,), (33, 65), (4, 3, 2))
+PAIRS = (
+    ((), ()), ((1,), (1,)), ((1025,), (1025,)), ((33, 65), (33, 65)),
+    ((33, 65), (65,)), ((33, 1), (1, 65)), ((2, 3, 4), (3, 1)), ((5,), ()), ((0, 3), (3,)), ((2, 1, 3, 1), (4, 1, 5)),
+)  # fmt: skip
+CASES = tuple(Case(pair) for pair in PAIRS)
+POSITIVE = tuple(Case(pair, positive=True) for pair in PAIRS)
+TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
+
+
+def per_element(file: str, name: str) -> Kernel:
+    """A kernel in which thread i makes element i."""
+    return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+
+
+def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
+    """Run kernel(inputs, y, views of the inputs, n) over the shape that the inputs broadcast to."""
+    shape = joint_shape(*(x.shape for x in inputs))
+    y = Array.empty(inputs[0].device, shape, dtype)
+    kernel.launch(y.size)(*inputs, y, *[broadcast(x.shape, shape) for x in inputs], y.size)
+    return y
+
+
+def cost(flops: int, itemsize: int | None = None) -> Callable[..., tuple[int, int]]:
+    """FLOPs and bytes: so many per element; inputs read once, the output, of the last one's type, written once."""
+
+    def count(*arrays: Any, **params: Any) -> tuple[int, int]:
+        n = prod(joint_shape(*(a.shape for a in arrays)))
+        written = n * (itemsize or arrays[-1].dtype.itemsize)
+        return flops * n, sum(a.size * a.dtype.itemsize for a in arrays) + written
+
+    return count
+
+
+def unary(name: str, forward: Callable, backward: Callable, flops: int = 1, positive: bool = False) -> Op:
+    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, kept, dx, n)` in `cuda/<name>.cu`.
+
+    The backward kernel gets what the NumPy rule names: x, y, both or neither.
+    """
+    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
+    kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
+
+    def launch(kernels: dict[str, Kernel], x: Array) -> Array:
+        y = Array.empty(x.device, x.shape, x.dtype)
+        kernels["forward"].launch(x.size)(x, y, x.size)
+        return y
+
+    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple[Array]:
+        dx = Array.empty(dy.device, dy.shape, dy.dtype)
+        kernels["backward"].launch(dy.size)(dy, *kept, dx, dy.size)
+        return (dx,)
+
+    return Op(
+        name,
+        forward,
+        backward,
+        kernels=kernels,
+        launch=launch,
+        launch_backward=launch_backward,
+        cost=cost(flops),
+        cases=[Case((shape,), positive=positive) for shape in RAGGED],
+    )
+
+
+def binary(
+    name: str,
+    forward: Callable,
+    backward: Callable,
+    flops: int = 1,
+    cases: Sequence[Case] = CASES,
+    launch_backward: Callable | None = None,
+) -> Op:
+    """y = f(a, b) with broadcasting, by `<name>_forward(a, b, y, a_at, b_at, n)` in `cuda/<name>.cu`.
+
+    `<name>_backward(dy, kept, da, db, views of kept, n)` writes both gradients in the shape of y; a null pointer stands
+    for one that is not wanted. What was broadcast is summed by `unbroadcast`. An op whose gradient needs no such kernel
+    brings its own launch_backward.
+    """
+    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
+    if launch_backward is None:
+        kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
+
+    def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
+        return over(kernels["forward"], a, b, dtype=a.dtype)
+
+    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple:
+        da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
+        views = [broadcast(x.shape, dy.shape) for x in kept]
+        kernels["backward"].launch(dy.size)(dy, *kept, da, db, *views, dy.size)
+        return da, db
+
+    return Op(
+        name,
+        forward,
+        backward,
+        kernels=kernels,
+        launch=launch,
+        launch_backward=launch_backward or write_both,
+        prepare=partial(must_broadcast, name),
+        cost=cost(flops),
+        broadcasts=True,
+        cases=cases,
+    )
+
+
+@lru_cache(maxsize=4096)
+def joint_shape(*shapes: Shape) -> Shape:
+    """The shape that these broadcast to, as NumPy has it."""
+    return np.broadcast_shapes(*shapes)
+
+
+def must_broadcast(name: str, *arrays: Any) -> dict:
+    """Raise ValueError where shapes do not broadcast: from the right, extents must be equal or 1."""
+    try:
+        joint_shape(*(a.shape for a in arrays))
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ValueError(
+            f"{name}: shapes {shapes} do not broadcast; from the right, extents must be equal or 1. "
+            "Insert an axis with x[:, None] or reshape one of them."
+        ) from None
+    return {}
+
+
+def must_match(name: str, *arrays: Any) -> None:
+    """Raise TypeError where dtypes differ: for ops that take any dtype, but one at a time."""
+    first = arrays[0].dtype
+    for other in arrays[1:]:
+        if other.dtype != first:
+            raise TypeError(
+                f"{name}: one input is {first}, another {other.dtype}; make them one with .astype({first.name!r})."
+            )

@@ -1,0 +1,18 @@
+"""exp, its own derivative: the gradient needs the output and not the input."""
+
+import numpy as np
+
+from minigrad.ops.elementwise import unary
+
+
+def forward(x: np.ndarray) -> np.ndarray:
+    """y = e ** x"""
+    return np.exp(x)
+
+
+def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
+    """dx = dy * y"""
+    return (dy * y,)
+
+
+exp = unary("exp", forward, backward)

@@ -1,0 +1,155 @@
+"""matmul: matrix multiplication, naive to tiled, and the two matrix multiplications of its gradient."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices.base import MAX_GRID
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.reduction import MAX_ELEMENTS
+from minigrad.view import Shape, View, broadcast
+
+TILES = (16, 4, 8, 32)
+ONE = View.of((), ())
+
+
+def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
+    return np.asarray(a @ b)
+
+
+def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, needs: tuple) -> tuple:
+    """da = dy @ b^T, db = a^T @ dy"""
+    rows, columns = np.atleast_2d(a), b[:, None] if b.ndim == 1 else b
+    dy = dy[..., None] if b.ndim == 1 else dy
+    dy = dy[..., None, :] if a.ndim == 1 else dy
+    da = _without(dy @ columns.swapaxes(-1, -2), -2, a) if needs[0] else None
+    db = _without(rows.swapaxes(-1, -2) @ dy, -1, b) if needs[1] else None
+    return da, db
+
+
+def _without(matrix: np.ndarray, axis: int, operand: np.ndarray) -> np.ndarray:
+    """A gradient with the axis taken out again that a vector was given."""
+    return matrix.squeeze(axis) if operand.ndim == 1 else matrix
+
+
+def per_tile(name: str, x: str, y: str) -> Kernel:
+    """A kernel whose blocks are TILE x TILE threads, one per element of the result."""
+    grid = (f"{x}/TILE", f"{y}/TILE", "batch")
+    return Kernel("matmul.cu", f"matmul_{name}", grid, ("TILE", "TILE"), "m n k batch=1", TILE=TILES)
+
+
+kernels = {
+    "naive": per_tile("naive", "m", "n"),
+    "coalesced": per_tile("coalesced", "n", "m"),
+    "tiled": per_tile("tiled", "n", "m"),
+    "backward_a": per_tile("backward_a", "k", "m"),
+    "backward_b": per_tile("backward_b", "n", "k"),
+}
+kernels["forward"] = kernels["tiled"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """`count` products (m, k) @ (k, n), which matrix of a, b and c each takes, and the shapes of the results."""
+
+    m: int
+    n: int
+    k: int
+    da: Shape
+    db: Shape
+    c: Shape
+    count: int = 1
+    a_at: View = ONE
+    b_at: View = ONE
+    c_at: View = ONE
+
+
+@lru_cache(maxsize=1024)
+def work(a: Shape, b: Shape) -> Work:
+    """The work for these shapes. One matrix b for a whole batch of a is one product, with the rows of all of them."""
+    m, n, k = (1, *a)[-2], b[-1] if len(b) > 1 else 1, a[-1]
+    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    da, db, c = (*batch, *a[-2:]), (*batch, *b[-2:]), (*batch, *a[-2:-1], *b[-1:] * (len(b) > 1))
+    if prod(c) > MAX_ELEMENTS:
+        raise ValueError(f"matmul: {a} @ {b} has {prod(c)} elements; a kernel indexes at most {MAX_ELEMENTS}.")
+    if prod(b[:-2]) == 1:
+        return Work(prod(a[:-1]), n, k, a, b, c)
+    if prod(batch) > MAX_GRID[2]:
+        raise ValueError(f"matmul: {prod(batch)} matrices in a batch; a launch takes {MAX_GRID[2]}. Cut the batch up.")
+    views = (broadcast(shape, batch) for shape in (a[:-2], b[:-2], batch))
+    return Work(m, n, k, da, db, c, prod(batch), *views)
+
+
+def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
+    """One launch for the whole batch."""
+    w = work(a.shape, b.shape)
+    c = Array.empty(a.device, w.c, a.dtype)
+    kernels["forward"].launch(w.m, w.n, w.k, w.count)(a, b, c, w.m, w.n, w.k, w.a_at, w.b_at)
+    return c
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array) -> tuple:
+    """A launch for each gradient that is wanted."""
+    w = work(a.shape, b.shape)
+    da = Array.empty(a.device, w.da, a.dtype) if needs[0] else None
+    db = Array.empty(b.device, w.db, b.dtype) if needs[1] else None
+    if da is not None:
+        kernels["backward_a"].launch(w.m, w.n, w.k, w.count)(dy, b, da, w.m, w.n, w.k, w.c_at, w.b_at)
+    if db is not None:
+        kernels["backward_b"].launch(w.m, w.n, w.k, w.count)(a, dy, db, w.m, w.n, w.k, w.a_at, w.c_at)
+    return da, db
+
+
+def prepare(a: Any, b: Any) -> dict:
+    """Raises ValueError where the shapes do not multiply."""
+    given = f"matmul: a is {a.shape} and b is {b.shape}"
+    if not a.ndim or not b.ndim:
+        raise ValueError(f"{given}; a number has no axis to sum over. Write a * b.")
+    inner, other = a.shape[-1], (*b.shape, 1)[-3 if b.ndim > 1 else 0]
+    if inner != other:
+        raise ValueError(f"{given}: the inner extents {inner} and {other} differ.{_did_you_mean(a.shape, b.shape)}")
+    try:
+        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(f"{given}: the batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from None
+    return {}
+
+
+def _did_you_mean(a: Shape, b: Shape) -> str:
+    if len(a) != 2 or len(b) != 2:
+        return ""
+    ways = {"a @ b.T": a[1] == b[1], "a.T @ b": a[0] == b[0], "b @ a": b[1] == a[0], "a.T @ b.T": a[0] == b[1]}
+    return next((f" Did you mean {way}?" for way, fits in ways.items() if fits), "")
+
+
+def cost(a: Any, b: Any) -> tuple[int, int]:
+    """2 m n k FLOPs, a multiplication and an addition each; a and b read once, c written once."""
+    outputs = prod(work(a.shape, b.shape).c)
+    return 2 * outputs * a.shape[-1], (a.size + b.size + outputs) * a.dtype.itemsize
+
+
+SHAPES = (
+    ((1, 1), (1, 1)), ((2, 3), (3, 4)), ((16, 16), (16, 16)), ((31, 33), (33, 65)), ((65, 1), (1, 33)),
+    ((3,), (3,)), ((4, 3), (3,)), ((3,), (3, 5)), ((2, 4, 3), (3,)), ((3,), (2, 3, 5)),
+    ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 2)), ((2, 3, 4), (1, 4, 5)),
+    ((0, 3), (3, 4)), ((2, 0), (0, 3)), ((0, 2, 3), (0, 3, 2)),
+)  # fmt: skip
+
+matmul = Op(
+    "matmul",
+    forward,
+    backward,
+    kernels=kernels,
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=cost,
+    broadcasts=True,
+    cases=[Case(shapes) for shapes in SHAPES],
+)

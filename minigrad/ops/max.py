@@ -1,0 +1,68 @@
+"""max over any axes; elements that share the maximum share its gradient."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import OPS, Op
+from minigrad.ops import reduction
+from minigrad.ops.reduction import CASES, Axis, cost, per_column, per_element, per_output, reduce, reduced_shape
+from minigrad.view import broadcast
+
+
+def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
+    """y = the largest x over the axes; NaN if any is NaN"""
+    return x.max(axis=axis, keepdims=keepdims)
+
+
+def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple:
+    """dx = dy / (number of ties) where x = y, else 0"""
+    kept = reduced_shape(x.shape, axis, keepdims=True)
+    ties = np.where(x == y.reshape(kept), x.dtype.type(1), x.dtype.type(0))
+    return (dy.reshape(kept) * ties / ties.sum(axis=axis, keepdims=True),)
+
+
+kernels = {
+    "warp": per_output("max.cu", "max_warp"),
+    "columns": per_column("max.cu", "max_columns"),
+    "ties": per_element("max.cu", "max_ties"),
+    "backward": per_element("max.cu", "max_backward"),
+}
+
+
+def prepare(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
+    """The parameters, complete. Raises ValueError where there is nothing to be the largest of."""
+    params = reduction.prepare("max")(x, axis, keepdims)
+    if not x.size and 0 not in reduced_shape(x.shape, params["axis"], keepdims):
+        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no largest one.")
+    return params
+
+
+def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """As sum: "columns" where the axes are not the last, else "warp"."""
+    return reduce(kernels, x, axis, keepdims)
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
+    """Mark the ties, count them with sum, share the gradient."""
+    view = broadcast(reduced_shape(x.shape, axis, keepdims=True), x.shape)
+    ties, dx = (Array.empty(x.device, x.shape, x.dtype) for _ in range(2))
+    kernels["ties"].launch(x.size)(x, y, ties, view, x.size)
+    number = OPS["sum"].run([ties], {"axis": axis, "keepdims": True})
+    kernels["backward"].launch(x.size)(dy, ties, number, dx, view, x.size)
+    return (dx,)
+
+
+max = Op(
+    "max",
+    forward,
+    backward,
+    kernels=kernels,
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=cost,
+    cases=CASES,
+)

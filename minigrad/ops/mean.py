@@ -1,0 +1,54 @@
+"""mean: the kernels of sum, with 1/n as the factor."""
+
+from math import nan, prod
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Op
+from minigrad.ops import sum as addition
+from minigrad.ops.reduction import CASES, Axis, cost, prepare, reduce, reduced_shape
+
+
+def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
+    """y = (sum of x over the axes) / n, where n elements are behind each y"""
+    y = x.sum(axis=axis, keepdims=keepdims)
+    return y * x.dtype.type(share(x.size, y.size))
+
+
+def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
+    """dx = dy / n, repeated along the axes"""
+    (dx,) = addition.backward(dy, shapes, axis)
+    return (dx * dx.dtype.type(share(dx.size, dy.size)),)
+
+
+def share(inputs: int, outputs: int) -> float:
+    """1/n, what each of the n elements behind an output adds to it; the mean of nothing is NaN."""
+    return outputs / inputs if inputs else nan
+
+
+kernels = addition.kernels
+
+
+def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """As sum."""
+    return reduce(kernels, x, axis, keepdims, share(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
+    """As sum."""
+    return (addition.repeat(kernels, dy, shapes[0], axis, share(prod(shapes[0]), dy.size)),)
+
+
+mean = Op(
+    "mean",
+    forward,
+    backward,
+    kernels=kernels,
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare("mean"),
+    cost=cost,
+    cases=CASES,
+)

@@ -1,0 +1,18 @@
+"""multiply: each factor's gradient is scaled by the other factor."""
+
+import numpy as np
+
+from minigrad.ops.elementwise import binary
+
+
+def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """y = a * b"""
+    return a * b
+
+
+def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
+    """da = dy * b, db = dy * a"""
+    return dy * b, dy * a
+
+
+multiply = binary("multiply", forward, backward)

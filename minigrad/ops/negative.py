@@ -1,0 +1,18 @@
+"""negative: one sign per element, there and back."""
+
+import numpy as np
+
+from minigrad.ops.elementwise import unary
+
+
+def forward(x: np.ndarray) -> np.ndarray:
+    """y = -x"""
+    return -x
+
+
+def backward(dy: np.ndarray) -> tuple:
+    """dx = -dy"""
+    return (-dy,)
+
+
+negative = unary("negative", forward, backward)

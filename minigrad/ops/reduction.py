@@ -1,0 +1,124 @@
+"""What reductions have in common: which axes, how they lie in memory, and the passes that reduce them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from minigrad.array import Array
+from minigrad.devices.base import MAX_GRID
+from minigrad.kernel import Kernel
+from minigrad.launch import ceil_div
+from minigrad.op import Case
+
+Axis = int | Sequence[int] | None
+Axes = tuple[int, ...]
+BLOCKS = (256, 32, 64, 128, 512, 1024)
+CHUNKS = (4096, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes
+DEPTHS = (64, 4)  # elements that a thread reduces, where a thread has a column to itself
+MAX_ELEMENTS = 2**31 - 1
+CASES = (
+    *(Case((shape,)) for shape in ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (5000,))),
+    *(Case(((33, 65),), {"axis": axis}) for axis in (0, 1, -1, (0, 1), ())),
+    *(Case(((2, 3, 4, 5),), {"axis": axis}) for axis in ((0, 2), (1, 2), (3, 1), -2)),
+    Case(((33, 65),), {"keepdims": True}),
+    Case(((3, 1, 70),), {"axis": (1, 2), "keepdims": True}),
+    Case(((0, 3),), {"axis": 1}),
+)
+
+
+def per_output(file: str, name: str) -> Kernel:
+    """A kernel in which a block reduces CHUNK elements of one output."""
+    grid = ("outputs", "n/CHUNK")
+    return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=BLOCKS, CHUNK=CHUNKS)
+
+
+def per_column(file: str, name: str) -> Kernel:
+    """A kernel in which a thread reduces CHUNK elements of one output."""
+    grid = ("outputs/BLOCK", "n/CHUNK")
+    return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=BLOCKS, CHUNK=DEPTHS)
+
+
+def per_element(file: str, name: str) -> Kernel:
+    """A kernel in which thread i takes element i of x."""
+    return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=BLOCKS)
+
+
+def axes_of(name: str, ndim: int, axis: Axis) -> Axes:
+    """The axes as sorted numbers from 0: None is all of them, -1 the last. Raises ValueError or TypeError."""
+    given = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    if any(isinstance(a, bool) or not hasattr(a, "__index__") for a in given):
+        raise TypeError(f"{name}: axis={axis!r} must be a whole number, a tuple of them, or None.")
+    for a in given:
+        if not -ndim <= a < ndim:
+            raise ValueError(f"{name}: axis {a} does not exist; the tensor has {ndim} axes{_range(ndim)}.")
+    axes = tuple(sorted(int(a) % ndim for a in given))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{name}: axis={axis!r} names one axis twice.")
+    return axes
+
+
+def _range(ndim: int) -> str:
+    return f", {-ndim} to {ndim - 1}" if ndim else ""
+
+
+def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int, ...]:
+    """The shape after a reduction: reduced axes have extent 1, or are gone."""
+    kept = [1 if d in axes else extent for d, extent in enumerate(shape)]
+    return tuple(kept) if keepdims else tuple(extent for d, extent in enumerate(kept) if d not in axes)
+
+
+def prepare(name: str) -> Callable:
+    """Check and complete the parameters of a reduction."""
+
+    def complete(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
+        return {"axis": axes_of(name, x.ndim, axis), "keepdims": bool(keepdims)}
+
+    return complete
+
+
+def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
+    """One FLOP per element of x; x read once, y written once."""
+    outputs = prod(reduced_shape(x.shape, axes_of("cost", x.ndim, axis), keepdims))
+    return x.size, (x.size + outputs) * x.dtype.itemsize
+
+
+def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
+    """The axes as runs of neighbours, [start, stop), the last first. Axes of extent 1 have nothing to reduce.
+
+    The neighbours of a run are one long axis: an array is (rows, n, inner) around it.
+    """
+    long = [a for a in axes if shape[a] != 1]
+    if not long:
+        return [(0, 0)]  # (1, 1, size): a copy
+    cuts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(long)) if b != a + 1), len(long)]
+    return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
+
+
+def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *factor: float) -> Array:
+    """Reduce run after run of neighbouring axes. `factor`, if the kernels take one, is applied once."""
+    if x.size > MAX_ELEMENTS:
+        raise ValueError(f"a kernel indexes at most {MAX_ELEMENTS} elements; this tensor has {x.size}.")
+    y, shape = x, list(x.shape)
+    for start, stop in runs(shape, axis):
+        rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
+        y = _passes(kernels, y, rows, n, inner, factor)
+        shape[start:stop] = [1] * (stop - start)
+        factor = (1.0,) * len(factor)
+    return y.reshape(reduced_shape(x.shape, axis, keepdims))
+
+
+def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, factor: tuple) -> Array:
+    """(rows, n, inner) -> (rows, pieces, inner) -> ... -> (rows, 1, inner): each pass reduces the partial results."""
+    kernel = kernels.get("forward") or kernels["columns" if inner > 1 else "warp"]
+    make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
+    while True:
+        chunk = max(kernel.values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 1)
+        pieces = max(ceil_div(n, chunk), 1)  # an empty row is one piece of nothing
+        y = make(x.device, (rows * pieces * inner,), x.dtype)
+        work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1), "CHUNK": chunk}
+        asked = {key: work[key] for key in (*kernel.sizes, *kernel.tunables) if key in work}
+        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *factor)
+        if pieces == 1:
+            return y
+        x, n, factor = y, pieces, (1.0,) * len(factor)

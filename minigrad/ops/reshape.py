@@ -1,0 +1,73 @@
+"""reshape: the same memory read under another shape. No kernel runs."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.movement import whole_numbers
+from minigrad.view import Shape
+
+
+def prepare(x: Any, shape: Any) -> dict[str, Shape]:
+    """Fill in the extent given as -1. Raises ValueError where the sizes differ."""
+    given = whole_numbers("reshape", "shape", shape)
+    if given.count(-1) > 1 or min(given, default=0) < -1:
+        raise ValueError(f"reshape: shape {given} may hold one -1, for the extent to work out, and else no negatives.")
+    known = prod(extent for extent in given if extent != -1)
+    full = tuple(x.size // known if extent == -1 and known else extent for extent in given)
+    if prod(full) != x.size or -1 in full:
+        raise ValueError(
+            f"reshape: the {x.size} elements of shape {x.shape} do not fill {given}; "
+            f"its extents must multiply to {x.size}, and one may be -1."
+        )
+    return {"shape": full}
+
+
+def forward(x: np.ndarray, *, shape: Shape) -> np.ndarray:
+    """y = x, its elements in the same order, in another shape"""
+    return x.reshape(shape)
+
+
+def backward(dy: np.ndarray, shapes: tuple) -> tuple:
+    """dx = dy in the shape of x"""
+    return (dy.reshape(shapes[0]),)
+
+
+def launch(kernels: dict[str, Kernel], x: Array, shape: Shape) -> Array:
+    """Nothing moves."""
+    return x.reshape(shape)
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple) -> tuple[Array]:
+    """Nothing moves."""
+    return (dy.reshape(shapes[0]),)
+
+
+def cost(x: Any, shape: Any) -> tuple[int, int]:
+    """No FLOPs, no bytes."""
+    return 0, 0
+
+
+reshape = Op(
+    "reshape",
+    forward,
+    backward,
+    kernels={},
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=cost,
+    integers=True,
+    shares=True,
+    cases=[
+        Case((before,), {"shape": after})
+        for before, after in (
+            ((2, 3), (3, 2)), ((2, 3), 6), ((4, 6), (2, -1, 3)), ((33, 31), (-1,)), ((1023,), (3, 11, 31)),
+            ((), (1, 1)), ((1,), ()), ((0, 3), (5, 0)), ((3, 0), (-1, 2)),
+        )
+    ],
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""What ops along one axis have in common: a block owns a row of any length and writes one of the same length."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.reduction import BLOCKS, axes_of
+
+CASES = (
+    *(Case((shape,)) for shape in ((1,), (2,), (33,), (1025,), (5000,), (33, 65), (70, 3), (0, 3), (3, 0))),
+    *(Case(((33, 65),), {"axis": axis}) for axis in (0, 1, -2)),
+    Case(((2, 3, 4),), {"axis": 1}),
+    Case((np.array([[1000.0, 1000.5, -1000.0], [-1000.0, 0.0, 0.5]]),)),
+)
+
+
+def per_row(file: str, name: str) -> Kernel:
+    """A kernel in which a block owns a row."""
+    return Kernel(file, name, ("rows",), ("BLOCK",), "rows", BLOCK=BLOCKS)
+
+
+def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
+    """y = f(x) along an axis, by `<name>_forward(x, y, n, inner)` and `<name>_backward(dy, y, dx, n, inner)`.
+
+    x is seen as (rows, n, inner) around the axis; a row's elements lie `inner` apart.
+    """
+    kernels = {way: per_row(f"{name}.cu", f"{name}_{way}") for way in ("forward", "backward")}
+
+    def launch(kernels: dict[str, Kernel], x: Array, axis: int) -> Array:
+        y, (rows, n, inner) = Array.empty(x.device, x.shape, x.dtype), around(x.shape, axis)
+        kernels["forward"].launch(rows * inner)(x, y, n, inner)
+        return y
+
+    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, y: Array, axis: int) -> tuple[Array]:
+        dx, (rows, n, inner) = Array.empty(y.device, y.shape, y.dtype), around(y.shape, axis)
+        kernels["backward"].launch(rows * inner)(dy, y, dx, n, inner)
+        return (dx,)
+
+    return Op(
+        name,
+        forward,
+        backward,
+        kernels=kernels,
+        launch=launch,
+        launch_backward=launch_backward,
+        prepare=partial(prepare, name),
+        cost=lambda x, axis=-1: (flops * x.size, 2 * x.size * x.dtype.itemsize),
+        cases=cases,
+    )
+
+
+def prepare(name: str, x: Any, axis: int = -1) -> dict[str, int]:
+    """The axis as a number from 0. Raises ValueError or TypeError."""
+    axes = axes_of(name, x.ndim, axis)
+    if axis is None or len(axes) != 1:
+        raise TypeError(f"{name}: axis={axis!r} must be one whole number.")
+    return {"axis": axes[0]}
+
+
+def around(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """(rows, n, inner): the elements before, along and after an axis."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -1,0 +1,70 @@
+"""sum over any axes: four ways to add up many numbers with many threads."""
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Op
+from minigrad.ops.reduction import (
+    CASES,
+    Axis,
+    cost,
+    per_column,
+    per_element,
+    per_output,
+    prepare,
+    reduce,
+    reduced_shape,
+)
+from minigrad.view import broadcast
+
+
+def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
+    """y = sum of x over the axes"""
+    return x.sum(axis=axis, keepdims=keepdims)
+
+
+def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
+    """dx = dy, repeated along the axes"""
+    dy = dy.reshape(reduced_shape(shapes[0], axis, keepdims=True))
+    return (np.broadcast_to(dy, shapes[0]).copy(),)
+
+
+kernels = {
+    "warp": per_output("sum.cu", "sum_warp"),
+    "columns": per_column("sum.cu", "sum_columns"),
+    "tree": per_output("sum.cu", "sum_tree"),
+    "atomic": per_element("sum.cu", "sum_atomic"),
+    "backward": per_element("sum.cu", "sum_backward"),
+}
+
+
+def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Run after run of neighbouring axes, pass after pass: "columns" where they are not the last axes, else "warp"."""
+    return reduce(kernels, x, axis, keepdims, 1.0)
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
+    """One kernel."""
+    return (repeat(kernels, dy, shapes[0], axis, 1.0),)
+
+
+def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, scale: float) -> Array:
+    """scale * dy, repeated along the axes: each element reads its dy through a view with stride 0 along them."""
+    dx = Array.empty(dy.device, shape, dy.dtype)
+    view = broadcast(reduced_shape(shape, axis, keepdims=True), shape)
+    kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, scale)
+    return dx
+
+
+sum = Op(
+    "sum",
+    forward,
+    backward,
+    kernels=kernels,
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare("sum"),
+    cost=cost,
+    cases=CASES,
+)

@@ -1,0 +1,18 @@
+"""tanh: between -1 and 1; the gradient needs the output and not the input."""
+
+import numpy as np
+
+from minigrad.ops.elementwise import unary
+
+
+def forward(x: np.ndarray) -> np.ndarray:
+    """y = tanh(x)"""
+    return np.tanh(x)
+
+
+def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
+    """dx = dy * (1 - y * y)"""
+    return (dy * (1 - y * y),)
+
+
+tanh = unary("tanh", forward, backward)

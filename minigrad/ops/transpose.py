@@ -1,0 +1,118 @@
+"""transpose: any permutation of the axes. Swapping the last two is the lesson in memory: through a padded tile."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices.base import MAX_GRID
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.elementwise import per_element
+from minigrad.ops.movement import moved, whole_numbers
+from minigrad.view import Shape, View, merge, strides_of
+
+TILES = (16, 8, 32)
+
+
+def prepare(x: Any, axes: Any = None) -> dict[str, Shape]:
+    """Complete the axes: reversed where none are given. Raises ValueError where they are no permutation."""
+    if axes is None:
+        return {"axes": tuple(reversed(range(x.ndim)))}
+    given = whole_numbers("transpose", "axes", axes)
+    full = tuple(axis + x.ndim if axis < 0 else axis for axis in given)
+    if sorted(full) != list(range(x.ndim)):
+        raise ValueError(
+            f"transpose: axes {given} must name each of the {x.ndim} axes of shape {x.shape} once; "
+            f"{tuple(reversed(range(x.ndim)))} reverses them."
+        )
+    return {"axes": full}
+
+
+def forward(x: np.ndarray, axes: Any = None) -> np.ndarray:
+    """y[i, j] = x[j, i]; in general axis d of y is axis axes[d] of x"""
+    return np.transpose(x, axes).copy()
+
+
+def backward(dy: np.ndarray, axes: Shape) -> tuple:
+    """dx[j, i] = dy[i, j]: the axes go back to where they were"""
+    return (np.transpose(dy, inverse(axes)).copy(),)
+
+
+def inverse(axes: Shape) -> Shape:
+    """The permutation that undoes this one."""
+    return tuple(axes.index(d) for d in range(len(axes)))
+
+
+def launch(kernels: dict[str, Kernel], x: Array, axes: Shape) -> Array:
+    """A tile kernel where rows and columns trade places, else a walk through a view."""
+    strides = strides_of(x.shape)
+    shape, steps = tuple(x.shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
+    y = Array.empty(x.device, shape, x.dtype)
+    stack = matrices(shape, steps)
+    if stack and kernels["forward"].name != kernels["permute"].name:
+        rows, cols, batch = stack
+        kernels["forward"].launch(rows, cols, batch)(x, y, rows, cols)
+    else:
+        kernels["permute"].launch(x.size)(x, y, View.of(shape, steps), x.size)
+    return y
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, axes: Shape) -> tuple[Array]:
+    """The inverse permutation, by the same launch."""
+    return (launch(kernels, dy, inverse(axes)),)
+
+
+def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
+    """(rows, cols, batch) of x where this permuted view of it is a batch of swapped matrices that a grid can hold."""
+    match merge(shape, strides):
+        case [(cols, 1), (rows, _)]:
+            batch = 1
+        case [(batch, _), (cols, 1), (rows, _)]:
+            pass
+        case _:
+            return None
+    fits = rows <= min(TILES) * MAX_GRID[1] and batch <= MAX_GRID[2] and rows * cols * batch < 2**31
+    return (rows, cols, batch) if fits else None
+
+
+def swap(strategy: str) -> Kernel:
+    """A kernel for a batch of matrices: block -> a tile of x, thread -> one element."""
+    return Kernel(
+        "transpose.cu",
+        f"transpose_{strategy}",
+        grid=("cols/TILE", "rows/TILE", "batch"),
+        block=("TILE", "TILE"),
+        sizes="rows cols batch=1",
+        TILE=TILES,
+    )
+
+
+def cases() -> list[Case]:
+    """Plain transposes of ragged shapes, then permutations: batched, merged, with extents of 1, general."""
+    shapes = ((), (5,), (1, 1), (2, 3), (31, 33), (1, 1023), (1025, 3), (64, 48), (0, 3), (3, 0), (4, 3, 2))
+    permuted = (
+        ((2, 33, 17), (0, 2, 1)), ((3, 4, 5, 6), (2, 3, 0, 1)), ((3, 1, 4), (1, 0, 2)), ((2, 3, 4), (0, 1, 2)),
+        ((2, 3, 4, 5), (0, 2, 1, 3)), ((2, 3, 4), (1, 0, 2)), ((2, 3, 4), (-1, 0, 1)), ((2, 0, 3), (2, 0, 1)),
+    )  # fmt: skip
+    return [Case((shape,)) for shape in shapes] + [Case((shape,), {"axes": axes}) for shape, axes in permuted]
+
+
+transpose = Op(
+    "transpose",
+    forward,
+    backward,
+    kernels={
+        "forward": swap("padded"),
+        "naive": swap("naive"),
+        "tiled": swap("tiled"),
+        "padded": swap("padded"),
+        "permute": per_element("transpose.cu", "transpose_permute"),
+    },
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=moved,
+    integers=True,
+    cases=cases(),
+)

@@ -1,0 +1,70 @@
+"""where: each element from one of two arrays; the gradient goes back to the one that it came from."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.op import Case, Op
+from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element
+from minigrad.view import broadcast
+
+
+def flags(*shape: int) -> np.ndarray:
+    """Every third element true: a condition to try it with."""
+    return np.asarray(np.arange(prod(shape)).reshape(shape) % 3 == 0)
+
+
+def prepare(cond: Any, a: Any, b: Any) -> dict:
+    """Check dtypes and shapes."""
+    if cond.dtype != np.bool_:
+        raise TypeError(f"where: cond is {cond.dtype}; it must be bool, e.g. x > 0.")
+    must_match("where", a, b)
+    return must_broadcast("where", cond, a, b)
+
+
+def forward(cond: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """y = a where cond, else b"""
+    return np.where(cond, a, b)
+
+
+def backward(dy: np.ndarray, cond: np.ndarray) -> tuple:
+    """da = dy where cond, else 0; db = 0 where cond, else dy"""
+    return None, np.where(cond, dy, 0), np.where(cond, 0, dy)
+
+
+def launch(kernels: dict[str, Kernel], cond: Array, a: Array, b: Array) -> Array:
+    """All three are read through views."""
+    return over(kernels["forward"], cond, a, b, dtype=a.dtype)
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: Array) -> tuple:
+    """Both gradients in the shape of y; a null pointer stands for one that is not wanted."""
+    da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs[1:])
+    kernels["backward"].launch(dy.size)(dy, cond, da, db, broadcast(cond.shape, dy.shape), dy.size)
+    return None, da, db
+
+
+where = Op(
+    "where",
+    forward,
+    backward,
+    kernels={
+        "forward": per_element("where.cu", "where_forward"),
+        "backward": per_element("where.cu", "where_backward"),
+    },
+    launch=launch,
+    launch_backward=launch_backward,
+    prepare=prepare,
+    cost=cost(0),
+    broadcasts=True,
+    integers=True,
+    cases=[
+        *(Case((flags(*a), a, b)) for a, b in PAIRS),
+        Case((flags(33, 1), (1, 65), ())),
+        Case((flags(), (3,), (2, 3))),
+        Case((flags(5), (), ())),
+    ],
+)

@@ -1,0 +1,145 @@
+"""CUDA C++ as text: which kernels a file defines, what they take, and its parts by name."""
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parent
+CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
+
+_TOKENS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
+_KERNEL = re.compile(
+    r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
+)
+_TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
+_MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
+
+
+def blank(text: str) -> str:
+    """The text with comments and the insides of strings made spaces: same length, same lines."""
+
+    def spaces(found: re.Match) -> str:
+        token = found.group()
+        filler = re.sub(r"[^\n]", " ", token)
+        return token[0] + filler[1:-1] + token[-1] if token[0] in "\"'" else filler
+
+    return _TOKENS.sub(spaces, text)
+
+
+class Param(NamedTuple):
+    """One parameter of a kernel, e.g. `const real* x` or `int n`."""
+
+    name: str
+    type: str
+    pointer: bool
+    const: bool
+
+    def __str__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's name, its parameters and where it stands in its file."""
+
+    name: str
+    params: tuple[Param, ...]
+    line: int
+    start: int  # of its text in the file, comment lines above it included
+    stop: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """CUDA C++ text; `name` is what messages call it, `folder` is where its includes are."""
+
+    text: str
+    name: str
+    folder: Path = CUDA
+
+    @staticmethod
+    @cache
+    def read(file: str) -> "Source":
+        """The file of that name in the folder `cuda/`."""
+        return Source((CUDA / file).read_text(), f"cuda/{file}")
+
+    @cached_property
+    def kernels(self) -> dict[str, Signature]:
+        """The kernels that the text defines, by name, in order."""
+        code = blank(self.text)
+        found = {}
+        for match in _KERNEL.finditer(code):
+            close = _matching(code, match.end() - 1, "()")
+            body = code.find("{", close)
+            if body < 0 or code[close + 1 : body].strip():
+                continue  # a declaration only
+            params = tuple(_param(p) for p in _split(code[match.end() : close]))
+            start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
+            stop = _matching(code, body, "{}") + 1
+            line = code.count("\n", 0, match.start()) + 1
+            found[match.group(1)] = Signature(match.group(1), params, line, start, stop)
+        return found
+
+    @cached_property
+    def tunables(self) -> dict[str, int]:
+        """The macros that a launch may set, with their defaults: `#ifndef TILE` then `#define TILE 16`."""
+        return {name: int(value) for name, value in _TUNABLE.findall(blank(self.text))}
+
+    def signature(self, kernel: str) -> Signature:
+        """The kernel's signature; a name that is not there raises and lists those that are."""
+        if kernel not in self.kernels:
+            names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
+            raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
+        return self.kernels[kernel]
+
+    def kernel_text(self, kernel: str) -> tuple[int, str]:
+        """The first line number and the text of one kernel, with the comment above it."""
+        at = self.signature(kernel)
+        return self.text.count("\n", 0, at.start) + 1, self.text[at.start : at.stop]
+
+    def parts(self, kernel: str) -> dict[str, tuple[int, str]]:
+        """The marked regions of a kernel, `// [title]` up to the next mark: title -> (first line, text)."""
+        first, text = self.kernel_text(kernel)
+        marks = list(_MARK.finditer(text))
+        ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")]
+        return {
+            mark.group(1): (first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
+            for mark, end in zip(marks, ends, strict=True)
+        }
+
+
+def _matching(code: str, start: int, pair: str) -> int:
+    """The index of the bracket that closes the one at `start`."""
+    depth = 0
+    for index in range(start, len(code)):
+        depth += (code[index] == pair[0]) - (code[index] == pair[1])
+        if depth == 0:
+            return index
+    return len(code)
+
+
+def _split(params: str) -> list[str]:
+    """A parameter list cut at its commas; `void` and nothing are no parameters."""
+    return [] if params.strip() in ("", "void") else [" ".join(p.split()) for p in params.split(",")]
+
+
+def _param(text: str) -> Param:
+    """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
+    words = re.sub(r"__restrict__|\brestrict\b", " ", text).replace("*", " * ").replace("&", " & ").split()
+    name = words.pop()
+    pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
+    kind = " ".join(word for word in words if word not in ("const", "*", "volatile"))
+    return Param(name, kind, pointer, const)
+
+
+def _first_line(text: str, start: int) -> int:
+    """Move `start`, the beginning of a line, up over the comment and template lines that belong to it."""
+    while start > 0:
+        previous = text.rfind("\n", 0, start - 1) + 1
+        line = text[previous : start - 1].strip()
+        if not line.startswith(("//", "template", 'extern "C"')) or _MARK.match(text[previous:start]):
+            break
+        start = previous
+    return start

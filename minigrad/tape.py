@@ -1,0 +1,119 @@
+"""The tape: which operation made which array, and the walk back along it.
+
+A node keeps its parents and a rule `vjp` (vector-Jacobian product: the gradient of the output in, those of the inputs
+out). The rule holds arrays, never nodes, so a graph has no reference cycles: memory is free when the last name goes.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Union
+
+if TYPE_CHECKING:
+    from minigrad.tensor import Tensor
+
+Vjp = Callable[[Any], tuple]
+Parent = Union["Node", "Tensor", None]
+
+
+class Version:
+    """Counts the writes to an array. Tensors that share memory (detach, reshape) share it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Saved:
+    """An array that a rule kept from the forward pass, and which version it was."""
+
+    __slots__ = ("count", "name", "version")
+
+    def __init__(self, name: str, version: Version):
+        self.name, self.version, self.count = name, version, version.count
+
+
+class Node:
+    """One recorded operation: its parents, its rule, and what the rule kept."""
+
+    __slots__ = ("__weakref__", "op", "output", "parents", "saved", "shape", "vjp")
+
+    def __init__(self, op: str, parents: tuple[Parent, ...], vjp: Vjp, saved: tuple[Saved, ...], array: Any):
+        self.op, self.parents, self.saved = op, parents, saved
+        self.vjp: Vjp | None = vjp
+        self.shape = array.shape
+        self.output = weakref.ref(array)  # for pictures only: the tape does not keep values alive
+
+    def pull(self, dy: Any) -> tuple:
+        """The gradients of the parents. Raises RuntimeError where the graph is gone or a kept array was changed."""
+        if self.vjp is None:
+            raise RuntimeError(
+                f"backward: the graph behind {self.op} was freed by an earlier backward. "
+                "Write backward(retain_graph=True) the first time, or run the forward pass again."
+            )
+        for kept in self.saved:
+            if kept.version.count != kept.count:
+                raise RuntimeError(
+                    f"backward: {self.op} kept {kept.name} at version {kept.count}, and it has been changed in place "
+                    f"since (now version {kept.version.count}). Change it after backward, or change a copy."
+                )
+        return self.vjp(dy)
+
+    def free(self) -> None:
+        """Let go of what the rule kept."""
+        self.vjp, self.saved = None, ()
+
+
+class _Mode(threading.local):
+    enabled = True
+
+
+_mode = _Mode()
+
+
+def grad_enabled() -> bool:
+    """Whether operations are being recorded on this thread."""
+    return _mode.enabled
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Within it nothing is recorded: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
+    before, _mode.enabled = _mode.enabled, False
+    try:
+        yield
+    finally:
+        _mode.enabled = before
+
+
+def order(root: Parent) -> list[Any]:
+    """Every node and leaf below `root`, each after all of those that it feeds: the order of the backward pass."""
+    done: set[int] = set()
+    post: list[Any] = []
+    stack = [(root, False)]
+    while stack:  # a loop, not recursion: a graph may be a hundred thousand nodes deep
+        at, ready = stack.pop()
+        if ready:
+            post.append(at)
+        elif at is not None and id(at) not in done:
+            done.add(id(at))
+            stack.append((at, True))
+            stack.extend((parent, False) for parent in getattr(at, "parents", ()))
+    return post[::-1]
+
+
+def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """Walk back from `root`: yields each node or leaf with the gradient that has reached it, complete."""
+    arrived = {id(root): dy}
+    for at in order(root):
+        total = arrived.pop(id(at), None)
+        if total is None:
+            continue
+        if isinstance(at, Node):
+            for parent, part in zip(at.parents, at.pull(total), strict=True):
+                if parent is not None and part is not None:
+                    known = arrived.get(id(parent))
+                    arrived[id(parent)] = part if known is None else add(known, part)
+        yield at, total

@@ -1,0 +1,218 @@
+"""Tensor: what a user holds. An array on a device, its gradient, and the node of the tape that made it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from minigrad import tape
+from minigrad.array import Array
+from minigrad.convert import FLOATS, check_dtype, constant, convert, copied, memory, move, to_host
+from minigrad.devices import check, default_device
+from minigrad.operators import Operators
+
+
+class Tensor(Operators):
+    """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
+
+    __slots__ = ("__weakref__", "_requires_grad", "array", "grad", "node", "version")
+    __array_ufunc__ = None  # `ndarray * Tensor` asks Tensor, not NumPy
+
+    def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
+        self.array = array
+        self.version = version or tape.Version()
+        self.grad: Tensor | None = None
+        self.node: tape.Node | None = None
+        self._requires_grad = requires_grad
+
+    # --- what it is ---
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of each axis."""
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.array.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.array.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of an element."""
+        return self.array.dtype
+
+    @property
+    def device(self) -> str:
+        """`numpy`, `sim` or `cuda`."""
+        return self.array.device.name if isinstance(self.array, Array) else "numpy"
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded. Only leaves can be set."""
+        return self._requires_grad or self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if self.node is not None:
+            raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
+        if wanted and self.dtype not in FLOATS:
+            raise TypeError(f"only float32 and float64 tensors can require gradients; this one is {self.dtype}.")
+        self._requires_grad = bool(wanted)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a user made it, rather than a recorded operation."""
+        return self.node is None
+
+    # --- its values ---
+
+    def numpy(self) -> np.ndarray:
+        """A copy as a NumPy array, from any device."""
+        return self.array.numpy() if isinstance(self.array, Array) else self.array.copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def item(self) -> float | int | bool:
+        """The only element, as a Python number."""
+        if self.size != 1:
+            raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}. Use .numpy().")
+        return self.numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor with no axes.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=64, edgeitems=3)
+        notes = [] if self.dtype in (np.float32, np.int64, np.bool_) else [f"dtype={self.dtype}"]
+        notes += [] if self.device == default_device() else [f"device={self.device!r}"]
+        notes += [f"op={self.node.op}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
+        return f"tensor({', '.join([body, *notes])})"
+
+    # --- the tape ---
+
+    def record(self, op: str, inputs: Sequence["Tensor"], vjp: tape.Vjp, saved: tuple[tape.Saved, ...]) -> None:
+        """Make this tensor the output of a recorded operation."""
+        parents = tuple(t.node or (t if t._requires_grad else None) for t in inputs)
+        self.node = tape.Node(op, parents, vjp, saved, self.array)
+
+    def backward(self, grad: Union["Tensor", None] = None, retain_graph: bool = False) -> None:
+        """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
+        from minigrad.op import OPS
+
+        seed = self._seed(grad)
+
+        def add(a: Any, b: Any) -> Any:
+            return OPS["add"].run([a, b], {})
+
+        delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
+        for at, total in tape.gradients(self.node or self, seed, add):
+            if isinstance(at, Tensor):
+                total = (
+                    add(at.grad.array, total)
+                    if at.grad is not None
+                    else copied(total)
+                    if memory(total) in delivered
+                    else total
+                )
+                delivered.add(memory(total))
+                at.grad = Tensor(total)
+            elif not retain_graph:
+                at.free()
+
+    def _seed(self, grad: Union["Tensor", None]) -> Any:
+        if not self.requires_grad:
+            raise RuntimeError("backward: nothing here requires a gradient. Make a leaf with requires_grad=True.")
+        if grad is None:
+            if self.size != 1:
+                raise RuntimeError(
+                    f"backward: this tensor has shape {self.shape}, and only a scalar starts by itself. "
+                    "Reduce it, e.g. y.sum().backward(), or pass backward(grad) with the upstream gradient."
+                )
+            return move(np.ones(self.shape, self.dtype), self.device)
+        grad = as_tensor(grad, self)
+        if grad.shape != self.shape or grad.dtype != self.dtype or grad.device != self.device:
+            raise ValueError(
+                f"backward: grad is {grad.dtype} {grad.shape} on {grad.device}; "
+                f"it must be {self.dtype} {self.shape} on {self.device}, like the tensor."
+            )
+        return grad.array
+
+    def detach(self) -> "Tensor":
+        """The same memory, cut off the tape."""
+        return Tensor(self.array, version=self.version)
+
+    def written_by(self, who: str) -> None:
+        """Note that `who` changes this tensor in place. Raises where the tape needs it unchanged."""
+        if self.requires_grad and tape.grad_enabled():
+            raise RuntimeError(
+                f"{who} changes a tensor that requires a gradient, in place. Do it under `with mg.no_grad():`."
+            )
+        self.version.count += 1
+
+    def assign(self, value: Any, who: str = "assign") -> "Tensor":
+        """Overwrite the values in place, keeping the memory: parameters are updated so, under `no_grad`."""
+        other = as_tensor(value, self)
+        if other.shape != self.shape or other.dtype != self.dtype or other.device != self.device:
+            raise ValueError(
+                f"{who}: cannot put {other.dtype} {other.shape} on {other.device} "
+                f"into {self.dtype} {self.shape} on {self.device}."
+            )
+        self.written_by(who)
+        if isinstance(self.array, Array):
+            self.array.copy_from(other.array)
+        else:
+            np.copyto(self.array, other.array)
+        return self
+
+    # --- moving ---
+
+    def to(self, device: str) -> "Tensor":
+        """The same values on another device; itself where it is there already. Gradients travel back."""
+        source = self.device
+        if check(device) == source:
+            return self
+        return self._converted("to", move(self.array, device), lambda dy: (move(dy, source),))
+
+    def astype(self, dtype: Any) -> "Tensor":
+        """The same values in another dtype, converted on the host; itself where the dtype is the same."""
+        before, after = self.dtype, check_dtype(dtype)
+        if before == after:
+            return self
+        return self._converted("astype", convert(self.array, after), lambda dy: (convert(dy, before),))
+
+    def _converted(self, name: str, array: Any, vjp: tape.Vjp) -> "Tensor":
+        result = Tensor(array)
+        if self.requires_grad and tape.grad_enabled() and array.dtype in FLOATS:
+            result.record(name, (self,), vjp, ())
+        return result
+
+
+def as_tensor(value: Any, like: Tensor) -> Tensor:
+    """A tensor as it is; a number or array becomes one on the device of `like`, a Python number in its dtype."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, bool | int | float):
+        dtype = like.dtype if like.dtype in FLOATS or not isinstance(value, float) else FLOATS[0]
+        return Tensor(constant(repr(value + 0), dtype, like.device))
+    return Tensor(move(to_host(value), like.device))

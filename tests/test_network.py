@@ -1,0 +1,127 @@
+"""Network parts, optimizers and data: what they compute, and the digits learned alike on every device."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+DEVICES = [name for name in mg.devices() if name != "numpy"]
+
+
+def mlp(device, dtype="float32"):
+    mg.manual_seed(0)
+    first = mg.nn.Linear(64, 128, device=device, dtype=dtype)
+    return mg.nn.Sequential(first, mg.relu, mg.nn.Linear(128, 10, device=device, dtype=dtype))
+
+
+def train(device, epochs, make_optimizer):
+    model, digits = mlp(device), mg.data.digits()
+    optimizer, losses = make_optimizer(model.parameters()), []
+    for epoch in range(epochs):
+        for x, labels in mg.data.batches(*digits.train, size=64, seed=epoch, device=device):
+            optimizer.zero_grad()
+            loss = mg.cross_entropy(model(x), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    accuracy = mg.nn.accuracy(model(mg.tensor(digits.test.images, device=device)), digits.test.labels)
+    return losses, accuracy
+
+
+def sgd(parameters):
+    return mg.optim.SGD(parameters, lr=0.2, momentum=0.9)
+
+
+def test_digits_reach_97_percent_with_the_same_losses_on_every_device():
+    losses, accuracy = train("numpy", 15, sgd)
+    assert accuracy >= 0.97
+    for device in DEVICES:
+        others, accuracy = train(device, 15, sgd)
+        assert accuracy >= 0.97
+        np.testing.assert_allclose(others, losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", mg.devices())
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype):
+    start, gradients = np.array([1.0, -2.0, 3.0], dtype), np.array([[0.5, -1.0, 0.0], [0.25, 2.0, 1e-3]], dtype)
+    p, v = start.copy(), np.zeros(3, dtype)
+    q, m, s = start.copy(), np.zeros(3, dtype), np.zeros(3, dtype)
+    stepped, adapted = (mg.tensor(start, requires_grad=True, device=device) for _ in range(2))
+    optimizers = [mg.optim.SGD([stepped], lr=0.1, momentum=0.9), mg.optim.Adam([adapted], lr=0.1)]
+    for t, g in enumerate(gradients, 1):
+        v = 0.9 * v + g
+        p = p - 0.1 * v
+        m, s = 0.9 * m + 0.1 * g, 0.999 * s + 0.001 * g * g
+        q = q - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8)
+        stepped.grad = mg.tensor(g, device=device)
+        adapted.grad = mg.tensor(g, device=device)
+        for optimizer in optimizers:
+            optimizer.step()
+    np.testing.assert_allclose(stepped.numpy(), p, rtol=1e-5)
+    np.testing.assert_allclose(adapted.numpy(), q, rtol=1e-4)
+
+
+def test_parameters_have_names_and_can_be_saved_and_loaded():
+    model, other = mlp("numpy"), mg.nn.Sequential(mg.nn.Linear(64, 128), mg.relu, mg.nn.Linear(128, 10))
+    assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    other.load_state_dict(model.state_dict())
+    for mine, yours in zip(model.parameters(), other.parameters(), strict=True):
+        np.testing.assert_array_equal(mine.numpy(), yours.numpy())
+    with pytest.raises(KeyError, match=r"2\.weight"):
+        mg.nn.Sequential(mg.nn.Linear(64, 64)).load_state_dict(model.state_dict())
+
+
+def test_a_module_of_ones_own_finds_parameters_in_its_attributes():
+    class Scaled(mg.nn.Module):
+        def __init__(self):
+            self.scale = mg.ones(3, requires_grad=True)
+            self.inner = mg.nn.Linear(3, 2)
+            self.constant = mg.ones(3)
+
+        def forward(self, x):
+            return self.inner(x * self.scale + self.constant)
+
+    model = Scaled()
+    model(mg.ones(4, 3)).sum().backward()
+    assert [name for name, _ in model.named_parameters()] == ["scale", "inner.weight", "inner.bias"]
+    assert all(p.grad is not None for p in model.parameters())
+    model.zero_grad()
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_model_moves_and_its_optimizer_follows(device):
+    model = mlp("numpy")
+    optimizer = mg.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    for where in ("numpy", device, "numpy"):
+        model.to(where)
+        model(mg.ones(2, 64, device=where)).sum().backward()
+        optimizer.step()
+        assert {p.device for p in model.parameters()} == {where}
+
+
+def test_an_optimizer_refuses_nonsense():
+    with pytest.raises(ValueError, match="no parameters"):
+        mg.optim.SGD([], lr=0.1)
+    with pytest.raises(ValueError, match="lr=nan"):
+        mg.optim.Adam([mg.ones(1, requires_grad=True)], lr=float("nan"))
+
+
+def test_batches_cover_every_row_once():
+    x, y = np.arange(10.0).reshape(10, 1), np.arange(10)
+    pieces = list(mg.data.batches(x, y, size=4, seed=3))
+    assert [len(labels) for _, labels in pieces] == [4, 4, 2]
+    assert sorted(np.concatenate([labels.numpy() for _, labels in pieces])) == list(range(10))
+    for images, labels in pieces:
+        np.testing.assert_array_equal(images.numpy()[:, 0], labels.numpy())
+    with pytest.raises(ValueError, match="10 images and 9 labels"):
+        next(mg.data.batches(x, y[:9]))
+
+
+def test_digits_are_1797_and_the_parts_share_none():
+    digits = mg.data.digits()
+    assert (len(digits.train.images), len(digits.test.images)) == (1437, 360)
+    assert digits.train.images.dtype == np.float32
+    assert digits.train.images.min() >= 0 and digits.train.images.max() <= 1
+    assert set(digits.test.labels) == set(range(10))
