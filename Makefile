@@ -13,7 +13,7 @@ help:
 	@sed -n 's/^# //p' Makefile | head -2
 
 lab: cuda
-	$(PY) -m jupyter lab $(LABFLAGS) notebooks/00_start_here.ipynb
+	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
 test: cuda
 	$(PY) -m pytest --nbval
@@ -24,13 +24,14 @@ venv: $(STAMP)
 cuda: $(STAMP)
 	@$(PY) -m minigrad.install_cuda --once
 
+# --no-compile: Python compiles what it imports at its first import; compiling all of it now takes half a minute.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'minigrad needs Python 3.11 or newer. Name one: make lab PYTHON=python3.12'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo 'This Python has no venv. On Debian and Ubuntu: sudo apt install python3-venv'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --editable '.[lab,test]'
+	$(PY) -m pip install --quiet --no-compile --editable '.[lab,test]'
 	@touch $(STAMP)
 
 clean:

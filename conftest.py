@@ -29,14 +29,20 @@ def cell_tags(item: pytest.Item) -> list[str]:
 
 def skipped_for_gpu(config: pytest.Config) -> int:
     stats = config.pluginmanager.get_plugin("terminalreporter").stats
-    return sum("gpu" in report.keywords for report in stats.get("skipped", []))
+    return sum("gpu" in getattr(report, "keywords", ()) for report in stats.get("skipped", []))
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if count := skipped_for_gpu(config):
-        terminalreporter.write_line(f"{count} gpu cells and tests skipped: no CUDA device", yellow=True, bold=True)
+        fails = "; MINIGRAD_REQUIRE_GPU=1 makes this run fail" if gpu_required() else ""
+        line = f"{count} gpu cells and tests skipped: no CUDA device{fails}"
+        terminalreporter.write_line(line, yellow=not fails, red=bool(fails), bold=True)
+
+
+def gpu_required() -> bool:
+    return os.environ.get("MINIGRAD_REQUIRE_GPU") == "1"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if os.environ.get("MINIGRAD_REQUIRE_GPU") == "1" and skipped_for_gpu(session.config):
+    if gpu_required() and skipped_for_gpu(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

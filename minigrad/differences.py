@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import devices
 from minigrad.convert import FLOATS, move, to_host
+from minigrad.devices import default_device
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -70,7 +70,7 @@ class _Probe:
         self.fn, self.eps, self.rng = fn, eps, np.random.default_rng(seed)
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self.names = _names(fn, len(inputs))
-        self.device = next((x.device for x in inputs if isinstance(x, Tensor)), devices.default_device())
+        self.device = next((x.device for x in inputs if isinstance(x, Tensor)), default_device())
         hosts = [x.numpy() if isinstance(x, Tensor) else to_host(x) for x in inputs]
         self.point = [x.astype(np.float64) if x.dtype in FLOATS else x for x in hosts]
         y = self.call(self.point)
@@ -97,7 +97,7 @@ class _Probe:
         if y.requires_grad:
             y.backward(Tensor(move(self.dy, self.device)))
         return {
-            i: _without_nan(x.grad.numpy() if x.grad else np.zeros(x.shape), f"the gradient of {self.names[i]}")
+            i: _without_nan(np.zeros(x.shape) if x.grad is None else x.grad.numpy(), f"the gradient of {self.names[i]}")
             for i, x in enumerate(xs)
             if x.requires_grad
         }
@@ -146,7 +146,7 @@ def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
         return f"{probe.name} gives another value for the same input; is there randomness in it?"
     ahead, behind = (probe.at(i, h * v) - probe.value) / h, (probe.value - probe.at(i, -h * v)) / h
     if abs(ahead - behind) > 1e-2 * max(abs(ahead), abs(behind)) + 2 * probe.noise(i):
-        return f"a kink here, such as relu at 0 or a tie in max: the slopes ahead and behind are {ahead:.6g}, {behind:.6g}"
+        return f"a kink here, as of relu at 0 or a tie in max: the slope is {behind:.6g} behind and {ahead:.6g} ahead"
     if not grad.any():
         return f"no gradient reaches {name}; it is detached, or the rule returns zeros"
     if grad.size > SMALL:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import minigrad as mg
 from minigrad import doctor, install_cuda
 from minigrad.devices import toolkit
 
@@ -28,6 +29,10 @@ def test_doctor_shows_every_part_as_text_and_as_html(report):
         assert part in repr(report) and part in report._repr_html_()
         assert row.state in ("ok", "missing", "failed")
     assert report.next_step in repr(report)
+
+
+def test_doctor_can_be_called_again_and_after_its_module_is_imported():
+    assert repr(mg.doctor()) == repr(mg.doctor()) == repr(doctor.doctor())
 
 
 def test_doctor_imports_no_cuda_here():

@@ -70,6 +70,16 @@ def imports(path: Path) -> set[str]:
     return names
 
 
+@pytest.mark.parametrize("required, code", [("0", 0), ("1", 1)])
+def test_gpu_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
+    (tmp_path / "test_gpu.py").write_text("import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    assert False\n")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("MINIGRAD_REQUIRE_GPU", required)
+    done = run("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
+    assert done.returncode == code, done.stdout
+    assert "1 gpu cells and tests skipped: no CUDA device" in done.stdout
+
+
 def test_pycuda_is_imported_in_one_file():
     assert [name_of(path) for path in MODULES if "pycuda" in imports(path)] == ["minigrad/devices/gpu.py"]
 

@@ -30,12 +30,12 @@ def prepare(x: Any, axes: Any = None) -> dict[str, Shape]:
 
 
 def forward(x: np.ndarray, axes: Any = None) -> np.ndarray:
-    """y[i, j] = x[j, i]; in general axis d of y is axis axes[d] of x"""
+    """y[j, i] = x[i, j]; in general axis d of y is axis axes[d] of x"""
     return np.transpose(x, axes).copy()
 
 
 def backward(dy: np.ndarray, axes: Shape) -> tuple:
-    """dx[j, i] = dy[i, j]: the axes go back to where they were"""
+    """dx[i, j] = dy[j, i]: the axes go back to where they were"""
     return (np.transpose(dy, inverse(axes)).copy(),)
 
 

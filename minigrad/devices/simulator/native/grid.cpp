@@ -147,10 +147,11 @@ struct Order {
     void (*kernel)(const char*);
     const char* packed;
     uint32_t grid[3], block[3], shared, workers, interruptible;
+    uint32_t printed;  // the answer: bytes that the kernel printed
     double timeout;
 };
 
-MINIGRAD_EXPORT int minigrad_launch(const Order* order) {
+MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     static char signal_stack[64 * 1024];
     static bool registered;
     if (!registered) registered = pthread_atfork(nullptr, nullptr, after_fork) == 0;
@@ -178,6 +179,7 @@ MINIGRAD_EXPORT int minigrad_launch(const Order* order) {
     stop_watchdog();
     restore_handlers(order->interruptible);
     sigaltstack(&previous_stack, nullptr);
+    order->printed = printed;
     if (launch.done == launch.blocks && launch.stop != INTERRUPT) return NONE;
     complete_report();
     return launch.report.kind;
@@ -202,7 +204,7 @@ MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
     pthread_mutex_unlock(&placing);
     if (!fits) {
         launch.report.bytes = used;
-        fail(SHARED, nullptr, 0, "");
+        fail(SHARED, nullptr, 0, "%s", "");
     }
     leave_critical(worker);
 }

@@ -34,6 +34,10 @@ static bool intact(const char* start, const char* end) {
     return true;
 }
 
+static void fill(char* start, size_t bytes) {  // from an address of canary phase 0
+    for (size_t i = 0; i < bytes; i += 4) memcpy(start + i, &CANARY, 4);
+}
+
 }  // namespace minigrad
 
 using namespace minigrad;
@@ -41,18 +45,19 @@ using namespace minigrad;
 MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes); }
 MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) { munmap(inside - GUARD, bytes + 2 * GUARD); }
 
-MINIGRAD_EXPORT void minigrad_fill(uint32_t* start, size_t bytes) {
-    for (size_t i = 0; i < bytes / 4; ++i) start[i] = CANARY;
-}
+MINIGRAD_EXPORT void minigrad_fill(char* pages, size_t bytes) { fill(pages, bytes); }
 
-// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none.
+// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none. It is mended.
 MINIGRAD_EXPORT int minigrad_damaged(int count, const uint64_t (*buffers)[2]) {
     for (int i = 0; i < count; ++i) {
         char* start = reinterpret_cast<char*>(buffers[i][0]);
         char* end = start + buffers[i][1];
         char* page = reinterpret_cast<char*>(buffers[i][0] & ~(page_size() - 1));
         char* last = reinterpret_cast<char*>((reinterpret_cast<uint64_t>(end) + 15) & ~uint64_t(15));
-        if (!intact(page, start) || !intact(end, last)) return i;
+        if (intact(page, start) && intact(end, last)) continue;
+        fill(page, start - page);
+        for (char* at = end; at != last; ++at) *at = reinterpret_cast<const char*>(&CANARY)[reinterpret_cast<uint64_t>(at) % 4];
+        return i;
     }
     return -1;
 }

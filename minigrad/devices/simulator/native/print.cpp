@@ -36,5 +36,4 @@ MINIGRAD_EXPORT int minigrad_printf(const char* format, ...) {
 }
 
 MINIGRAD_EXPORT const char* minigrad_output() { return output; }
-MINIGRAD_EXPORT size_t minigrad_printed() { return printed; }
 MINIGRAD_EXPORT long long minigrad_clock() { return now(); }

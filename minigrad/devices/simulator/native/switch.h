@@ -27,7 +27,7 @@ __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) "\n"
         "mov %rsp, (%rdi)\n"
         "mov (%rsi), %rsp\n"
         "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\n"
-        "pop %rdx\njmp *%rdx\n"  // and not `ret`: the processor predicts a return to where the call came from
+        "ret\n"
 #else
         "sub sp, sp, #160\n"
         "stp x19, x20, [sp, #0]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\nstp x25, x26, [sp, #48]\n"
@@ -38,7 +38,7 @@ __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) "\n"
         "ldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
         "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
         "add sp, sp, #160\n"
-        "br x30\n"
+        "ret\n"
 #endif
 );
 

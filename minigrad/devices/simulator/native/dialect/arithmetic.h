@@ -10,8 +10,8 @@
 
 // min and max for the pairs of types that CUDA takes: the wider one, unsigned where either is.
 #define MINIGRAD_MIN_MAX(A, B, R)                                                                         \
-    MINIGRAD_INLINE constexpr R min(A a, B b) { return R(b) < R(a) ? R(b) : R(a); }                       \
-    MINIGRAD_INLINE constexpr R max(A a, B b) { return R(a) < R(b) ? R(b) : R(a); }
+    MINIGRAD_INLINE constexpr R min(A a, B b) { return (R)b < (R)a ? (R)b : (R)a; }                       \
+    MINIGRAD_INLINE constexpr R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }
 MINIGRAD_MIN_MAX(int, int, int)
 MINIGRAD_MIN_MAX(unsigned, unsigned, unsigned)
 MINIGRAD_MIN_MAX(int, unsigned, unsigned)
@@ -36,35 +36,46 @@ MINIGRAD_INLINE double max(float a, double b) { return ::fmax(double(a), b); }
 MINIGRAD_INLINE double min(double a, float b) { return ::fmin(a, double(b)); }
 MINIGRAD_INLINE double max(double a, float b) { return ::fmax(a, double(b)); }
 
-MINIGRAD_INLINE float rsqrtf(float x) { return 1 / sqrtf(x); }
+// C23 gives some of these names to the C library too; a macro keeps its functions and ours apart.
+namespace minigrad {
 MINIGRAD_INLINE float rsqrt(float x) { return 1 / sqrtf(x); }
 MINIGRAD_INLINE double rsqrt(double x) { return 1 / ::sqrt(x); }
+MINIGRAD_INLINE float sinpi(float x) { return sinf(3.14159265358979324f * fmodf(x, 2.0f)); }
+MINIGRAD_INLINE float cospi(float x) { return cosf(3.14159265358979324f * fmodf(x, 2.0f)); }
+MINIGRAD_INLINE double sinpi(double x) { return ::sin(3.14159265358979324 * ::fmod(x, 2.0)); }
+MINIGRAD_INLINE double cospi(double x) { return ::cos(3.14159265358979324 * ::fmod(x, 2.0)); }
+}  // namespace minigrad
+#define rsqrt minigrad::rsqrt
+#define rsqrtf(x) minigrad::rsqrt((float)(x))
+#define sinpi minigrad::sinpi
+#define sinpif(x) minigrad::sinpi((float)(x))
+#define cospi minigrad::cospi
+#define cospif(x) minigrad::cospi((float)(x))
+
 MINIGRAD_INLINE float rcbrtf(float x) { return 1 / cbrtf(x); }
+MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }
 MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float normcdff(float x) { return 0.5f * erfcf(-0.707106781186547524f * x); }
 MINIGRAD_INLINE double normcdf(double x) { return 0.5 * ::erfc(-0.707106781186547524 * x); }
-MINIGRAD_INLINE float sinpif(float x) { return sinf(3.14159265358979324f * fmodf(x, 2.0f)); }
-MINIGRAD_INLINE float cospif(float x) { return cosf(3.14159265358979324f * fmodf(x, 2.0f)); }
-MINIGRAD_INLINE double sinpi(double x) { return ::sin(3.14159265358979324 * ::fmod(x, 2.0)); }
-MINIGRAD_INLINE double cospi(double x) { return ::cos(3.14159265358979324 * ::fmod(x, 2.0)); }
-#ifndef __GLIBC__
+#ifndef __GLIBC__  // whose <math.h> has them as CUDA does
 MINIGRAD_INLINE void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 MINIGRAD_INLINE void sincos(double x, double* s, double* c) { *s = ::sin(x), *c = ::cos(x); }
 MINIGRAD_INLINE float exp10f(float x) { return powf(10.0f, x); }
 MINIGRAD_INLINE double exp10(double x) { return ::pow(10.0, x); }
 #endif
 
-MINIGRAD_INLINE float __expf(float x) { return expf(x); }
-MINIGRAD_INLINE float __exp10f(float x) { return powf(10.0f, x); }
-MINIGRAD_INLINE float __logf(float x) { return logf(x); }
-MINIGRAD_INLINE float __log2f(float x) { return log2f(x); }
-MINIGRAD_INLINE float __log10f(float x) { return log10f(x); }
-MINIGRAD_INLINE float __powf(float x, float y) { return powf(x, y); }
-MINIGRAD_INLINE float __sinf(float x) { return sinf(x); }
-MINIGRAD_INLINE float __cosf(float x) { return cosf(x); }
-MINIGRAD_INLINE float __tanf(float x) { return tanf(x); }
-MINIGRAD_INLINE float __tanhf(float x) { return tanhf(x); }
-MINIGRAD_INLINE void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
+// The fast versions are the exact ones here. They are macros, for some C libraries use the same names inside.
+#define __expf expf
+#define __exp10f(x) powf(10.0f, x)
+#define __logf logf
+#define __log2f log2f
+#define __log10f log10f
+#define __powf powf
+#define __sinf sinf
+#define __cosf cosf
+#define __tanf tanf
+#define __tanhf tanhf
+#define __sincosf sincosf
 MINIGRAD_INLINE float __fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }  // NaN becomes 0
 

@@ -29,7 +29,7 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged) {
 
 #define MINIGRAD_FETCH(T, name, operation, nothing)                                                       \
     MINIGRAD_INLINE T name(T* address, T value) {                                                         \
-        return minigrad::yielding<T>(operation(address, value, __ATOMIC_RELAXED), value == T(nothing));   \
+        return minigrad::yielding<T>(operation(address, value, __ATOMIC_RELAXED), value == (T)(nothing));   \
     }                                                                                                     \
     MINIGRAD_INLINE T name##_block(T* address, T value) { return name(address, value); }                  \
     MINIGRAD_INLINE T name##_system(T* address, T value) { return name(address, value); }

@@ -1,0 +1,150 @@
+"""The device `sim`: CUDA C++ compiled for the CPU and run thread by thread.
+
+A kernel's file goes through `rewrite`, the host's C++ compiler (`compiler`) and the disk cache (`cache`). The runtime in
+`native/` then runs it: blocks over the processor's cores, the threads of a block as fibers that switch at barriers. Its
+memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
+"""
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.simulator import cache, report
+from minigrad.devices.simulator.compiler import KERNEL, Refused, explain, find_compiler
+from minigrad.devices.simulator.memory import GuardedBuffer, Pool
+from minigrad.devices.simulator.rewrite import translate
+from minigrad.devices.simulator.runtime import Order, runtime
+from minigrad.errors import DeviceError
+from minigrad.source import Source
+
+
+@dataclass
+class Module:
+    """A compiled file."""
+
+    path: Path
+    names: tuple[str, ...]  # of the texts that it was made of
+    library: Any
+    stamps: dict[Path, int]  # the included files, by their dates
+    entries: dict[str, int] = field(default_factory=dict)
+
+    def entry(self, kernel: str) -> int:
+        """The address of the function that runs a block's threads."""
+        if kernel not in self.entries:
+            function = getattr(self.library, f"minigrad_run_{kernel}")
+            self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        return self.entries[kernel]
+
+
+class Simulator:
+    """The CPU as a device that runs CUDA kernels. Raises DeviceError where there is no C++ compiler.
+
+    timeout: seconds after which a kernel is stopped. workers: OS threads that run blocks; with 1 their order is fixed.
+    """
+
+    name = "sim"
+
+    def __init__(self) -> None:
+        if sys.platform == "win32":
+            raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
+        self.timeout = 20.0
+        self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._compiler = find_compiler()
+        self._modules: dict[tuple, Module] = {}
+        self._pool: Pool | None = None
+
+    # --- memory ---
+
+    def allocate(self, nbytes: int) -> GuardedBuffer:
+        """Memory that ends at an unmapped page; it reads as NaN until it is written."""
+        if self._pool is None:
+            self._pool = Pool(runtime())
+        return self._pool.allocate(nbytes)
+
+    def upload(self, address: int, host: np.ndarray) -> None:
+        """Copy a contiguous host array to the device."""
+        ctypes.memmove(address, _address(host), host.nbytes)
+
+    def download(self, address: int, host: np.ndarray) -> None:
+        """Copy device memory into a contiguous host array."""
+        ctypes.memmove(_address(host), address, host.nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+        ctypes.memmove(target, source, nbytes)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Fill with zero bytes."""
+        ctypes.memset(address, 0, nbytes)
+
+    # --- kernels ---
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> Module:
+        """Compile for this CPU and load; what has been compiled is kept in memory and on disk. Raises CompileError."""
+        key = (source.text, source.name, source.folder, *sorted(defines.items()))
+        module = self._modules.get(key)
+        if module is None or module.stamps != _stamps(module.stamps):
+            module = self._modules[key] = self._build(source, defines)
+        return module
+
+    def _build(self, source: Source, defines: Mapping[str, str]) -> Module:
+        runtime()  # the kernels' calls are bound to it when they are loaded
+        translation = translate(source)
+        macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+        text = f'#include "dialect.h"\n{macros}{translation.text}\n'
+        stem = Path(source.name).stem
+
+        def compile(scratch: Path) -> Path:
+            try:
+                return self._compiler.build(text, f"{stem}.cu", KERNEL, scratch)
+            except Refused as error:
+                raise explain(str(error), translation.parts) from None
+
+        path = cache.kept(stem, text, self._compiler, compile)
+        return Module(path, tuple(translation.parts), ctypes.CDLL(str(path)), _stamps(translation.files))
+
+    def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process lives on."""
+        library, packed = runtime(), arguments.packed
+        main = threading.current_thread() is threading.main_thread()  # the one that Ctrl-C is meant for
+        order = Order(
+            module.entry(name), ctypes.addressof(packed), grid, block, shared, self.workers, main, 0, self.timeout
+        )
+        with library.launching:
+            failed = library.minigrad_launch(ctypes.addressof(order))
+            printed = ctypes.string_at(library.minigrad_output(), order.printed).decode(errors="replace")
+            error = failed and report.explain(
+                library.minigrad_report().contents, module, name, shared, self.timeout, arguments
+            )
+        if printed:
+            sys.stdout.write(printed)
+        if error:
+            ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
+            raise error
+        self._check_canaries(name, arguments)
+
+    def _check_canaries(self, kernel: str, arguments: Arguments) -> None:
+        if self._pool and arguments.arrays:
+            buffers = [array.buffer for _, array in arguments.arrays]
+            damaged = self._pool.damaged(buffers)  # type: ignore[arg-type]
+            if damaged >= 0:
+                raise report.damage(kernel, *arguments.arrays[damaged])
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a launch returns when its kernel has ended."""
+
+
+def _stamps(files: Any) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+def _address(host: np.ndarray) -> int:
+    return host.__array_interface__["data"][0]

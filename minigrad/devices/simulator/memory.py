@@ -1,0 +1,77 @@
+"""Device memory of `sim`: every buffer ends at an unmapped page, so that the processor itself checks bounds."""
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+PAGE = mmap.PAGESIZE
+HELD = 512 * 2**20  # bytes that a pool keeps for reuse at most
+
+
+class Pool:
+    """Memory by whole pages, kept after use: mapping it anew costs more than many a kernel.
+
+        | unmapped | canary ... | the buffer | up to 15 bytes of canary | unmapped |
+
+    The end of a buffer is flush with the unmapped page but for its alignment to 16 bytes. What lies in its own pages
+    beside it holds a canary, which is looked at after each launch. Fresh memory holds the same: NaN as a float.
+    """
+
+    def __init__(self, runtime: Any):
+        self._map, self._unmap = runtime.minigrad_map, runtime.minigrad_unmap
+        self._fill, self._damaged = runtime.minigrad_fill, runtime.minigrad_damaged
+        self._free: dict[int, list[int]] = {}  # bytes -> addresses; list.append and list.pop need no lock
+        self._held = 0
+
+    def allocate(self, nbytes: int) -> "GuardedBuffer":
+        """A buffer of its own pages. Raises MemoryError with the number."""
+        size = -(-nbytes // PAGE) * PAGE
+        try:
+            base = self._free[size].pop()
+            self._held -= size
+        except (KeyError, IndexError):
+            base = self._map(size)
+            if not base:
+                self.trim()
+                base = self._map(size)
+            if not base:
+                raise MemoryError(f"{nbytes} bytes asked for; the system has none. Use smaller arrays, or del some.")
+        self._fill(base, size)
+        return GuardedBuffer(self, base, size, nbytes)
+
+    def release(self, base: int, size: int) -> None:
+        """Take pages back; past the limit, give all that lie unused to the system."""
+        self._free.setdefault(size, []).append(base)
+        self._held += size
+        if self._held > HELD:
+            self.trim()
+
+    def trim(self) -> None:
+        """Give unused pages back to the system."""
+        for size, addresses in list(self._free.items()):
+            while addresses:
+                try:
+                    base = addresses.pop()
+                except IndexError:
+                    break  # another thread took the last
+                self._held -= size
+                self._unmap(base, size)
+
+    def damaged(self, buffers: Sequence["GuardedBuffer"]) -> int:
+        """The first of the buffers that was written beside its ends, or -1. Its canary is mended."""
+        pairs = [number for buffer in buffers for number in (buffer.address, buffer.nbytes)]
+        return self._damaged(len(buffers), (ctypes.c_uint64 * len(pairs))(*pairs))
+
+
+class GuardedBuffer:
+    """Memory that goes back to the pool when this object is collected."""
+
+    __slots__ = ("__weakref__", "_base", "_pool", "_size", "address", "nbytes")
+
+    def __init__(self, pool: Pool, base: int, size: int, nbytes: int):
+        self._pool, self._base, self._size, self.nbytes = pool, base, size, nbytes
+        self.address = base + size - (nbytes + 15) // 16 * 16
+
+    def __del__(self) -> None:
+        self._pool.release(self._base, self._size)

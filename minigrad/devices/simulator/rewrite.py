@@ -1,0 +1,170 @@
+"""CUDA C++ made into C++, line by line: shared memory, includes, kernels' entries. No line changes its number."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minigrad.source import Source, blank
+
+PTX = "MINIGRAD_PTX"  # an unknown name, so that only an `asm` that is really compiled is an error
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
+_SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
+_TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
+_OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
+_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
+
+
+@dataclass
+class Translation:
+    """C++ text for the host compiler, and the texts that it was made of, by the name that messages use."""
+
+    text: str = ""
+    parts: dict[str, str] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)  # the included ones
+
+
+def translate(source: Source) -> Translation:
+    """The file with its includes put in place, as C++."""
+    made = Translation()
+    made.text = f'#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
+    return made
+
+
+def _translate(source: Source, here: Path, made: Translation) -> str:
+    made.parts[source.name] = source.text
+    code = blank(source.text)
+    edits = [*_shared(code), *_tokens(code), *_entries(source, code), *_includes(source, code, here, made)]
+    pieces, at = [], 0
+    for start, stop, replacement in sorted(edits):
+        if start >= at:  # not within what is replaced already
+            pieces += [source.text[at:start], replacement]
+            at = stop
+    return "".join([*pieces, source.text[at:]])
+
+
+Edit = tuple[int, int, str]
+
+
+def _includes(source: Source, code: str, here: Path, made: Translation) -> list[Edit]:
+    """`#include "common.cuh"` -> its text, for that has shared memory too. What is not found is left to the compiler."""
+    edits = []
+    for match in _INCLUDE.finditer(source.text):
+        if code[match.start() : match.end()].lstrip()[:1] != "#":
+            continue  # inside a comment
+        path = next((p for p in (here / match[1], source.folder / match[1]) if p.is_file()), None)
+        if path is None:
+            continue
+        text = path.read_text()
+        name = (Path(source.name).parent / match[1]).as_posix()
+        line = source.text.count("\n", 0, match.start()) + 2
+        again = name in made.parts and "#pragma once" in text
+        if path not in made.files:
+            made.files.append(path)
+        inner = "" if again else _translate(Source(text, name, source.folder), path.parent, made)
+        edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
+    return edits
+
+
+def _tokens(code: str) -> list[Edit]:
+    """PTX gets a name that does not compile; __noinline__ is spelt out, as a macro would break the C++ library."""
+    names = {"__noinline__": "__attribute__((noinline))"}
+    return [(m.start(), m.end(), names.get(m.group(), PTX)) for m in _TOKEN.finditer(code)]
+
+
+def _entries(source: Source, code: str) -> list[Edit]:
+    """Behind each kernel, on its last line, the door through which it is launched."""
+    edits = []
+    for name, at in source.kernels.items():
+        head = code[: code.index("__global__", at.start)]
+        if not _TEMPLATE.search(head):
+            edits.append((at.stop, at.stop, f" MINIGRAD_KERNEL({name})"))
+    return edits
+
+
+def _shared(code: str) -> list[Edit]:
+    """Every declaration with `__shared__` as references into the block's shared memory."""
+    edits = []
+    for match in _SHARED.finditer(code):
+        stop = _end_of_statement(code, match.end())
+        if stop < 0:
+            continue
+        declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
+        words = re.findall(r"\w+", match.group())
+        kept = " ".join(re.findall(r"volatile|(?:alignas|__align__)\s*\([^()]*\)", match.group()))
+        text = kept.replace("alignas", "__align__") + " " + declaration
+        made = _dynamic(text, _inside_function(code, match.start())) if "extern" in words else _static(text)
+        newlines = "\n" * code.count("\n", match.start(), stop)
+        edits.append((match.start(), stop + 1, made + newlines))
+    return edits
+
+
+def _static(declaration: str) -> str:
+    """`float a[2][3], b` -> typedefs of the same form, and a slot and a reference of that type for each name."""
+    pieces = _split(declaration)
+    names = [_NAME.search(_head(piece))[1] for piece in pieces]  # type: ignore[index]
+    renamed = ", ".join(_rename(piece) for piece in pieces)
+    text = f"typedef {renamed}; "
+    for name in names:
+        text += f"static minigrad::Slot minigrad_{name}_slot; "
+        text += f"minigrad_{name}_type& {name} = minigrad::shared<minigrad_{name}_type>(minigrad_{name}_slot); "
+    return text.rstrip()
+
+
+def _dynamic(declaration: str, in_function: bool) -> str:
+    """`float s[]` -> a pointer to the dynamic shared memory."""
+    name = _NAME.search(_head(declaration))[1]  # type: ignore[index]
+    text = f"typedef {_rename(declaration)}; "
+    if in_function:
+        return text + f"auto* const {name} = minigrad::dynamic_shared<minigrad_{name}_type>();"
+    return text + f"static const minigrad::DynamicShared<minigrad_{name}_type> {name};"
+
+
+_NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`
+
+
+def _head(declarator: str) -> str:
+    """The declarator up to its extents, which begin with the first bracket that stands in no other."""
+    depth = 0
+    for i, char in enumerate(declarator):
+        if char == "[" and depth == 0:
+            return declarator[:i]
+        depth += (char in "(<{") - (char in ")>}")
+    return declarator
+
+
+def _rename(declarator: str) -> str:
+    head = _head(declarator)
+    return _NAME.sub(lambda m: f"minigrad_{m[1]}_type" + m.group()[len(m[1]) :], head) + declarator[len(head) :]
+
+
+def _split(declaration: str) -> list[str]:
+    """Cut at the commas that stand in no bracket."""
+    pieces, depth, start = [], 0, 0
+    for i, char in enumerate(declaration):
+        if char == "," and depth == 0:
+            pieces.append(declaration[start:i])
+            start = i + 1
+        depth += (char in "([{<") - (char in ")]}>")
+    return [*pieces, declaration[start:]]
+
+
+def _end_of_statement(code: str, start: int) -> int:
+    """The index of the semicolon that ends the statement; those within braces do not."""
+    depth = 0
+    for i in range(start, len(code)):
+        if code[i] == ";" and depth == 0:
+            return i
+        depth += (code[i] in "{([") - (code[i] in "})]")
+    return -1
+
+
+def _inside_function(code: str, position: int) -> bool:
+    """Whether a brace other than that of a namespace or an extern "C" is open here."""
+    open_braces = []
+    for match in re.finditer(r"[{}]", code[:position]):
+        if match.group() == "{":
+            open_braces.append(bool(_OPENS_NAMESPACE.search(code[: match.start()][-200:])))
+        elif open_braces:
+            open_braces.pop()
+    return not all(open_braces)

@@ -1,0 +1,39 @@
+"""Pictures, tables and sliders for a notebook: the only folder that imports matplotlib and ipywidgets.
+
+Every function returns a record that shows itself when it is the last line of a cell, and prints its numbers as text.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "code": ("highlight",),
+    "tables": ("Table", "table"),
+    "picture": ("Picture",),
+    "tapes": ("Graph", "graph"),
+    "launches": ("block_slider", "threads"),
+    "sliders": ("Slider", "slider"),
+    "broadcasting": ("broadcast",),
+    "matrices": ("matmul", "step_slider"),
+    "curves": ("loss_curve",),
+    "predictions": ("confusion", "images", "wrong_predictions"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)  # found at their first use, so that a kernel's listing needs no matplotlib
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"minigrad.show has no {name!r}; it has {', '.join(__all__)}.")
+    try:
+        found = getattr(import_module(f"minigrad.show.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("minigrad"):
+            raise
+        raise ImportError(f"show.{name} needs {error.name}: pip install 'minigrad-cuda[lab]'.") from error
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

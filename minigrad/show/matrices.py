@@ -1,0 +1,160 @@
+"""Two-dimensional launches: threads over a matrix, what one block of them reads, and the steps of a tiled matmul."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes as Canvas
+from matplotlib.figure import Figure
+
+from minigrad.launch import Launch, ceil_div
+from minigrad.op import OPS
+from minigrad.show.grid import Axis, facts, idle, rows_and_columns, verdict
+from minigrad.show.picture import (
+    BLUE,
+    GREEN,
+    INK,
+    LIGHT_BLUE,
+    LIGHT_GREEN,
+    LIGHT_ORANGE,
+    PALE,
+    VERMILLION,
+    Picture,
+    canvas,
+    words,
+)  # fmt: skip
+from minigrad.show.sliders import Slider
+from minigrad.show.tiles import Sheet, draw, mark, numbers
+
+GAP = 0.7
+INCHES = 9.6, 6.2  # the widest and the highest
+LABEL = 1.3  # inches for the label right of a matrix
+
+
+def grid(launch: Launch) -> Picture:
+    """Threads over a matrix, with what one block reads where the kernel multiplies or transposes."""
+    rows, columns = rows_and_columns(launch)
+    at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)
+    title = verdict(launch)
+    if launch.blocks == 0:
+        figure, axes = canvas(INCHES[0], 1, title)
+        words(axes, 0.5, 0.5, "Nothing to do.")
+        return Picture(figure, title, facts(launch))
+    sheets = _sheets(launch, rows, columns, at)
+    figure, axes = _canvas(sheets, title)
+    for sheet in sheets:
+        draw(axes, sheet, PALE, threads=sheet is sheets[-1])
+    numbers(axes, sheets[-1])
+    note = _reads(axes, sheets, launch, at)
+    mark(axes, sheets[-1], at, LIGHT_ORANGE, VERMILLION, threads=True)
+    _neighbours(axes, sheets[-1], at)
+    return Picture(figure, title, f"{note}\n{facts(launch)}")
+
+
+def _sheets(launch: Launch, rows: Axis, columns: Axis, at: tuple[int, int]) -> list[Sheet]:
+    """What to draw, the matrix that the threads lie over last."""
+    if _multiplies(launch):
+        return multiplication(rows, columns, launch.sizes["k"])
+    if launch.kernel.name.startswith("transpose"):
+        whole = Sheet("x", rows, columns)
+        return [Sheet("y", columns, rows, left=whole.right + 2.6), whole]
+    return [Sheet("threads", rows, columns)]
+
+
+def _multiplies(launch: Launch) -> bool:
+    rows, columns = rows_and_columns(launch)
+    return (rows.size, columns.size) == ("m", "n") and "k" in launch.sizes
+
+
+def multiplication(rows: Axis, columns: Axis, k: int, step: int = 0) -> list[Sheet]:
+    """a to the left of c and b above it: a tile of c stands where a strip of a meets a strip of b."""
+    steps = Axis("", "k", k, rows.piece, ceil_div(k, rows.piece))
+    a = Sheet("a", rows, steps, keep=(0, step))
+    b = Sheet("b", steps, columns, left=a.right + GAP, keep=(step, 0))
+    a = Sheet("a", rows, steps, top=b.bottom + GAP, keep=(0, step))
+    return [a, b, Sheet("c", rows, columns, left=b.left, top=a.top)]
+
+
+def _canvas(sheets: Sequence[Sheet], title: str) -> tuple[Figure, Canvas]:
+    """Axes that hold the sheets and their labels, at one scale both ways."""
+    wide, high = max(sheet.right for sheet in sheets), max(sheet.bottom for sheet in sheets)
+    unit = min((INCHES[0] - LABEL) / (wide + 0.5), (INCHES[1] - 0.6) / (high + 0.5), 0.8)
+    figure, axes = canvas(max(7.2, wide * unit + LABEL + 0.5), high * unit + 1, title)
+    axes.set_aspect("equal", anchor="NW")
+    axes.set_xlim(-0.5, wide + LABEL / unit)
+    axes.set_ylim(high + 0.1, -0.5)
+    for sheet in sheets:
+        if any(other.left > sheet.right and other.top == sheet.top for other in sheets) and sheet.top > 0:
+            words(axes, sheet.left, sheet.top - 0.15, sheet.label(), ha="left", va="bottom")
+        else:
+            words(axes, sheet.right + 0.15, (sheet.top + sheet.bottom) / 2, sheet.label(), ha="left")
+    return figure, axes
+
+
+def _reads(axes: Canvas, sheets: Sequence[Sheet], launch: Launch, at: tuple[int, int]) -> str:
+    """Colour what the outlined block reads, and say so."""
+    rows, columns = rows_and_columns(launch)
+    x, y = (at[1], at[0]) if columns.name == "x" else at
+    note = [
+        f"Numbers at the edges: blockIdx.{columns.name} across, blockIdx.{rows.name} down. Hatched: idle threads.",
+        f"Outlined in orange: block ({x}, {y}). Its arrow runs along threadIdx.x, from neighbour to neighbour.",
+    ]
+    if _multiplies(launch):
+        mark(axes, sheets[0], (at[0], None), LIGHT_BLUE, BLUE)
+        mark(axes, sheets[1], (None, at[1]), LIGHT_GREEN, GREEN)
+        note.append("It reads the blue rows of a and the green columns of b.")
+    elif len(sheets) > 1:
+        mark(axes, sheets[0], (at[1], at[0]), LIGHT_BLUE, BLUE)
+        note.append("It reads its tile of x and writes the blue tile of y.")
+    return "\n".join(note)
+
+
+def _neighbours(axes: Canvas, sheet: Sheet, at: tuple[int, int]) -> None:
+    """An arrow along threadIdx.x in the outlined block."""
+    row = next(slot for slot in sheet.down if slot.block == at[0])
+    column = next(slot for slot in sheet.across if slot.block == at[1])
+    x, y = sheet.left + column.at + 0.12, sheet.top + row.at + 0.12
+    ahead = (x + 0.6, y) if sheet.columns.name == "x" else (x, y + 0.6)
+    axes.annotate("", ahead, (x, y), arrowprops={"arrowstyle": "->", "lw": 1.8, "color": VERMILLION})
+
+
+def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
+    """c = a @ b in tiles: what one block of `matmul_tiled` reads in one step, and how much the tiles save in all.
+
+    Raises ValueError where there is no such step, LaunchError where there is no such launch.
+    """
+    launch = OPS["matmul"].kernels["tiled"].launch(m, n, k, TILE=TILE)
+    steps = ceil_div(k, TILE)
+    if launch.blocks == 0 or not 0 <= step < steps:
+        raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps - 1}.")
+    rows, columns = rows_and_columns(launch)
+    at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)
+    title = f"Step {step + 1} of {steps}: the block adds the product of a tile of a and a tile of b to its tile of c"
+    a, b, c = multiplication(rows, columns, k, step)
+    figure, axes = _canvas([a, b, c], title)
+    for sheet in (a, b, c):
+        draw(axes, sheet, "white")
+    mark(axes, a, (at[0], None), PALE, INK)
+    mark(axes, b, (None, at[1]), PALE, INK)
+    mark(axes, a, (at[0], step), LIGHT_BLUE, BLUE)
+    mark(axes, b, (step, at[1]), LIGHT_GREEN, GREEN)
+    mark(axes, c, at, LIGHT_ORANGE, VERMILLION)
+    return Picture(figure, title, _reads_in_all(launch, step, at))
+
+
+def _reads_in_all(launch: Launch, step: int, at: tuple[int, int]) -> str:
+    m, n, k, tile = *(launch.sizes[key] for key in "mnk"), launch.values["TILE"]
+    naive, tiled = 2 * m * n * k, m * k * ceil_div(n, tile) + k * n * ceil_div(m, tile)
+    first, last = step * tile, min((step + 1) * tile, k) - 1
+    return "\n".join(
+        [
+            f"block ({at[1]}, {at[0]}), step {step}: columns {first} to {last} of a, rows {first} to {last} of b",
+            f"reads from global memory without tiles: 2 x {m} x {n} x {k} = {naive}",
+            f"reads with tiles of {tile} x {tile}: {tiled}, {naive / tiled:.1f} times fewer",
+            f"idle threads: {idle(launch)} of {launch.threads}",
+        ]
+    )
+
+
+def step_slider(m: int, n: int, k: int, TILE: int = 16) -> Slider:
+    """A slider over the steps of a tiled matrix multiplication, above the picture of each."""
+    steps = range(ceil_div(k, TILE))
+    return Slider(lambda step: matmul(m, n, k, TILE, step), {"step": steps}, {})

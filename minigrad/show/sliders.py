@@ -1,0 +1,103 @@
+"""Sliders above an ordinary output, which stays in the saved notebook when the slider is gone."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from IPython.display import DisplayHandle, display
+from ipywidgets import SelectionSlider, VBox
+
+from minigrad.show.picture import Picture, Words, listed
+
+
+class Frame:
+    """Two outputs below each other, an image and its numbers, which can be replaced later from any thread."""
+
+    def __init__(self) -> None:
+        self.handles = DisplayHandle(), DisplayHandle()
+
+    def display(self, shown: Any) -> None:
+        """Show it for the first time."""
+        for handle, part in zip(self.handles, _parts(shown), strict=True):
+            handle.display(part)
+
+    def update(self, shown: Any) -> None:
+        """Show it in place of what was there."""
+        for handle, part in zip(self.handles, _parts(shown), strict=True):
+            handle.update(part)
+
+
+def _parts(shown: Any) -> tuple[Any, Any]:
+    return shown.parts if isinstance(shown, Picture) else (shown, Words(""))
+
+
+class Slider:
+    """Sliders, one for each name, and what `draw(name=value, ...)` makes of their values.
+
+    Show it as the last line of a cell. `.value` is the position of the first slider, `.values` of all. Setting
+    `.value`, or `.move(BLOCK=64)`, redraws, from any cell.
+    """
+
+    def __init__(self, draw: Callable[..., Any], choices: Mapping[str, Sequence[Any]], start: Mapping[str, Any]):
+        self.draw = draw
+        self.sliders = {
+            name: SelectionSlider(
+                options=list(options), value=start.get(name, options[0]), description=name, continuous_update=False
+            )
+            for name, options in choices.items()
+        }
+        self.frame = Frame()
+        self._turn = threading.RLock()  # JupyterLab may call back on another thread while a cell runs
+        for slider in self.sliders.values():
+            slider.observe(self._redraw, "value")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Where each slider stands."""
+        return {name: slider.value for name, slider in self.sliders.items()}
+
+    @property
+    def value(self) -> Any:
+        """Where the first slider stands."""
+        return next(iter(self.values.values()))
+
+    @value.setter
+    def value(self, wanted: Any) -> None:
+        self.move(**{next(iter(self.sliders)): wanted})
+
+    def move(self, **wanted: Any) -> None:
+        """Set sliders by name; the picture follows. Raises ValueError where a slider has no such name or value."""
+        for name, value in wanted.items():
+            if name not in self.sliders:
+                raise ValueError(f"no slider is called {name!r}; there is {listed(list(self.sliders))}.")
+            if value not in self.sliders[name].options:
+                raise ValueError(f"{name}={value!r} is not on the slider; choose {listed(self.sliders[name].options)}.")
+            self.sliders[name].value = value
+
+    def _redraw(self, change: Any) -> None:
+        with self._turn:  # the values of now, not those of the change: the last one to draw is up to date
+            try:
+                self.frame.update(self.draw(**self.values))
+            except Exception as error:  # JupyterLab hides what a callback raises: say it where the picture was
+                self.frame.update(Words(f"{type(error).__name__}: {error}"))
+                raise
+
+    def _ipython_display_(self) -> None:
+        bundle = VBox(list(self.sliders.values()))._repr_mimebundle_() or {}
+        display({**bundle, "text/plain": repr(self)}, raw=True)
+        self.frame.display(self.draw(**self.values))
+
+    def __repr__(self) -> str:
+        parts = (f"{name} in {listed(slider.options)}" for name, slider in self.sliders.items())
+        return f"Slider: {'; '.join(parts)}. Run the cell to move it."
+
+
+def slider(draw: Callable[..., Any], start: Any = None, **choices: Sequence[Any]) -> Slider:
+    """A slider for each name, with what `draw` returns below: `slider(lambda n: mg.show.threads(k, n), n=(10, 100))`.
+
+    draw is called with the values by name. Raises ValueError where there is nothing to choose from.
+    """
+    if not choices or not all(len(options) for options in choices.values()):
+        raise ValueError("slider needs values to choose from, by name: slider(draw, n=(10, 100, 1000)).")
+    first = next(iter(choices))
+    return Slider(draw, choices, {} if start is None else {first: start})
