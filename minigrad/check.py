@@ -14,10 +14,14 @@ from minigrad.devices import check, get
 from minigrad.devices.base import Device
 from minigrad.differences import GradientCheck, GradientError, gradient
 from minigrad.errors import KernelError
+from minigrad.exercise import answer
 from minigrad.guard import guarded
 from minigrad.op import AnyArray, Case, Op
 
-__all__ = ["GradientError", "KernelError", "ValueMismatch", "bounds", "every_block", "gradient", "op", "rule", "value"]
+__all__ = [
+    "GradientError", "KernelError", "ValueMismatch",
+    "answer", "bounds", "every_block", "gradient", "op", "rule", "value",
+]  # fmt: skip
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
 

@@ -6,7 +6,6 @@ A room in `minigrad/ops/` makes one Op. The registry then gives dispatch, tests,
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Union
 
@@ -14,38 +13,13 @@ import numpy as np
 
 from minigrad import tape
 from minigrad.array import Array
-from minigrad.convert import FLOATS
+from minigrad.case import Case
+from minigrad.inputs import Inputs, as_tensors
 from minigrad.kernel import Kernel
 
 AnyArray = Union[np.ndarray, "Array"]
 OPS: dict[str, "Op"] = {}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call to try an op with: shapes or arrays as inputs, and its parameters.
-
-    A shape stands for standard normal numbers; `positive` makes them positive and bounded away from 0.
-    """
-
-    inputs: tuple
-    params: Mapping[str, Any] = field(default_factory=dict)
-    positive: bool = False
-
-    def arrays(self, dtype: Any = np.float64, seed: int = 0) -> list[np.ndarray]:
-        """The inputs as NumPy arrays. Arrays given with an integer or bool dtype keep it."""
-        rng = np.random.default_rng(seed)
-        return [self._array(given, dtype, rng) for given in self.inputs]
-
-    def _array(self, given: Any, dtype: Any, rng: np.random.Generator) -> np.ndarray:
-        if isinstance(given, np.ndarray):
-            return given.astype(dtype) if given.dtype.kind == "f" else given
-        numbers = rng.standard_normal(given)
-        return np.asarray(np.abs(numbers) + 0.5 if self.positive else numbers, dtype)
-
-    def __str__(self) -> str:
-        shapes = [str(g) if isinstance(g, tuple) else f"{g.dtype}{g.shape}" for g in self.inputs]
-        return " ".join([*shapes, *(f"{key}={value}" for key, value in self.params.items())])
+__all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
 class Op:
@@ -83,9 +57,7 @@ class Op:
         self.prepare, self.cost = prepare, cost
         self.broadcasts, self.integers, self.shares = broadcasts, integers, shares
         self.cases = tuple(cases)
-        self._inputs = [p.name for p in inspect.signature(forward).parameters.values() if _is_input(p)]
-        self._params = [p.name for p in inspect.signature(forward).parameters.values() if not _is_input(p)]
-        self._variadic = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(forward).parameters.values())
+        self.inputs = Inputs(name, forward)
         wanted = list(inspect.signature(backward).parameters)[1:] if backward else []
         self.keeps = [key for key in wanted if key != "needs"]
         self._asks_needs = "needs" in wanted
@@ -94,8 +66,8 @@ class Op:
     def __call__(self, *given: Any, **named: Any) -> Any:
         from minigrad.tensor import Tensor
 
-        inputs, params = self._split(given, named)
-        tensors = as_tensors(self, inputs)
+        inputs, params = self.inputs.split(given, named)
+        tensors = as_tensors(self.name, inputs, self.integers)
         arrays = [t.array for t in tensors]
         if self.prepare:
             params = self.prepare(*arrays, **params)
@@ -160,27 +132,14 @@ class Op:
             raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
         return name
 
-    def _split(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """Inputs and parameters of a call written as NumPy's: `reshape(x, (2, 3))`, `concatenate([a, b], 1)`."""
-        if not self._variadic:
-            inputs, rest = given[: len(self._inputs)], given[len(self._inputs) :]
-        elif given and isinstance(given[0], list | tuple):
-            inputs, rest = given[0], given[1:]
-        else:
-            inputs, rest = given, ()
-        if len(rest) > len(self._params) or (len(inputs) < len(self._inputs) and not self._variadic):
-            takes = ", ".join([*self._inputs, *self._params])
-            raise TypeError(f"{self.name} takes ({takes}); got {len(given)} arguments.")
-        return inputs, {**dict(zip(self._params, rest, strict=False)), **named}
-
     def _keep(self, arrays: Sequence[AnyArray], y: AnyArray, params: Mapping[str, Any]) -> dict[str, Any]:
         """What the gradient rule names, and nothing else: the rest of the forward pass may be freed."""
-        named = {} if self._variadic else dict(zip(self._inputs, arrays, strict=True))
+        named = {} if self.inputs.variadic else dict(zip(self.inputs.names, arrays, strict=True))
         available = {**named, **params, "y": y, "shapes": tuple(a.shape for a in arrays)}
         return {key: available[key] for key in self.keeps}
 
     def _saved(self, kept: dict, tensors: Sequence, result: Any) -> tuple[tape.Saved, ...]:
-        versions = dict(zip(self._inputs, (t.version for t in tensors), strict=False)) | {"y": result.version}
+        versions = dict(zip(self.inputs.names, (t.version for t in tensors), strict=False)) | {"y": result.version}
         return tuple(tape.Saved(name, versions[name]) for name in kept if name in versions)
 
     def __repr__(self) -> str:
@@ -194,10 +153,6 @@ class Op:
         return html(self)
 
 
-def _is_input(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
-
-
 def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | None:
     """Sum a gradient over the axes along which its input was broadcast: what was copied is added up again."""
     if grad is None or grad.shape == shape:
@@ -206,34 +161,3 @@ def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | Non
     axes = tuple(i for i in range(grad.ndim) if i < extra or (shape[i - extra] == 1 and grad.shape[i] != 1))
     total = OPS["sum"].run([grad], {"axis": axes, "keepdims": True})
     return total.reshape(shape)
-
-
-def as_tensors(op: Op, inputs: Sequence[Any]) -> list:
-    """The inputs of an op as tensors of one device; numbers follow the last tensor. Raises TypeError, ValueError."""
-    from minigrad.tensor import Tensor, as_tensor
-
-    like = next((x for x in reversed(inputs) if isinstance(x, Tensor)), None)  # the last: in `where` the first is bool
-    if like is None:
-        raise TypeError(f"{op.name} takes tensors; make one with mg.tensor(...).")
-    tensors = [x if isinstance(x, Tensor) else as_tensor(x, like) for x in inputs]
-    _check_together(op, tensors)
-    return tensors
-
-
-def _check_together(op: Op, tensors: list) -> None:
-    first = tensors[0]
-    for other in tensors:
-        if other.device != first.device:
-            raise ValueError(
-                f"{op.name}: one input is on {first.device}, another on {other.device}; "
-                f"move one with .to({first.device!r})."
-            )
-        if not op.integers and other.dtype not in FLOATS:
-            raise TypeError(
-                f"{op.name} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
-            )
-        if not op.integers and other.dtype != first.dtype:
-            raise TypeError(
-                f"{op.name}: one input is {first.dtype}, another {other.dtype}; "
-                f"make them one with .astype({first.dtype.name!r})."
-            )

@@ -19,10 +19,11 @@ DEPTHS = (64, 4)  # elements that a thread reduces, where a thread has a column 
 MAX_ELEMENTS = 2**31 - 1
 CASES = (
     *(Case((shape,)) for shape in ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (5000,))),
-    *(Case(((33, 65),), {"axis": axis}) for axis in (0, 1, -1, (0, 1), ())),
-    *(Case(((2, 3, 4, 5),), {"axis": axis}) for axis in ((0, 2), (1, 2), (3, 1), -2)),
-    Case(((33, 65),), {"keepdims": True}),
-    Case(((3, 1, 70),), {"axis": (1, 2), "keepdims": True}),
+    *(Case(((3, 33),), {"axis": axis}) for axis in (0, 1, (0, -1))),
+    *(Case(((2, 3, 2, 5),), {"axis": axis}) for axis in ((0, 2), (1, 2), (3, 1), -2)),
+    Case(((65, 3),), {"axis": 0}),
+    Case(((3, 1, 7),), {"axis": (1, 2), "keepdims": True}),
+    Case(((2, 3),), {"axis": ()}),
     Case(((0, 3),), {"axis": 1}),
 )
 

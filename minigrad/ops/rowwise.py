@@ -13,8 +13,8 @@ from minigrad.op import Case, Op
 from minigrad.ops.reduction import BLOCKS, axes_of
 
 CASES = (
-    *(Case((shape,)) for shape in ((1,), (2,), (33,), (1025,), (5000,), (33, 65), (70, 3), (0, 3), (3, 0))),
-    *(Case(((33, 65),), {"axis": axis}) for axis in (0, 1, -2)),
+    *(Case((shape,)) for shape in ((1,), (2,), (33,), (1025,), (5000,), (5, 65), (0, 3), (3, 0))),
+    *(Case(((7, 5),), {"axis": axis}) for axis in (0, 1, -2)),
     Case(((2, 3, 4),), {"axis": 1}),
     Case((np.array([[1000.0, 1000.5, -1000.0], [-1000.0, 0.0, 0.5]]),)),
 )

@@ -85,7 +85,13 @@ def _canvas(sheets: Sequence[Sheet], title: str) -> tuple[Figure, Canvas]:
         if any(other.left > sheet.right and other.top == sheet.top for other in sheets) and sheet.top > 0:
             words(axes, sheet.left, sheet.top - 0.15, sheet.label(), ha="left", va="bottom")
         else:
-            words(axes, sheet.right + 0.15, (sheet.top + sheet.bottom) / 2, sheet.label(), ha="left")
+            words(
+                axes,
+                (sheet.right if sheet is sheets[-1] else sheet.edge) + 0.15,
+                (sheet.top + sheet.bottom) / 2,
+                sheet.label(),
+                ha="left",
+            )
     return figure, axes
 
 
@@ -127,7 +133,7 @@ def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
         raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps - 1}.")
     rows, columns = rows_and_columns(launch)
     at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)
-    title = f"Step {step + 1} of {steps}: the block adds the product of a tile of a and a tile of b to its tile of c"
+    title = f"Step {step + 1} of {steps}: a tile of a times a tile of b is added to the tile of c"
     a, b, c = multiplication(rows, columns, k, step)
     figure, axes = _canvas([a, b, c], title)
     for sheet in (a, b, c):

@@ -35,8 +35,7 @@ static void fiber_life() {
     Worker& worker = *self->worker;
     for (;;) {
         launch.kernel(launch.packed);  // runs thread after thread, while there are some and nobody waits to go on
-        self->next = worker.idle;
-        worker.idle = self;
+        worker.idle[worker.idles++] = self;
         if (worker.finished == worker.threads) finish_block(worker, self);
         else resume(self->context, next_to_run(worker));
     }
@@ -49,8 +48,7 @@ static void prepare_fiber(Worker& worker, unsigned i) {
     fiber->worker = &worker;
     fiber->wait.what = nullptr;
     prepare(fiber->context, reinterpret_cast<char*>(fiber), STACK / 2, fiber_life);
-    fiber->next = worker.idle;
-    worker.idle = fiber;
+    worker.idle[worker.idles++] = fiber;
 }
 
 static void make_fiber(Worker& worker) {
@@ -67,14 +65,13 @@ static void make_fiber(Worker& worker) {
 
 // After a kernel was left by a jump, its fibers stand anywhere; let them all begin anew.
 void reset_fibers(Worker& worker) {
-    worker.idle = nullptr;
+    worker.idles = 0;
     for (unsigned i = worker.made; i-- > 0;) prepare_fiber(worker, i);
 }
 
 static Fiber* start_fiber(Worker& worker) {
-    if (!worker.idle) make_fiber(worker);
-    Fiber* fiber = worker.idle;
-    worker.idle = fiber->next;
+    if (!worker.idles) make_fiber(worker);
+    Fiber* fiber = worker.idle[--worker.idles];
     static_cast<Thread&>(*fiber) = worker.block;
     take_thread(worker, fiber);
     return fiber;
@@ -126,8 +123,8 @@ void run_block(Worker& worker, uint64_t number) {
     uint64_t row = number / launch.grid.x;
     worker.block.blockIdx = {unsigned(number % launch.grid.x), unsigned(row % launch.grid.y), unsigned(row / launch.grid.y)};
     worker.next_index = {0, 0, 0};
-    worker.started = worker.finished = worker.arrived = worker.votes = 0;
-    worker.ready.head = worker.gathering.head = worker.barrier.head = nullptr;
+    worker.started = worker.finished = worker.arrived = worker.votes = worker.gathered = 0;
+    worker.ready.head = worker.ready.tail = 0;
     for (unsigned i = 0; i * WARP < worker.threads; ++i) {
         unsigned lanes = worker.threads - i * WARP;
         worker.warps[i].waiting = 0;
@@ -147,7 +144,7 @@ MINIGRAD_EXPORT int minigrad_next_thread() {
     Worker& worker = *self->worker;
     ++worker.finished;
     lane_returned(worker, self);
-    if (worker.ready.head || worker.started == worker.threads) return 0;  // those that can go on first
+    if (!worker.ready.empty() || worker.started == worker.threads) return 0;  // those that can go on first
     take_thread(worker, self);
     return 1;
 }
@@ -158,18 +155,19 @@ MINIGRAD_EXPORT unsigned minigrad_barrier(int predicate, const char* file, int l
     Fiber* self = current;
     Worker& worker = *self->worker;
     self->wait = {"__syncthreads", file, line};
-    if (worker.arrived == 0) worker.first = self->wait, worker.diverged = false;
-    worker.diverged |= line != worker.first.line;
     worker.votes += predicate != 0;
-    if (++worker.arrived < worker.threads) {
-        worker.barrier.push(self);
+    unsigned before = worker.arrived++;
+    if (before == 0) worker.line = line, worker.diverged = false;
+    if (worker.line != line) worker.diverged = true;
+    if (before + 1 < worker.threads) {
+        worker.barrier[before] = self;
         suspend(self);
         return worker.decided;
     }
     if (worker.diverged) report_deadlock(worker);
+    for (unsigned i = 0; i < before; ++i) worker.ready.push(worker.barrier[i]);
     worker.decided = worker.votes;
     worker.arrived = worker.votes = 0;
-    worker.ready.append(worker.barrier);
     self->wait.what = nullptr;
     return worker.decided;
 }

@@ -169,7 +169,7 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     ++launch.number;
     pthread_mutex_unlock(&lock);
     memset(&launch.report, 0, offsetof(Report, text));
-    reset_output();
+    printed = 0;
 
     stack_t previous_stack;
     use_signal_stack(signal_stack, &previous_stack);

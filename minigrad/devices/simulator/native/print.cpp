@@ -11,8 +11,6 @@ static char output[1 << 20];  // as much as a GPU keeps
 static size_t printed;
 static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
 
-void reset_output() { printed = 0; }
-
 }  // namespace minigrad
 
 using namespace minigrad;

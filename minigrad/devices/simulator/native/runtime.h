@@ -36,7 +36,6 @@ struct Wait {
 // without barriers needs one fiber for a whole block.
 struct Fiber : Thread {
     Context context;
-    Fiber* next;  // in the list that it is in
     Worker* worker;
     char* stack;
     Wait wait;     // what == nullptr: not waiting
@@ -44,25 +43,13 @@ struct Fiber : Thread {
     unsigned result;
 };
 
-// First in, first out.
+// First in, first out. An array and not a list: the processor can look ahead without chasing pointers.
 struct Queue {
-    Fiber *head, *tail;
-    void push(Fiber* fiber) {
-        fiber->next = nullptr;
-        (head ? tail->next : head) = fiber;
-        tail = fiber;
-    }
-    Fiber* pop() {
-        Fiber* first = head;
-        if (first) head = first->next;
-        return first;
-    }
-    void append(Queue& other) {  // and leave the other empty
-        if (!other.head) return;
-        (head ? tail->next : head) = other.head;
-        tail = other.tail;
-        other.head = nullptr;
-    }
+    Fiber* at[MAX_THREADS];
+    unsigned head, tail;  // counted on and on
+    void push(Fiber* fiber) { at[tail++ % MAX_THREADS] = fiber; }
+    Fiber* pop() { return head == tail ? nullptr : at[head++ % MAX_THREADS]; }
+    bool empty() const { return head == tail; }
 };
 
 // The warp operation that lanes of one warp are in. A lane is in one at a time, so each has one place for its value.
@@ -75,27 +62,31 @@ struct Warp {
 };
 
 struct Worker {
-    Queue ready, gathering;  // fibers that can run; fibers inside __activemask
-    Fiber* idle;             // fibers without a thread, the last used first: its stack is still in the cache
     // the block
-    Thread block;            // what its threads have in common
-    uint3 next_index;        // threadIdx of the next thread to start
     unsigned threads, started, finished;
-    // its barrier
-    Queue barrier;
+    uint3 next_index;        // threadIdx of the next thread to start
+    Thread block;            // what its threads have in common
+    Queue ready;             // fibers that can run
+    // its barrier: the threads that wait at it, in the order of their coming
     unsigned arrived, votes, decided;
-    Wait first;              // the call by which the first thread arrived
-    bool diverged;           // another thread arrived by another call
+    int line;                // of the call by which the first arrived
+    bool diverged;           // another arrived by another call
+    Fiber* barrier[MAX_THREADS];
+    // its warps
     Warp warps[MAX_THREADS / WARP];
+    Fiber* gathering[MAX_THREADS];  // threads inside __activemask
+    unsigned gathered;
     // the worker
     Context scheduler;       // its own stack
     jmp_buf escape;          // the way out of a kernel that has gone wrong
     volatile sig_atomic_t running;   // between escape's setting and the end of its last block
     volatile sig_atomic_t critical;  // holding a lock: a signal may not jump out now
     pthread_t thread;
+    char* shared;
     Fiber* fibers[MAX_THREADS];
     unsigned made;
-    char* shared;
+    Fiber* idle[MAX_THREADS];  // without a thread; the last used comes first, as its stack is still in the cache
+    unsigned idles;
 };
 
 enum Kind {  // as in report.py
@@ -148,8 +139,6 @@ void stop_all(Kind kind);
 void leave_critical(Worker& worker);
 // memory.cpp
 char* map_guarded(size_t bytes);
-// print.cpp
-void reset_output();
 
 inline uint64_t now() {
     timespec t;

@@ -16,11 +16,14 @@ struct Context {
 
 }  // namespace minigrad
 
-extern "C" void minigrad_switch(minigrad::Context* from, minigrad::Context* to);
+extern "C" __attribute__((visibility("hidden"))) void minigrad_switch(minigrad::Context* from, minigrad::Context* to);
 
 #define MINIGRAD_TEXT(x) #x
 #define MINIGRAD_SYMBOL_(prefix) MINIGRAD_TEXT(prefix) "minigrad_switch"
 #define MINIGRAD_SYMBOL(prefix) MINIGRAD_SYMBOL_(prefix)
+#ifdef __ELF__
+__asm__(".hidden minigrad_switch\n");
+#endif
 __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) "\n" MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) ":\n"
 #ifdef __x86_64__
         "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"

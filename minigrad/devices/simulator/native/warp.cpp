@@ -41,16 +41,19 @@ void lane_returned(Worker& worker, Fiber* fiber) {
 
 // Nobody else can run, so whoever of a warp could reach this __activemask has: they are active together.
 bool release_gathering(Worker& worker) {
-    Fiber* all = worker.gathering.head;
-    worker.gathering.head = nullptr;
-    for (Fiber* one = all; one; one = one->next) {
+    unsigned count = worker.gathered;
+    for (unsigned i = 0; i < count; ++i) {
+        Fiber* one = worker.gathering[i];
         one->result = 0;
-        for (Fiber* other = all; other; other = other->next)
+        for (unsigned j = 0; j < count; ++j) {
+            Fiber* other = worker.gathering[j];
             if (other->index / WARP == one->index / WARP && other->wait.line == one->wait.line)
                 one->result |= 1u << other->index % WARP;
+        }
+        worker.ready.push(one);
     }
-    for (Fiber *one = all, *next; one; one = next) next = one->next, worker.ready.push(one);
-    return all;
+    worker.gathered = 0;
+    return count;
 }
 
 }  // namespace minigrad
@@ -79,7 +82,8 @@ MINIGRAD_EXPORT uint64_t minigrad_exchange(unsigned mask, uint64_t value, unsign
 MINIGRAD_EXPORT unsigned minigrad_active_mask(const char* file, int line) {
     Fiber* self = current;
     self->wait = {"__activemask", file, line};
-    self->worker->gathering.push(self);
+    Worker& worker = *self->worker;
+    worker.gathering[worker.gathered++] = self;
     suspend(self);
     return self->result;
 }

@@ -1,0 +1,59 @@
+"""The arguments of an op's call: which are inputs, which are parameters, and whether the inputs go together."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minigrad.convert import FLOATS
+
+
+class Inputs:
+    """What a forward function takes: inputs without a default, or any number of them (*xs), then parameters."""
+
+    def __init__(self, op: str, forward: Callable):
+        takes = inspect.signature(forward).parameters.values()
+        self.op = op
+        self.names = [p.name for p in takes if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+        self.params = [p.name for p in takes if p.name not in self.names]
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
+
+    def split(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Inputs and parameters of a call written as NumPy's: `reshape(x, (2, 3))`, `concatenate([a, b], 1)`."""
+        inputs, rest = given[: len(self.names)], given[len(self.names) :]
+        if self.variadic:
+            inputs, rest = (given[0], given[1:]) if given and isinstance(given[0], list | tuple) else (given, ())
+        short = len(inputs) < len(self.names) and not self.variadic
+        if short or len(rest) > len(self.params) or not named.keys() <= set(self.params):
+            takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(given)} arguments", *named])
+            raise TypeError(f"{self.op} takes ({takes}); got {got}.")
+        return inputs, {**dict(zip(self.params, rest, strict=False)), **named}
+
+
+def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list:
+    """The inputs of an op as tensors of one device; numbers follow the last tensor. Raises TypeError, ValueError."""
+    from minigrad.tensor import Tensor, as_tensor
+
+    like = next((x for x in reversed(inputs) if isinstance(x, Tensor)), None)  # the last: in `where` the first is bool
+    if like is None:
+        raise TypeError(f"{op} takes tensors; make one with mg.tensor(...).")
+    tensors = [x if isinstance(x, Tensor) else as_tensor(x, like) for x in inputs]
+    _check_together(op, tensors, any_dtype)
+    return tensors
+
+
+def _check_together(op: str, tensors: list, any_dtype: bool) -> None:
+    first = tensors[0]
+    for other in tensors:
+        if other.device != first.device:
+            raise ValueError(
+                f"{op}: one input is on {first.device}, another on {other.device}; move one with .to({first.device!r})."
+            )
+        if not any_dtype and other.dtype not in FLOATS:
+            raise TypeError(
+                f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
+            )
+        if not any_dtype and other.dtype != first.dtype:
+            raise TypeError(
+                f"{op}: one input is {first.dtype}, another {other.dtype}; "
+                f"make them one with .astype({first.dtype.name!r})."
+            )

@@ -1,0 +1,83 @@
+"""Curves with their names at their ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes as Canvas
+
+from minigrad.show.picture import BLUE, FONT, GREEN, GREY, INK, PURPLE, VERMILLION, Picture, canvas
+from minigrad.show.tables import table
+
+STYLES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, (0, (6, 1, 1, 1))))
+
+
+def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: str = "step") -> Picture:
+    """The loss of each step, one curve a name: `loss_curve({"numpy": losses})`. On a log scale where it falls far."""
+    given = losses if isinstance(losses, Mapping) else {"loss": losses}
+    curves = {name: np.asarray(values, dtype=float).ravel() for name, values in given.items()}
+    if not curves or not all(len(curve) for curve in curves.values()):
+        raise ValueError("loss_curve needs at least one loss: loss_curve({'numpy': losses}).")
+    if len(curves) > len(STYLES):
+        raise ValueError(
+            f"loss_curve draws at most {len(STYLES)} curves; got {len(curves)}. Draw them in two pictures."
+        )
+    title = "; ".join(_went(name, curve, unit) for name, curve in curves.items())
+    figure, axes = canvas(8, 3.6, title)
+    _frame(axes, unit)
+    for (name, curve), (colour, dash) in zip(curves.items(), STYLES, strict=False):
+        axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
+        if len(curve) == 1:
+            axes.plot([1], curve, "o", color=colour)
+    finite = np.concatenate(list(curves.values()))
+    finite = finite[np.isfinite(finite)]
+    if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
+        axes.set_yscale("log")
+    _names(axes, curves)
+    rows = [(name, len(c), *(_short(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
+    return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
+
+
+def _went(name: str, curve: np.ndarray, unit: str) -> str:
+    if not np.isfinite(curve).all():
+        return f"{name}: the loss is {_short(curve[~np.isfinite(curve)][0])} from {unit} {np.argmin(np.isfinite(curve)) + 1} on"
+    verb = "fell" if curve[-1] < curve[0] else "did not fall:"
+    return f"{name}: the loss {verb} from {_short(curve[0])} to {_short(curve[-1])} in {len(curve)} {unit}s"
+
+
+def _lowest(curve: np.ndarray) -> float:
+    finite = curve[np.isfinite(curve)]
+    return finite.min() if finite.size else float("nan")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}"
+
+
+def _frame(axes: Canvas, unit: str) -> None:
+    """Axes with a scale, a light grid, and nothing else."""
+    axes.set_axis_on()
+    axes.invert_yaxis()  # upwards again
+    axes.set_facecolor("white")
+    axes.set_xlabel(unit, fontsize=FONT, color=INK)
+    axes.set_ylabel("loss", fontsize=FONT, color=INK)
+    axes.tick_params(labelsize=10, colors=INK, which="both")
+    axes.grid(True, color="#dddddd", linewidth=0.7)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(GREY)
+
+
+def _names(axes: Canvas, curves: Mapping[str, np.ndarray]) -> None:
+    """Each curve's name at its end, moved apart where they meet."""
+    ends = {}
+    for (name, curve), (colour, _) in zip(curves.items(), STYLES, strict=False):
+        last = curve[np.isfinite(curve)][-1:]
+        if last.size:
+            height = axes.transAxes.inverted().transform(axes.transData.transform((1, last[0])))[1]
+            ends[name] = (height, colour)
+    below = -1.0
+    for name, (height, colour) in sorted(ends.items(), key=lambda item: item[1][0]):
+        below = max(height, below + 0.09)
+        style: dict = {"color": colour, "fontsize": FONT, "fontweight": "bold", "va": "center"}
+        axes.text(1.01, below, name, transform=axes.transAxes, **style)
