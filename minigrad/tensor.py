@@ -213,7 +213,7 @@ def as_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float):
-        host = to_host(value)  # a number takes the dtype of `like` where that holds it: 1 is a float, 0.5 is no integer
-        dtype = like.dtype if like.dtype.kind in ("f", host.dtype.kind) else host.dtype
+        own = to_host(value).dtype  # a number takes the dtype of `like` if that is of its kind or a wider one
+        dtype = like.dtype if "biuf".index(like.dtype.kind) >= "biuf".index(own.kind) else own
         return Tensor(constant(repr(value + 0), dtype, like.device))
     return Tensor(move(to_host(value), like.device))
