@@ -1,11 +1,16 @@
 """The checks find what is wrong, and say what it is."""
 
+import re
+
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import check
 from minigrad.array import Array
+from minigrad.devices.simulator import Simulator
+from minigrad.errors import KernelError
+from minigrad.guard import Guard
 from minigrad.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.source import Source
@@ -126,8 +131,8 @@ def test_a_right_kernel_has_a_record(kernel_device):
 @pytest.mark.parametrize(
     ("right", "wrong", "error", "message"),
     [
-        ("if (i < n) y", "y", check.BoundsError, r"twice_forward wrote y\[70\], and y has 70 elements"),
-        ("y[i] =", "y[i - 1] =", check.BoundsError, r"twice_forward wrote y\[-1\]"),
+        ("if (i < n) y", "y", KernelError, "twice_forward"),
+        ("y[i] =", "y[i - 1] =", KernelError, "twice_forward"),
         ("x[i];", "x[i + 1];", check.ValueMismatch, r"y\[69\] is nan, the reference says"),
         ("i < n)", "i < n - 1)", check.ValueMismatch, r"y\[69\] is nan, the reference says .* 1 of 70 elements differ"),
         ("2 * x[i]", "2 * x[i] + (i == 5)", check.ValueMismatch, r"twice on .*, float32, \(70,\): y\[5\] is"),
@@ -142,15 +147,33 @@ def test_a_wrong_kernel_is_found(right, wrong, error, message, kernel_device):
     if error is None:
         check.op(op, kernel_device)
         return
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as e:
         check.op(op, kernel_device)
+    if error is KernelError:
+        assert (e.value.kind, e.value.buffer) == ("out-of-bounds", "y")
 
 
 def test_value_and_bounds_of_one_case(kernel_device):
-    op = twice(GOOD.replace("y[i] =", "y[i + (i == n - 1)] ="))
-    with pytest.raises(check.BoundsError, match=r"wrote y\[70\]"):
-        check.bounds(op, op.cases[0], kernel_device)
-    check.value(twice(), op.cases[0], kernel_device)
+    op, case = twice(), Case(((70,),))
+    check.value(op, case, kernel_device)
+    check.bounds(op, case, kernel_device, "float64")
+    check.every_block(op, case, kernel_device)
+
+
+class Unguarded(Simulator):
+    """A device that does not look after its memory, as a GPU does not."""
+
+    def _check_canaries(self, kernel, arguments):
+        pass
+
+
+@pytest.mark.parametrize(("index", "wrote"), [("i + 1", "y[70]"), ("i - 1", "y[-1]"), ("i + (i > 60) * 9", "y[70]")])
+def test_guard_bands_on_a_device_without(index, wrote, monkeypatch):
+    monkeypatch.setattr(check, "guarded", lambda name: Guard(Unguarded()))
+    op = twice(GOOD.replace("y[i] =", f"y[{index}] ="))
+    with pytest.raises(KernelError, match=re.escape(f"twice_forward: wrote {wrote}, and y has 70 elements")):
+        check.bounds(op, op.cases[0])
+    check.bounds(twice(), op.cases[0])
 
 
 def test_variants_are_the_kernels_that_stand_in_for_each_other():

@@ -83,8 +83,16 @@ def test_where_sends_gradients_to_what_was_chosen(device):
 def test_where_takes_any_dtype_and_numbers_follow_it(dtype, device):
     x = mg.tensor(np.array([0, 1, 1], dtype), device=device)
     cond = mg.tensor([True, False, True], device=device)
-    np.testing.assert_array_equal(mg.where(cond, x, 0).numpy(), [0, 0, 1])
-    assert mg.where(cond, 0, x).dtype == np.dtype(dtype)
+    zero = np.zeros((), dtype).item()  # False, 0 or 0.0
+    np.testing.assert_array_equal(mg.where(cond, x, zero).numpy(), [0, 0, 1])
+    assert mg.where(cond, zero, x).dtype == np.dtype(dtype)
+
+
+def test_where_of_two_numbers_is_of_their_type(device):
+    cond = mg.tensor([True, False], device=device)
+    assert mg.where(cond, 1, 0).numpy().tolist() == [1, 0]
+    assert mg.where(cond, 1, 0).dtype == np.int64
+    assert mg.where(cond, 0.5, -1.0).dtype == np.float32
 
 
 def test_where_wants_a_condition():
