@@ -7,22 +7,25 @@ STAMP  := $(VENV)/.installed
 # In a container one is often root, which JupyterLab refuses unless told otherwise.
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
-.PHONY: help lab test venv cuda clean
+.PHONY: help lab test venv gpu cuda clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
 
-lab: cuda
+lab: gpu
 	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
-test: cuda
+test: gpu
 	$(PY) -m pytest --nbval
 
 venv: $(STAMP)
 
-# Adds PyCUDA where there is an NVIDIA driver; does nothing, quickly, elsewhere.
-cuda: $(STAMP)
+# Adds PyCUDA where there is an NVIDIA driver, and says so. Where the build failed, `make cuda` tries it again.
+gpu: $(STAMP)
 	@$(PY) -m minigrad.install_cuda --once
+
+cuda: $(STAMP)
+	@$(PY) -m minigrad.install_cuda
 
 # --no-compile: Python compiles what it imports at its first import; compiling all of it now takes half a minute.
 $(STAMP): pyproject.toml

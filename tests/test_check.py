@@ -131,9 +131,9 @@ def test_a_right_kernel_has_a_record(kernel_device):
 @pytest.mark.parametrize(
     ("right", "wrong", "error", "message"),
     [
-        ("if (i < n) y", "y", KernelError, "twice_forward"),
+        ("if (i < n) y[i] = 2 * x[i]", "y[i] = 2 * x[i < n ? i : 0]", KernelError, "twice_forward"),
         ("y[i] =", "y[i - 1] =", KernelError, "twice_forward"),
-        ("x[i];", "x[i + 1];", check.ValueMismatch, r"y\[69\] is nan, the reference says"),
+        ("x[i];", "x[i + (i == n - 1)];", check.ValueMismatch, r"y\[69\] is nan, the reference says"),
         ("i < n)", "i < n - 1)", check.ValueMismatch, r"y\[69\] is nan, the reference says .* 1 of 70 elements differ"),
         ("2 * x[i]", "2 * x[i] + (i == 5)", check.ValueMismatch, r"twice on .*, float32, \(70,\): y\[5\] is"),
         ("2 * x[i]", "blockDim.x == 128 ? 3 * x[i] : 2 * x[i]", check.ValueMismatch, r"\(70,\), BLOCK=128: y\[0\] is"),

@@ -92,20 +92,21 @@ def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
     long = [a for a in axes if shape[a] != 1]
     if not long:
         return [(0, 0)]  # (1, 1, size): a copy
-    cuts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(long)) if b != a + 1), len(long)]
+    apart = [prod(shape[a + 1 : b]) != 1 for a, b in pairwise(long)]
+    cuts = [0, *(i for i, cut in enumerate(apart, 1) if cut), len(long)]
     return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
 
 
 def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *factor: float) -> Array:
-    """Reduce run after run of neighbouring axes. `factor`, if the kernels take one, is applied once."""
+    """Reduce run after run of neighbouring axes. `factor`, if the kernels take one, is applied at the end."""
     if x.size > MAX_ELEMENTS:
         raise ValueError(f"a kernel indexes at most {MAX_ELEMENTS} elements; this tensor has {x.size}.")
-    y, shape = x, list(x.shape)
-    for start, stop in runs(shape, axis):
+    y, shape, todo = x, list(x.shape), runs(x.shape, axis)
+    for start, stop in todo:
         rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
-        y = _passes(kernels, y, rows, n, inner, factor)
+        last = (start, stop) == todo[-1]
+        y = _passes(kernels, y, rows, n, inner, factor if last else (1.0,) * len(factor))
         shape[start:stop] = [1] * (stop - start)
-        factor = (1.0,) * len(factor)
     return y.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
@@ -114,12 +115,13 @@ def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: i
     kernel = kernels.get("forward") or kernels["columns" if inner > 1 else "warp"]
     make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
     while True:
-        chunk = max(kernel.values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 1)
+        chunk = max(kernel.values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
         pieces = max(ceil_div(n, chunk), 1)  # an empty row is one piece of nothing
         y = make(x.device, (rows * pieces * inner,), x.dtype)
         work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1), "CHUNK": chunk}
         asked = {key: work[key] for key in (*kernel.sizes, *kernel.tunables) if key in work}
-        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *factor)
+        scale = factor if pieces == 1 else (1.0,) * len(factor)
+        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *scale)
         if pieces == 1:
             return y
-        x, n, factor = y, pieces, (1.0,) * len(factor)
+        x, n = y, pieces

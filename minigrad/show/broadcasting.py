@@ -32,7 +32,7 @@ def broadcast(shape_a: int | Shape, shape_b: int | Shape) -> Picture:
     width, height = (wide, 3 * (high + GAP)) if below else (3 * wide + 2 * GAP, high + GAP)
     figure, axes = canvas(max(7.2, width * INCHES + 0.4), height * INCHES + 0.6, title)
     axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.2, max(width, 7 / INCHES))
+    axes.set_xlim(-0.2, max(width + 0.1, 7 / INCHES))
     axes.set_ylim(height, -0.1)
     for i, (name, own, fill) in enumerate(panels):
         left, top = (0, i * (high + GAP)) if below else (i * (wide + GAP), 0)
@@ -75,7 +75,7 @@ def _panel(axes: Canvas, left: float, top: float, own: Shape, shape: Shape, fill
     for place, x, y in _cells(shape):
         at = [slot.block for slot in place][3 - len(shape) :]
         if None in at:
-            words(axes, left + x + 0.4, top + y + 0.4, "…", color=GREY)
+            _dots(axes, left + x, top + y, place)
             continue
         index = tuple(n or 0 for n in at)
         if result:
@@ -88,6 +88,12 @@ def _panel(axes: Canvas, left: float, top: float, own: Shape, shape: Shape, fill
         paper = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
         plain = result or not repeated
         words(axes, left + x + 0.5, top + y + 0.5, text, fontsize=10, linespacing=0.9, bbox=None if plain else paper)
+
+
+def _dots(axes: Canvas, x: float, y: float, place: tuple[Slot, ...]) -> None:
+    """Where elements are left out."""
+    _, row, column = place
+    words(axes, x + column.width / 2, y + row.width / 2, "⋮" if column.block is not None else "…", color=GREY)
 
 
 def _padded(own: Shape, ndim: int) -> Shape:
@@ -109,7 +115,8 @@ def _told(a: Shape, b: Shape, shape: Shape) -> str:
         summed = f"dy summed over axis {', '.join(map(str, stretched))}" if stretched else "dy as it is"
         rows.append((name, own, _aligned(own, shape), along, f"d{name} is {summed}"))
     rows.append(("result", shape, _aligned(shape, shape), f"{prod(shape)} elements", ""))
-    return repr(table(rows, ("", "shape", "aligned", "repeated along", "gradient")))
+    key = "Filled: an element in its own place. Hatched: the same element, read again; it is stored once."
+    return f"{key}\n" + repr(table(rows, ("", "shape", "aligned", "repeated along", "gradient")))
 
 
 def _aligned(own: Shape, shape: Shape) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from minigrad.show.picture import BLUE, FONT, GREEN, GREY, INK, PURPLE, VERMILLION, Picture, canvas
 from minigrad.show.tables import table
@@ -22,27 +23,31 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
         raise ValueError(
             f"loss_curve draws at most {len(STYLES)} curves; got {len(curves)}. Draw them in two pictures."
         )
-    title = "; ".join(_went(name, curve, unit) for name, curve in curves.items())
+    title = _finding(curves, unit)
     figure, axes = canvas(8, 3.6, title)
     _frame(axes, unit)
-    for (name, curve), (colour, dash) in zip(curves.items(), STYLES, strict=False):
+    for curve, (colour, dash) in zip(curves.values(), STYLES, strict=False):
         axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
-        if len(curve) == 1:
-            axes.plot([1], curve, "o", color=colour)
-    finite = np.concatenate(list(curves.values()))
-    finite = finite[np.isfinite(finite)]
-    if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
-        axes.set_yscale("log")
-    _names(axes, curves)
+        axes.plot([len(curve)], curve[-1:], "o", color=colour, markersize=4)
+    _scale(axes, np.concatenate(list(curves.values())))
+    if isinstance(losses, Mapping):
+        _names(axes, curves)
     rows = [(name, len(c), *(_short(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
 
-def _went(name: str, curve: np.ndarray, unit: str) -> str:
-    if not np.isfinite(curve).all():
-        return f"{name}: the loss is {_short(curve[~np.isfinite(curve)][0])} from {unit} {np.argmin(np.isfinite(curve)) + 1} on"
+def _finding(curves: Mapping[str, np.ndarray], unit: str) -> str:
+    """How far the loss fell; that it is NaN or infinite, if so, before all else."""
+    for name, curve in curves.items():
+        bad = np.flatnonzero(~np.isfinite(curve))
+        if bad.size:
+            return f"{name}: the loss is {_short(curve[bad[0]])} at {unit} {bad[0] + 1}"
+    if len(curves) > 1:
+        return "The loss at the end: " + ", ".join(f"{name} {_short(curve[-1])}" for name, curve in curves.items())
+    ((name, curve),) = curves.items()
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
-    return f"{name}: the loss {verb} from {_short(curve[0])} to {_short(curve[-1])} in {len(curve)} {unit}s"
+    head = "The loss" if name == "loss" else f"{name}: the loss"
+    return f"{head} {verb} from {_short(curve[0])} to {_short(curve[-1])} in {len(curve)} {unit}s"
 
 
 def _lowest(curve: np.ndarray) -> float:
@@ -68,16 +73,28 @@ def _frame(axes: Canvas, unit: str) -> None:
         spine.set_color(GREY)
 
 
+def _scale(axes: Canvas, values: np.ndarray) -> None:
+    """Whole steps along x; a log scale with plain numbers along y where the values span more than a factor of 50."""
+    finite = values[np.isfinite(values)]
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+
+
 def _names(axes: Canvas, curves: Mapping[str, np.ndarray]) -> None:
     """Each curve's name at its end, moved apart where they meet."""
-    ends = {}
+    scale = np.log if axes.get_yscale() == "log" else np.asarray
+    low, high = scale(axes.get_ylim())
+    ends = []
     for (name, curve), (colour, _) in zip(curves.items(), STYLES, strict=False):
         last = curve[np.isfinite(curve)][-1:]
-        if last.size:
-            height = axes.transAxes.inverted().transform(axes.transData.transform((1, last[0])))[1]
-            ends[name] = (height, colour)
+        ends += [(float((scale(last[0]) - low) / (high - low)), name, colour)] if last.size else []
     below = -1.0
-    for name, (height, colour) in sorted(ends.items(), key=lambda item: item[1][0]):
+    for height, name, colour in sorted(ends):
         below = max(height, below + 0.09)
-        style: dict = {"color": colour, "fontsize": FONT, "fontweight": "bold", "va": "center"}
-        axes.text(1.01, below, name, transform=axes.transAxes, **style)
+        axes.text(
+            1.01, below, name, transform=axes.transAxes, color=colour, fontsize=FONT, fontweight="bold", va="center"
+        )

@@ -12,7 +12,7 @@ from minigrad.show.grid import facts, owned
 from minigrad.show.picture import Picture
 from minigrad.show.sliders import Slider
 
-SILENT = "not measured: there is no GPU here, and sim says nothing about a GPU's speed"
+SILENT = "absent: there is no GPU here, and sim says nothing about a GPU's speed"
 
 
 def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
@@ -55,10 +55,18 @@ def block_slider(
 
 def measured(time: Callable[[int], Any] | bench.Sweep | None, value: int) -> str:
     """The time for one block size, and whether it is live, recorded or absent."""
-    if isinstance(time, bench.Sweep):
-        return time.at(value)
     if time is None:
-        return "not measured here: this picture is arithmetic, it needs no GPU"
+        return "absent: none was asked for"
+    if isinstance(time, bench.Sweep):
+        known = [
+            f"{runs[value]} {how} on {where}"
+            for runs, how, where in (
+                (time.live, "live", time.live_on),
+                (time.recorded, "recorded", time.recorded_on),
+            )
+            if value in runs
+        ]
+        return "; ".join(known) or SILENT
     if why_not("cuda"):
         return SILENT
     device: Any = get("cuda")

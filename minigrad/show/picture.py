@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 # Okabe and Ito's colours, told apart by colour-blind readers; a hatch, a dash or a word says the same again.
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 LIGHT_BLUE, LIGHT_ORANGE, LIGHT_GREEN = "#CFE6F5", "#FBE2B0", "#C5E8DC"
-INK, GREY, PALE = "#1a1a1a", "#6b6b6b", "#e9e9e9"
+INK, GREY, PALE, RUST = "#1a1a1a", "#6b6b6b", "#e9e9e9", "#9c3f00"  # rust: vermillion, dark enough for letters
 FONT = 11
 DPI, SHOWN = 144, 96  # drawn finer than it is shown, for sharp letters
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared
@@ -83,21 +83,23 @@ def canvas(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def box(axes: Axes, x: float, y: float, width: float, height: float, fill: str = "white", **style: Any) -> None:
+def box(axes: Axes, x: float, y: float, width: float, height: float, fill: Any = "white", **style: Any) -> None:
     """A rectangle from its upper left corner. An `idle` one is hatched."""
+    settled: dict[str, Any] = {"facecolor": fill, "edgecolor": INK, "linewidth": 1}
     if style.pop("idle", False):
-        style = {"hatch": "////", "edgecolor": "#9a9a9a", "linewidth": 0.8} | style
-    axes.add_patch(Rectangle((x, y), width, height, **({"facecolor": fill, "edgecolor": INK, "linewidth": 1} | style)))
+        settled |= {"hatch": "////", "edgecolor": "#9a9a9a", "linewidth": 0.8}
+    axes.add_patch(Rectangle((x, y), width, height, **(settled | style)))
 
 
 def words(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
     """Text centred on a point."""
-    axes.text(x, y, text, **({"ha": "center", "va": "center", "fontsize": FONT, "color": INK} | style))
+    settled: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": FONT, "color": INK}
+    axes.text(x, y, text, **(settled | style))
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """1 block, 2 blocks."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def listed(items: Sequence[Any], last: str = "or") -> str:

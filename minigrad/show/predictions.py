@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from minigrad.show.picture import BLUE, FONT, INK, VERMILLION, Picture, box, canvas, words
+from minigrad.show.picture import BLUE, FONT, INK, RUST, VERMILLION, Picture, box, canvas, words
 from minigrad.show.tables import table
 
 COLUMNS = 10
@@ -43,7 +43,7 @@ def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 2
 
 
 def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Picture:
-    """How often each class (rows) is predicted as each (columns): from labels and predictions, or of a matrix of counts."""
+    """How often each class (row) is predicted as each (column): of labels and predictions, or of a matrix of counts."""
     counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
@@ -63,7 +63,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
 def confusion_counts(labels: Any, predictions: Any) -> np.ndarray:
     """counts[i, j]: how often label i was predicted as j."""
     truth = np.asarray(labels).ravel()
-    said = _classes(predictions, len(truth))
+    said: Any = _classes(predictions, len(truth))
     size = int(max(truth.max(initial=0), np.max(said, initial=0))) + 1
     counts = np.zeros((size, size), dtype=np.int64)
     np.add.at(counts, (truth, said), 1)
@@ -131,7 +131,7 @@ def _sheet(pixels: np.ndarray, shown: Any, truth: Any, said: Any, title: str) ->
             linewidth=2.5 if wrong else 0.8,
             zorder=2,
         )
-        bold = {"color": VERMILLION, "fontweight": "bold"} if wrong else {"color": INK}
+        bold = {"color": RUST, "fontweight": "bold"} if wrong else {"color": INK}
         words(axes, x + 0.5, y + 1.18, text, fontsize=FONT if len(text) < 9 else 10, **bold)
     axes.set_xlim(-0.05, COLUMNS * 1.1)
     axes.set_ylim(rows * 1.4, -0.1)

@@ -17,14 +17,23 @@ struct dim3 {
 
 namespace minigrad {
 
+// A line of a kernel that waits.
+struct Site {
+    const char* what;
+    const char* file;
+    int line;
+};
+
 // Who a CUDA thread is, and where its block's shared memory ends.
 struct Thread {
-    uint3 threadIdx, blockIdx;
+    uint3 threadIdx;
+    unsigned index;             // in the block, x fastest: warp index / 32, lane index % 32
+    uint64_t result;            // of the last operation that waited
+    uint3 blockIdx;
     dim3 blockDim, gridDim;
-    unsigned index;            // in the block, x fastest: warp index / 32, lane index % 32
-    unsigned dynamic;          // bytes of dynamic shared memory, rounded up to 16
-    unsigned long long launch; // the number of this launch, from 1
-    char* shared_end;          // shared memory is handed out downwards from here
+    unsigned dynamic;           // bytes of dynamic shared memory, rounded up to 16
+    unsigned long long launch;  // the number of this launch, from 1
+    char* shared_end;           // shared memory is handed out downwards from here
 };
 
 // One `__shared__` variable: its distance below shared_end, valid during the launch of that number.
@@ -36,6 +45,14 @@ struct Slot {
 // The last lane to arrive at a warp operation turns what the lanes brought into what each takes away.
 using Finish = void(uint64_t* value, const unsigned* argument, unsigned lanes);
 
+// What one lane brings to a warp operation.
+struct Offer {
+    unsigned mask, argument;
+    uint64_t value;
+    Finish* finish;
+    Site site;
+};
+
 }  // namespace minigrad
 
 extern "C" {
@@ -43,12 +60,14 @@ extern "C" {
 // on a stack of its own, and a stack keeps its Thread. So the compiler may ask once and keep the pointer.
 minigrad::Thread* minigrad_self() __attribute__((const));
 
+// These four may run other threads before they return. What they answer is in minigrad_self()->result.
+void minigrad_barrier(const char* file, int line);
+void minigrad_vote(int predicate, const minigrad::Site* site);  // a barrier that counts the true predicates
+void minigrad_exchange(const minigrad::Offer* offer);
+void minigrad_active_mask(const minigrad::Site* site);
+void minigrad_yield(const minigrad::Site* site);
+
 int minigrad_next_thread();  // this thread has returned: become the block's next one, or 0
-unsigned minigrad_barrier(int predicate, const char* file, int line);  // how many threads brought a true predicate
-uint64_t minigrad_exchange(unsigned mask, uint64_t value, unsigned argument, minigrad::Finish* finish, const char* name,
-                           const char* file, int line);
-unsigned minigrad_active_mask(const char* file, int line);
-void minigrad_yield();
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));

@@ -1,6 +1,8 @@
-// A context switch: put the processor's state away on one stack and pick it up on another.
-// Only the registers that a called function must preserve are saved, as the compiler has already saved the others at the
-// call. The floating-point modes are left alone, as nothing here changes them.
+// Context switches: put the processor's state away on one stack and pick it up on another.
+//
+// A thread that must wait calls an operation, e.g. minigrad_barrier. That saves the registers, asks a step function in C++
+// who runs next, and continues there. Only the registers that a called function must preserve are saved, as the compiler
+// has already saved the others at the call. The floating-point modes are left alone, as nothing here changes them.
 #pragma once
 
 #include <stddef.h>
@@ -14,40 +16,50 @@ struct Context {
     void* sp;  // all else lies on the stack, where the switch pushed it
 };
 
+// A step notes the caller's stack in its context, and returns the context to go on with.
+#define MINIGRAD_STEP(name, T, U) \
+    extern "C" __attribute__((visibility("hidden"), used)) Context* name##_step(T first, U second, void* sp)
+#define MINIGRAD_SAVE(fiber) (fiber)->context.sp = sp
+
 }  // namespace minigrad
 
-extern "C" __attribute__((visibility("hidden"))) void minigrad_switch(minigrad::Context* from, minigrad::Context* to);
-
 #define MINIGRAD_TEXT(x) #x
-#define MINIGRAD_SYMBOL_(prefix) MINIGRAD_TEXT(prefix) "minigrad_switch"
-#define MINIGRAD_SYMBOL(prefix) MINIGRAD_SYMBOL_(prefix)
-#ifdef __ELF__
-__asm__(".hidden minigrad_switch\n");
-#endif
-__asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) "\n" MINIGRAD_SYMBOL(__USER_LABEL_PREFIX__) ":\n"
+#define MINIGRAD_JOIN(prefix, name) MINIGRAD_TEXT(prefix) name
+#define MINIGRAD_SYMBOL_(prefix, name) MINIGRAD_JOIN(prefix, name)
+#define MINIGRAD_SYMBOL(name) MINIGRAD_SYMBOL_(__USER_LABEL_PREFIX__, name)
+
+// The end is a jump to the address where the fiber called, and no `ret`: the processor predicts that a return leads to the
+// latest call, which was another fiber's; of a jump it predicts that it goes where it went the last time.
 #ifdef __x86_64__
-        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
-        "mov %rsp, (%rdi)\n"
-        "mov (%rsi), %rsp\n"
-        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\n"
-        "ret\n"
+#define MINIGRAD_OPERATION(name)                                                                           \
+    __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(#name) "\n" MINIGRAD_SYMBOL(#name) ":\n"          \
+            "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"                           \
+            "mov %rsp, %rdx\n"                                                                             \
+            "sub $8, %rsp\n"                                                                               \
+            "call " MINIGRAD_SYMBOL(#name) "_step\n"                                                       \
+            "mov (%rax), %rsp\n"                                                                           \
+            "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\n"                                 \
+            "pop %rdx\njmp *%rdx\n");
 #else
-        "sub sp, sp, #160\n"
-        "stp x19, x20, [sp, #0]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\nstp x25, x26, [sp, #48]\n"
-        "stp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"
-        "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\nstp d14, d15, [sp, #144]\n"
-        "mov x9, sp\nstr x9, [x0]\nldr x9, [x1]\nmov sp, x9\n"
-        "ldp x19, x20, [sp, #0]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\nldp x25, x26, [sp, #48]\n"
-        "ldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
-        "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
-        "add sp, sp, #160\n"
-        "ret\n"
+#define MINIGRAD_OPERATION(name)                                                                           \
+    __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(#name) "\n" MINIGRAD_SYMBOL(#name) ":\n"          \
+            "sub sp, sp, #160\n"                                                                           \
+            "stp x19, x20, [sp, #0]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\n"                   \
+            "stp x25, x26, [sp, #48]\nstp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"                  \
+            "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\n"                  \
+            "stp d14, d15, [sp, #144]\n"                                                                   \
+            "mov x2, sp\n"                                                                                 \
+            "bl " MINIGRAD_SYMBOL(#name) "_step\n"                                                         \
+            "ldr x9, [x0]\nmov sp, x9\n"                                                                   \
+            "ldp x19, x20, [sp, #0]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\n"                   \
+            "ldp x25, x26, [sp, #48]\nldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"                  \
+            "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\n"                  \
+            "ldp d14, d15, [sp, #144]\n"                                                                   \
+            "add sp, sp, #160\n"                                                                           \
+            "br x30\n");
 #endif
-);
 
 namespace minigrad {
-
-inline void switch_to(Context& from, Context& to) { minigrad_switch(&from, &to); }
 
 // A context that begins in `entry` when it is first switched to: a stack that looks as if it had switched away there.
 inline void prepare(Context& context, char* top, size_t, void (*entry)()) {
@@ -78,6 +90,17 @@ struct Context {
     bool begun;
     ucontext_t start;
 };
+
+#define MINIGRAD_STEP(name, T, U)                                                                          \
+    static Context* name##_step(T first, U second, Context** from);                                        \
+    extern "C" __attribute__((visibility("default"))) void name(T first, U second) {                       \
+        Context* from;                                                                                     \
+        Context* to = name##_step(first, second, &from);                                                   \
+        if (to != from) switch_to(*from, *to);                                                             \
+    }                                                                                                      \
+    static Context* name##_step(T first, U second, Context** from)
+#define MINIGRAD_SAVE(fiber) *from = &(fiber)->context
+#define MINIGRAD_OPERATION(name)
 
 inline void switch_to(Context& from, Context& to) {
     from.begun = true;
