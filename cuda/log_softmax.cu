@@ -8,15 +8,8 @@ extern "C" __global__ void log_softmax_forward(const real* x, real* y, int n, in
     int start = blockIdx.x / inner * n * inner + blockIdx.x % inner;
     x += start;
     y += start;
-    real most = -INFINITY, sum = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        most = Max()(most, x[i * inner]);
-    }
-    most = block_max(most);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        sum += exp(x[i * inner] - most);
-    }
-    real log_sum = log(block_sum(sum));
+    real most = block_max(n, [=](int i) { return x[i * inner]; });
+    real log_sum = log(block_sum(n, [=](int i) { return exp(x[i * inner] - most); }));
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         y[i * inner] = x[i * inner] - most - log_sum;
     }
@@ -28,11 +21,7 @@ extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, r
     dy += start;
     y += start;
     dx += start;
-    real sum = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        sum += dy[i * inner];
-    }
-    sum = block_sum(sum);
+    real sum = block_sum(n, [=](int i) { return dy[i * inner]; });
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = dy[i * inner] - exp(y[i * inner]) * sum;
     }

@@ -1,17 +1,13 @@
 #include "reduce.cuh"
 
-// y = the largest x along an axis, with x seen as (rows, n, inner), in passes as in sum.cu. NaN, once met, stays.
+// y = the largest x along an axis, with x seen as (rows, n, inner), in passes as in sum.cu. NaN stays.
 
 // block -> one piece of one output; thread -> every BLOCK-th element of it.
 extern "C" __global__ void max_warp(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first);
     x += (row * n + first) * inner + column;
-    real most = -INFINITY;
-    for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        most = Max()(most, x[i * inner]);
-    }
-    most = block_max(most);
+    real most = block_max(count, [=](int i) { return x[i * inner]; });
     if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = most;
 }
 

@@ -1,4 +1,4 @@
-// A value from each thread of a block, combined into one. Blocks are one-dimensional and of any size.
+// Many values combined into one: by a thread, by a warp, by a block of one dimension and any size.
 #pragma once
 #include "common.cuh"
 
@@ -7,11 +7,28 @@ struct Add {
 };
 
 struct Max {
-    __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }  // NaN, unequal to itself, wins
+    __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }  // a != a: NaN wins
 };
 
-// Combines the values of a warp by shuffles: lane i reads the register of lane i + step, for half as many lanes each
-// time. Lane 0 ends up with all of them. The last warp of a block may have fewer than 32 lanes.
+// Combines at(i) for this thread's share of 0 <= i < count: every blockDim.x-th, so that reads are coalesced.
+// It asks for eight before it uses the first: threads that wait for one at a time leave the memory idle.
+template <class At, class Combine>
+__device__ real thread_reduce(int count, real start, At at, Combine combine) {
+    constexpr int AHEAD = 8;
+    int i = threadIdx.x, step = blockDim.x;
+    for (; i < count - (AHEAD - 1) * step; i += AHEAD * step) {
+        real loaded[AHEAD];
+#pragma unroll
+        for (int j = 0; j < AHEAD; ++j) loaded[j] = at(i + j * step);
+#pragma unroll
+        for (int j = 0; j < AHEAD; ++j) start = combine(start, loaded[j]);
+    }
+    for (; i < count; i += step) start = combine(start, at(i));
+    return start;
+}
+
+// Combines the values of a warp by shuffles: lane i reads the register of lane i + step, for half as many
+// lanes each time. Lane 0 ends up with all of them. The last warp of a block may have fewer than 32 lanes.
 template <class Combine>
 __device__ real warp_reduce(real value, Combine combine) {
     int lane = threadIdx.x % 32, lanes = min(32, (int)blockDim.x - (int)threadIdx.x / 32 * 32);
@@ -23,7 +40,7 @@ __device__ real warp_reduce(real value, Combine combine) {
     return value;
 }
 
-// Combines the values of a block: warps by shuffles, then their results through shared memory. Every thread gets it.
+// Combines the values of a block for all its threads: warps by shuffles, their results through shared memory.
 template <class Combine>
 __device__ real block_reduce(real value, Combine combine) {
     __shared__ real warps[32];
@@ -38,5 +55,13 @@ __device__ real block_reduce(real value, Combine combine) {
     return value;
 }
 
-__device__ inline real block_sum(real value) { return block_reduce(value, Add()); }
-__device__ inline real block_max(real value) { return block_reduce(value, Max()); }
+// The sum and the largest of at(i), 0 <= i < count, to every thread of the block.
+template <class At>
+__device__ real block_sum(int count, At at) {
+    return block_reduce(thread_reduce(count, 0, at, Add()), Add());
+}
+
+template <class At>
+__device__ real block_max(int count, At at) {
+    return block_reduce(thread_reduce(count, -INFINITY, at, Max()), Max());
+}

@@ -10,34 +10,22 @@ extern "C" __global__ void softmax_forward(const real* x, real* y, int n, int in
     x += start;
     y += start;
     // [max]
-    real most = -INFINITY;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        most = Max()(most, x[i * inner]);
-    }
-    most = block_max(most);
+    real most = block_max(n, [=](int i) { return x[i * inner]; });
     // [sum]
-    real sum = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        sum += exp(x[i * inner] - most);
-    }
-    sum = block_sum(sum);
+    real sum = block_sum(n, [=](int i) { return exp(x[i * inner] - most); });
     // [write]
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         y[i * inner] = exp(x[i * inner] - most) / sum;
     }
 }
 
-// dx = y * (dy - sum(dy * y)): a row's outputs add up to 1, so the gradient along "all of them larger" is taken out.
+// dx = y * (dy - sum(dy * y)). A row of y adds up to 1, so its dx adds up to 0.
 extern "C" __global__ void softmax_backward(const real* dy, const real* y, real* dx, int n, int inner) {
     int start = blockIdx.x / inner * n * inner + blockIdx.x % inner;
     dy += start;
     y += start;
     dx += start;
-    real dot = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        dot += dy[i * inner] * y[i * inner];
-    }
-    dot = block_sum(dot);
+    real dot = block_sum(n, [=](int i) { return dy[i * inner] * y[i * inner]; });
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = y[i * inner] * (dy[i * inner] - dot);
     }

@@ -1,11 +1,13 @@
 #include "reduce.cuh"
 
 // y = scale * (sum of x over an axis), with x seen as (rows, n, inner); it has rows * inner = outputs.
-// All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and y is (rows, pieces, inner):
-// partial sums, which the next launch adds up, until there is one piece. The order is fixed, so the result is, too.
+// All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and write partial sums,
+// (rows, pieces, inner). The next launch adds those up, until one piece is left. The order is fixed.
 
-// thread -> one element, added to its output. y must start as 0. Atomics come in any order: the last digits vary.
-extern "C" __global__ void sum_atomic(const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+// thread -> one element, added to its output. y must start as 0. The order of atomics varies, and with it
+// the last digits.
+extern "C" __global__ void sum_atomic(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < outputs * n) {
         int row = i / (n * inner), column = i % inner;
@@ -15,19 +17,16 @@ extern "C" __global__ void sum_atomic(const real* x, real* y, int outputs, int n
 
 // block -> one piece of one output; thread -> every BLOCK-th element of it.
 // The threads' sums are added up in shared memory: each round the front half adds the back half to its own.
-extern "C" __global__ void sum_tree(const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+extern "C" __global__ void sum_tree(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
     // [find the piece]
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first);
     x += (row * n + first) * inner + column;
-    // [walk it]
-    real sum = 0;
-    for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        sum += x[i * inner];
-    }
-    // [add up the block]
+    // [add up the thread's share]
     __shared__ real sums[1024];
-    sums[threadIdx.x] = sum;
+    sums[threadIdx.x] = thread_reduce(count, 0, [=](int i) { return x[i * inner]; }, Add());
+    // [add up the block]
     for (int width = blockDim.x, half; width > 1; width = half) {
         half = (width + 1) / 2;
         __syncthreads();
@@ -37,26 +36,23 @@ extern "C" __global__ void sum_tree(const real* x, real* y, int outputs, int n, 
     if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sums[0] * scale;
 }
 
-// As sum_tree, but the threads' sums are added up by warp shuffles: from register to register.
-extern "C" __global__ void sum_warp(const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+// As sum_tree, but the threads' sums are added up by warp shuffles, register to register: see reduce.cuh.
+extern "C" __global__ void sum_warp(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
     // [find the piece]
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first);
     x += (row * n + first) * inner + column;
-    // [walk it]
-    real sum = 0;
-    for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        sum += x[i * inner];
-    }
-    // [add up the block]
-    sum = block_sum(sum);
+    // [add up]
+    real sum = block_sum(count, [=](int i) { return x[i * inner]; });
     // [store]
     if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum * scale;
 }
 
-// thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner is large the
-// reads of a warp are coalesced; in the kernels above they would lie `inner` elements apart.
-extern "C" __global__ void sum_columns(const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+// thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
+// is large the reads of a warp are coalesced; in the kernels above they would lie `inner` elements apart.
+extern "C" __global__ void sum_columns(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
     if (output < outputs) {
         int row = output / inner, column = output % inner;
@@ -70,7 +66,7 @@ extern "C" __global__ void sum_columns(const real* x, real* y, int outputs, int 
     }
 }
 
-// dx = scale * dy, repeated along what was summed. thread -> one element of dx; the view dy_at finds its dy.
+// dx = scale * dy, repeated along what was summed. thread -> one element of dx; the view finds its dy.
 extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, int size, real scale) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {

@@ -68,13 +68,16 @@ class Sweep:
     recorded_on: str
 
     def at(self, value: int) -> str:
-        """The time for one value in a sentence that says where it was measured."""
+        """The time for one value in a sentence that says of what, where, and whether it is live or recorded."""
         parts = [
             f"{runs[value].seconds * 1e6:.0f} us {how} {where}"
-            for runs, where, how in ((self.live, self.live_on, "on"), (self.recorded, self.recorded_on, "recorded on"))
+            for runs, where, how in (
+                (self.live, self.live_on, "live on"),
+                (self.recorded, self.recorded_on, "recorded on"),
+            )
             if value in runs
         ]
-        return "; ".join(parts) or "time: not measured (sim says nothing about a GPU's speed)"
+        return f"{self.title}: {', '.join(parts) or 'not measured'}"
 
     def rows(self) -> list[tuple[str, ...]]:
         """One row for each value: value, live time, recorded time."""
@@ -101,7 +104,8 @@ def sweep(op: Op, *shapes: tuple[int, ...], tunable: str = "BLOCK", variant: str
 
     Where there is no GPU, the times are those that were recorded, and the result says so.
     """
-    title = " ".join([op.name, *([variant] if variant else []), tunable, *map(str, shapes)])
+    extents = ", ".join(" x ".join(map(str, shape)) for shape in shapes)
+    title = f"{' '.join([op.name, *([variant] if variant else [])])} of {extents}, by {tunable}"
     recorded, recorded_on = load(title)
     if why_not("cuda"):
         return Sweep(title, tunable, {}, "", recorded, recorded_on)

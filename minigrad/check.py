@@ -17,6 +17,7 @@ from minigrad.errors import KernelError
 from minigrad.exercise import answer
 from minigrad.guard import guarded
 from minigrad.op import AnyArray, Case, Op
+from minigrad.tensor import Tensor
 
 __all__ = [
     "GradientError", "KernelError", "ValueMismatch",
@@ -63,13 +64,12 @@ def rule(op: Op, case: Case) -> GradientCheck | None:
     arrays = case.arrays(np.float64)
     if op.backward is None or not any(x.dtype.kind == "f" for x in arrays):
         return None
-    tensors = [_on_numpy(x) for x in arrays]
 
     def call(*xs: Any) -> Any:
         return op(*xs, **case.params)
 
     call.__name__, call.forward = f"{op.name} {case}", op.forward  # type: ignore[attr-defined]
-    return gradient(call, *tensors)
+    return gradient(call, *map(Tensor, arrays))
 
 
 def value(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
@@ -163,9 +163,3 @@ def _same(what: str, got: Any, wanted: Any, tolerance: float) -> None:
             f"{what}{list(at)} is {got[at]:.9g}, the reference says {wanted[at]:.9g}; "
             f"{len(wrong)} of {got.size} elements differ."
         )
-
-
-def _on_numpy(x: np.ndarray) -> Any:
-    from minigrad.tensor import Tensor
-
-    return Tensor(x)

@@ -13,9 +13,9 @@ from minigrad.op import Case
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
-BLOCKS = (256, 32, 64, 128, 512, 1024)
-CHUNKS = (4096, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes
-DEPTHS = (64, 4)  # elements that a thread reduces, where a thread has a column to itself
+BLOCKS = (128, 32, 64, 256, 512, 1024)
+CHUNKS = (8192, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes
+DEPTHS = (128, 4)  # elements that a thread reduces, where a thread has a column to itself
 MAX_ELEMENTS = 2**31 - 1
 CASES = (
     *(Case((shape,)) for shape in ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (5000,))),

@@ -83,7 +83,7 @@ def _band(axes: Canvas, axis: Axis, slot: Slot, block: int) -> None:
     box(axes, slot.at, 2.8, part, 1, PALE)
     last = first + busy - 1
     text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 else ' '}{last}"
-    at, side = (slot.at + part / 2, "center") if part > 0.5 else (slot.at + 0.02, "left")
+    at, side = (slot.at + part / 2, "center") if part > 0.5 else (slot.at + part + 0.02, "left")
     words(axes, at, 3.3, text, ha=side)
 
 

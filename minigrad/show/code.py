@@ -30,7 +30,7 @@ STYLES = {
 }
 # Colours of its own for paper and ink: it reads the same on a white and on a dark page.
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
-BODY = "margin:0;padding:6px 8px;line-height:1.35;font-size:13px;background:#f7f7f5;color:#1a1a1a;white-space:pre"
+BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
 GUTTER = "color:#767676;user-select:none"
 

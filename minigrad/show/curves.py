@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from minigrad.show.picture import BLUE, FONT, GREEN, GREY, INK, PURPLE, VERMILLION, Picture, canvas
+from minigrad.show.picture import BLUE, FONT, GREEN, GREY, INK, PURPLE, VERMILLION, Picture, canvas, plural
 from minigrad.show.tables import table
 
 STYLES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, (0, (6, 1, 1, 1))))
@@ -29,6 +29,8 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     for curve, (colour, dash) in zip(curves.values(), STYLES, strict=False):
         axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
         axes.plot([len(curve)], curve[-1:], "o", color=colour, markersize=4)
+    longest = max(map(len, curves.values()))
+    axes.set_xlim(1 - max(0.5, 0.03 * longest), longest + max(0.5, 0.03 * longest))
     _scale(axes, np.concatenate(list(curves.values())))
     if isinstance(losses, Mapping):
         _names(axes, curves)
@@ -47,7 +49,7 @@ def _finding(curves: Mapping[str, np.ndarray], unit: str) -> str:
     ((name, curve),) = curves.items()
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
     head = "The loss" if name == "loss" else f"{name}: the loss"
-    return f"{head} {verb} from {_short(curve[0])} to {_short(curve[-1])} in {len(curve)} {unit}s"
+    return f"{head} {verb} from {_short(curve[0])} to {_short(curve[-1])} in {plural(len(curve), unit)}"
 
 
 def _lowest(curve: np.ndarray) -> float:
@@ -76,7 +78,7 @@ def _frame(axes: Canvas, unit: str) -> None:
 def _scale(axes: Canvas, values: np.ndarray) -> None:
     """Whole steps along x; a log scale with plain numbers along y where the values span more than a factor of 50."""
     finite = values[np.isfinite(values)]
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -6,7 +6,7 @@ from math import prod
 from typing import NamedTuple
 
 from minigrad.launch import Launch
-from minigrad.show.picture import count
+from minigrad.show.picture import plural
 from minigrad.source import blank
 
 _ROW = re.compile(r"\brow\s*=\s*blockIdx\.([xy])")
@@ -87,19 +87,21 @@ def verdict(launch: Launch) -> str:
     blocks, threads, lazy = launch.blocks, prod(launch.block), idle(launch)
     if blocks == 0:
         return head + "no elements, so no block and no launch"
-    start = f"{count(blocks, 'block')} of {count(threads, 'thread')}"
+    start = f"{plural(blocks, 'block')} of {plural(threads, 'thread')}"
     if lazy is None:
         return head + start
     if lazy == 0:
         return head + start + ", every thread has an element"
-    return head + f"{start}, {count(lazy, 'thread')} idle"
+    return head + f"{start}, {plural(lazy, 'thread')} idle"
 
 
 def facts(launch: Launch) -> str:
     """The arithmetic of the launch, and the idle threads, as text."""
-    lazy = idle(launch)
+    lazy, lines = idle(launch), [repr(launch)]
     if lazy is None:
         return f"{launch!r}\n  idle   depends on the kernel: its threads take several elements each"
     busy = launch.threads - lazy
     share = f", {100 * lazy / launch.threads:.1f} % of them" if lazy else ""
-    return f"{launch!r}\n  busy   {busy}\n  idle   {launch.threads} - {busy} = {count(lazy, 'thread')}{share}"
+    lines += [f"  busy   {busy}", f"  idle   {launch.threads} - {busy} = {plural(lazy, 'thread')}{share}"]
+    layers = launch.blocks // max(1, prod(axis.blocks for axis in owned(launch)))
+    return "\n".join(lines + [f"  shown  one of {layers} equal parts of the grid"] * (layers > 1))

@@ -39,18 +39,25 @@ def block_slider(
     A size given as several, n=(100, 1000), gets a slider of its own. time is what launches the kernel for a block size,
     `time=lambda BLOCK: op.using(BLOCK=BLOCK)(x)`, timed on the GPU where there is one; or a sweep of `mg.bench`.
     """
+    if not kernel.tunables or len(sizes) > len(kernel.sizes):
+        raise ValueError(f"block_slider needs a kernel with a block size to choose, and its sizes: {_takes(kernel)}.")
     given = dict(zip(kernel.sizes, sizes, strict=False)) | named
-    tunable = next(iter(kernel.tunables))
-    fixed = {key: value for key, value in given.items() if isinstance(value, int)}
-    choices = {tunable: sorted(kernel.tunables[tunable])}
-    choices |= {key: list(value) for key, value in given.items() if not isinstance(value, int)}
+    tunable, start = next(iter(kernel.values.items()))
+    several = {key: list(value) for key, value in given.items() if isinstance(value, Sequence)}
+    fixed: dict[str, int] = {key: value for key, value in given.items() if not isinstance(value, Sequence)}
+    choices = {tunable: sorted({start, *kernel.tunables[tunable]}), **several}
+    kernel.launch(**fixed, **{key: values[0] for key, values in several.items()})  # refuse now what cannot be drawn
 
     def draw(**values: int) -> Picture:
         picture = threads(kernel, **fixed, **values)
         told = f"\n  time   {measured(time, values[tunable])}"
         return Picture(picture.figure, picture.title, picture.numbers + told)
 
-    return Slider(draw, choices, {tunable: kernel.values[tunable]})
+    return Slider(draw, choices, {tunable: start}).show()
+
+
+def _takes(kernel: Kernel) -> str:
+    return f"{kernel.name} takes {', '.join([*kernel.sizes, *kernel.tunables]) or 'no sizes'}"
 
 
 def measured(time: Callable[[int], Any] | bench.Sweep | None, value: int) -> str:

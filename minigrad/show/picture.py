@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import PIL.Image
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -41,8 +42,11 @@ class Image:
         """The figure as PNG, the same bytes each time."""
         with _drawing:
             buffer = BytesIO()
-            self.figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-        return buffer.getvalue()
+            self.figure.savefig(buffer, format="png", dpi=DPI)
+            few = PIL.Image.open(buffer).convert("RGB").quantize(method=PIL.Image.Quantize.FASTOCTREE)
+        small = BytesIO()
+        few.save(small, "png", optimize=True)  # a third of the size: notebooks are stored with their pictures
+        return small.getvalue()
 
     def __repr__(self) -> str:
         return self.title
@@ -97,9 +101,9 @@ def words(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
     axes.text(x, y, text, **(settled | style))
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def plural(number: int, noun: str, nouns: str = "") -> str:
     """1 block, 2 blocks."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def listed(items: Sequence[Any], last: str = "or") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from minigrad.show.picture import BLUE, FONT, INK, RUST, VERMILLION, Picture, box, canvas, words
+from minigrad.show.picture import BLUE, FONT, INK, RUST, VERMILLION, Picture, box, canvas, plural, words
 from minigrad.show.tables import table
 
 COLUMNS = 10
@@ -54,7 +54,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     mistakes.sort(key=lambda mistake: (-mistake[0], mistake[1:]))
     if mistakes:
         often, i, j = mistakes[0]
-        title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {often} times"
+        title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(often, 'time')}"
     rows = [(classes[i], classes[j], often) for often, i, j in mistakes[:5]]
     told = repr(table(rows, ("label", "predicted", "times"))) if rows else "no mistakes"
     return Picture(_heat(counts, classes, title), title, told)

@@ -4,8 +4,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
-from ipywidgets import SelectionSlider, VBox
+from ipywidgets import Layout, SelectionSlider, VBox
 
 from minigrad.show.picture import Picture, Words, listed
 
@@ -34,20 +35,26 @@ def _parts(shown: Any) -> tuple[Any, Any]:
 class Slider:
     """Sliders, one for each name, and what `draw(name=value, ...)` makes of their values.
 
-    Show it as the last line of a cell. `.value` is the position of the first slider, `.values` of all. Setting
-    `.value`, or `.move(BLOCK=64)`, redraws, from any cell.
+    It shows itself in the cell that makes it, and in any later cell that ends with it. `.value` is the position of the
+    first slider, `.values` of all; setting `.value`, or `.move(BLOCK=64)`, redraws, from any cell.
     """
 
     def __init__(self, draw: Callable[..., Any], choices: Mapping[str, Sequence[Any]], start: Mapping[str, Any]):
         self.draw = draw
         self.sliders = {
             name: SelectionSlider(
-                options=list(options), value=start.get(name, options[0]), description=name, continuous_update=False
+                options=list(options),
+                value=start.get(name, options[0]),
+                description=name,
+                continuous_update=False,
+                layout=Layout(width="440px"),
+                style={"description_width": "initial"},
             )
             for name, options in choices.items()
         }
         self.frame = Frame()
         self._turn = threading.RLock()  # JupyterLab may call back on another thread while a cell runs
+        self._cell = 0
         for slider in self.sliders.values():
             slider.observe(self._redraw, "value")
 
@@ -82,14 +89,28 @@ class Slider:
                 self.frame.update(Words(f"{type(error).__name__}: {error}"))
                 raise
 
+    def show(self) -> "Slider":
+        """Show the sliders, and the picture under them; in plain Python, where there is no notebook, nothing."""
+        self._cell = _cell()
+        if self._cell:
+            bundle = VBox(list(self.sliders.values()))._repr_mimebundle_() or {}
+            display({**bundle, "text/plain": repr(self)}, raw=True)
+            self.frame.display(self.draw(**self.values))
+        return self
+
     def _ipython_display_(self) -> None:
-        bundle = VBox(list(self.sliders.values()))._repr_mimebundle_() or {}
-        display({**bundle, "text/plain": repr(self)}, raw=True)
-        self.frame.display(self.draw(**self.values))
+        if self._cell != _cell():  # it has been shown when it was made
+            self.show()
 
     def __repr__(self) -> str:
         parts = (f"{name} in {listed(slider.options)}" for name, slider in self.sliders.items())
         return f"Slider: {'; '.join(parts)}. Run the cell to move it."
+
+
+def _cell() -> int:
+    """The number of the cell that is running; 0 outside of a notebook."""
+    shell = get_ipython()
+    return shell.execution_count if shell else 0
 
 
 def slider(draw: Callable[..., Any], start: Any = None, **choices: Sequence[Any]) -> Slider:
@@ -100,4 +121,4 @@ def slider(draw: Callable[..., Any], start: Any = None, **choices: Sequence[Any]
     if not choices or not all(len(options) for options in choices.values()):
         raise ValueError("slider needs values to choose from, by name: slider(draw, n=(10, 100, 1000)).")
     first = next(iter(choices))
-    return Slider(draw, choices, {} if start is None else {first: start})
+    return Slider(draw, choices, {} if start is None else {first: start}).show()

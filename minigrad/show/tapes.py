@@ -10,7 +10,7 @@ from minigrad import tape
 from minigrad.array import Array
 from minigrad.convert import move
 from minigrad.op import OPS
-from minigrad.show.picture import count
+from minigrad.show.picture import plural
 from minigrad.show.svg import Box, drawing
 from minigrad.show.tables import table
 from minigrad.tensor import Tensor
@@ -131,8 +131,8 @@ def _nested(value: Any) -> str:
 
 def _title(steps: list[Step], tensor: Tensor, freed: bool, grad: Tensor | None) -> str:
     operations = sum(bool(step.op) for step in steps)
-    leaves = count(len(steps) - operations, "leaf", "leaves")
-    head = f"The tape behind {steps[-1].name}: {count(operations, 'operation')}, {leaves}"
+    leaves = plural(len(steps) - operations, "leaf", "leaves")
+    head = f"The tape behind {steps[-1].name}: {plural(operations, 'operation')}, {leaves}"
     if freed:
         return f"{head}. An earlier backward has freed it: no gradient can be computed from it again"
     if tensor.requires_grad and tensor.shape != () and grad is None:

@@ -50,7 +50,6 @@ struct Offer {
     unsigned mask, argument;
     uint64_t value;
     Finish* finish;
-    Site site;
 };
 
 }  // namespace minigrad
@@ -60,12 +59,12 @@ extern "C" {
 // on a stack of its own, and a stack keeps its Thread. So the compiler may ask once and keep the pointer.
 minigrad::Thread* minigrad_self() __attribute__((const));
 
-// These four may run other threads before they return. What they answer is in minigrad_self()->result.
+// These may run other threads before they return. What they answer is in minigrad_self()->result.
 void minigrad_barrier(const char* file, int line);
 void minigrad_vote(int predicate, const minigrad::Site* site);  // a barrier that counts the true predicates
-void minigrad_exchange(const minigrad::Offer* offer);
-void minigrad_active_mask(const minigrad::Site* site);
-void minigrad_yield(const minigrad::Site* site);
+void minigrad_exchange(const minigrad::Offer* offer, const minigrad::Site* site);
+void minigrad_active_mask(const char* file, int line);
+void minigrad_yield(const char* file, int line);
 
 int minigrad_next_thread();  // this thread has returned: become the block's next one, or 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);

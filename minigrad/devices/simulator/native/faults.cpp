@@ -40,8 +40,13 @@ static bool claim(Kind kind) {
     Report& report = launch.report;
     report.kind = kind;
     report.has_thread = current != nullptr;
-    if (current) report.block = current->blockIdx, report.thread = current->threadIdx;
+    if (current) report.block = current->thread.blockIdx, report.thread = current->thread.threadIdx;
     return true;
+}
+
+static void name_place(const char* file, int line) {
+    strncpy(launch.report.file, file ? file : "", sizeof launch.report.file - 1);
+    launch.report.line = line;
 }
 
 void fail(Kind kind, const char* file, int line, const char* format, ...) {
@@ -52,8 +57,7 @@ void fail(Kind kind, const char* file, int line, const char* format, ...) {
         va_start(words, format);
         vsnprintf(launch.report.text, sizeof launch.report.text, format, words);
         va_end(words);
-        strncpy(launch.report.file, file ? file : "", sizeof launch.report.file - 1);
-        launch.report.line = line;
+        name_place(file, line);
     }
     stop_all(kind);
     leave_kernel(worker);
@@ -102,7 +106,7 @@ static void on_stop(int, siginfo_t*, void* context) {
     if (!worker || !worker->running || !launch.stop || worker->critical) return;
     if (launch.stop == TIMEOUT && current && claim(TIMEOUT)) {
         launch.report.pc = program_counter(context);
-        launch.report.address = reinterpret_cast<uint64_t>(current->caller);
+        name_place(current->site.file, current->site.line);  // for a loop with a barrier: the pc may be in the runtime
     }
     leave_kernel(*worker);
 }

@@ -132,10 +132,7 @@ static uint64_t place_in_kernel(uint64_t address, void* kernel) {
 static void complete_report() {
     Report& report = launch.report;
     if (report.kind == NONE) report.kind = launch.stop;
-    uint64_t pc = report.pc;
-    void* kernel = reinterpret_cast<void*>(launch.kernel);
-    report.pc = pc ? place_in_kernel(pc, kernel) : 0;
-    if (report.kind == TIMEOUT && !report.pc) report.pc = place_in_kernel(report.address, kernel);
+    if (report.pc) report.pc = place_in_kernel(report.pc, reinterpret_cast<void*>(launch.kernel));
 }
 
 }  // namespace minigrad

@@ -14,7 +14,7 @@ namespace minigrad {
 // What fresh memory and the gaps around buffers hold: NaN as float and as double, an absurd index as int.
 static const uint32_t CANARY = 0x7ff7a5a5;
 
-static size_t page_size() {
+size_t page_size() {
     static const size_t size = sysconf(_SC_PAGESIZE);
     return size;
 }

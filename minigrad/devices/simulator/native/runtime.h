@@ -20,27 +20,21 @@ namespace minigrad {
 
 constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
 constexpr size_t MAX_SHARED = 48 * 1024;
-constexpr size_t STACK = 128 * 1024;     // of one CUDA thread; only the pages that it touches cost memory
-constexpr size_t GUARD = 64 * 1024;      // unmapped on either side of what may be overrun
+constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of what may be overrun
+// Of one CUDA thread; only the pages that it touches cost memory. The number is odd, for the processor remembers the
+// places of pages in a table of 2^n rows: stacks at a distance of 2^m pages would all compete for one row.
+constexpr size_t STACK_PAGES = 33;
 
 struct Worker;
 
-// Where a thread waits, for the report of a deadlock.
-struct Wait {
-    const char* what;
-    const char* file;
-    int line;
-};
-
 // One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a kernel
-// without barriers needs one fiber for a whole block.
-struct Fiber : Thread {
+// without barriers needs one fiber for a whole block. What every switch touches is in the first 64 bytes, a cache line.
+struct alignas(64) Fiber {
     Context context;
     Worker* worker;
+    Site site;  // where it waits; what == nullptr: without a thread
+    Thread thread;
     char* stack;
-    Wait wait;     // what == nullptr: not waiting
-    void* caller;  // where in the kernel the last yield was called
-    unsigned result;
 };
 
 // First in, first out. An array and not a list: the processor can look ahead without chasing pointers.
@@ -50,6 +44,17 @@ struct Queue {
     void push(Fiber* fiber) { at[tail++ % MAX_THREADS] = fiber; }
     Fiber* pop() { return head == tail ? nullptr : at[head++ % MAX_THREADS]; }
     bool empty() const { return head == tail; }
+    // Fetch what the switch after the next one will touch: a block's stacks together are larger than the first cache.
+    void prefetch() const {
+#ifndef MINIGRAD_PORTABLE
+        __builtin_prefetch(at[(head + 1) % MAX_THREADS]);
+        if (head != tail) {
+            const char* sp = static_cast<const char*>(at[head % MAX_THREADS]->context.sp);
+            __builtin_prefetch(sp);
+            __builtin_prefetch(sp + 64);
+        }
+#endif
+    }
 };
 
 // The warp operation that lanes of one warp are in. A lane is in one at a time, so each has one place for its value.
@@ -63,7 +68,7 @@ struct Warp {
 
 struct Worker {
     // the block
-    unsigned threads, started, finished;
+    unsigned threads, started;
     uint3 next_index;        // threadIdx of the next thread to start
     Thread block;            // what its threads have in common
     Queue ready;             // fibers that can run
@@ -126,18 +131,19 @@ extern Worker* workers[MAX_WORKERS];
 extern thread_local Fiber* current __attribute__((tls_model("initial-exec")));
 extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
-// switching: block.cpp
+// block.cpp
 void run_block(Worker& worker, uint64_t number);
 void reset_fibers(Worker& worker);
-void suspend(Fiber* fiber);
-// warps: warp.cpp
-void lane_returned(Worker& worker, Fiber* fiber);
+Context* next_to_run(Worker& worker);
+// warp.cpp
+void lane_returned(Worker& worker, unsigned index);
 bool release_gathering(Worker& worker);
-// trouble: faults.cpp
+// faults.cpp
 void fail(Kind kind, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
 void stop_all(Kind kind);
 void leave_critical(Worker& worker);
 // memory.cpp
+size_t page_size();
 char* map_guarded(size_t bytes);
 
 inline uint64_t now() {

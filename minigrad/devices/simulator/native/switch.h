@@ -21,6 +21,9 @@ struct Context {
     extern "C" __attribute__((visibility("hidden"), used)) Context* name##_step(T first, U second, void* sp)
 #define MINIGRAD_SAVE(fiber) (fiber)->context.sp = sp
 
+extern "C" __attribute__((visibility("hidden"))) void minigrad_switch(Context* from, Context* to);
+inline void switch_to(Context& from, Context& to) { minigrad_switch(&from, &to); }
+
 }  // namespace minigrad
 
 #define MINIGRAD_TEXT(x) #x
@@ -76,7 +79,14 @@ inline void prepare(Context& context, char* top, size_t, void (*entry)()) {
     context.sp = sp;
 }
 
+MINIGRAD_STEP(minigrad_switch, Context*, Context*) {
+    first->sp = sp;
+    return second;
+}
+
 }  // namespace minigrad
+
+MINIGRAD_OPERATION(minigrad_switch)
 
 #else  // any other processor: the C library begins a context with makecontext, and _longjmp switches between those begun
 
@@ -90,6 +100,8 @@ struct Context {
     bool begun;
     ucontext_t start;
 };
+
+inline void switch_to(Context& from, Context& to);
 
 #define MINIGRAD_STEP(name, T, U)                                                                          \
     static Context* name##_step(T first, U second, Context** from);                                        \

@@ -4,6 +4,13 @@
 
 namespace minigrad {
 
+static void disagree(Warp& warp, unsigned mask, int i, int j) {
+    const Site &one = warp.lane[i]->site, &other = warp.lane[j]->site;
+    fail(DIVERGENCE, other.file, other.line,
+         "of the lanes in mask 0x%08x, lane %d waits at %s in line %d, lane %d at %s in line %d", mask, i, one.what, one.line,
+         j, other.what, other.line);
+}
+
 // Let the lanes go that wait with this mask, if all are there.
 static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     if (mask & ~(warp.waiting | warp.absent)) return false;
@@ -14,24 +21,22 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         if (warp.finish[i] != warp.finish[first])
-            fail(DIVERGENCE, warp.lane[i]->wait.file, warp.lane[i]->wait.line,
-                 "the lanes of mask 0x%08x are at different operations: lane %d at %s in line %d, lane %d at %s in line %d",
-                 mask, first, warp.lane[first]->wait.what, warp.lane[first]->wait.line, i, warp.lane[i]->wait.what,
-                 warp.lane[i]->wait.line);
+            disagree(warp, mask, first, i);
     }
     warp.finish[first](warp.value, warp.argument, lanes);
     warp.waiting &= ~lanes;
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
-        Fiber* fiber = warp.lane[__builtin_ctz(rest)];
-        if (fiber != current) worker.ready.push(fiber);
+        int i = __builtin_ctz(rest);
+        warp.lane[i]->thread.result = warp.value[i];
+        worker.ready.push(warp.lane[i]);
     }
     return true;
 }
 
 // A thread returns; others may have waited for no one else.
-void lane_returned(Worker& worker, Fiber* fiber) {
-    Warp& warp = worker.warps[fiber->index / WARP];
-    unsigned bit = 1u << fiber->index % WARP;
+void lane_returned(Worker& worker, unsigned index) {
+    Warp& warp = worker.warps[index / WARP];
+    unsigned bit = 1u << index % WARP;
     warp.absent |= bit;
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
@@ -44,11 +49,11 @@ bool release_gathering(Worker& worker) {
     unsigned count = worker.gathered;
     for (unsigned i = 0; i < count; ++i) {
         Fiber* one = worker.gathering[i];
-        one->result = 0;
+        one->thread.result = 0;
         for (unsigned j = 0; j < count; ++j) {
             Fiber* other = worker.gathering[j];
-            if (other->index / WARP == one->index / WARP && other->wait.line == one->wait.line)
-                one->result |= 1u << other->index % WARP;
+            if (other->thread.index / WARP == one->thread.index / WARP && other->site.line == one->site.line)
+                one->thread.result |= 1u << other->thread.index % WARP;
         }
         worker.ready.push(one);
     }
@@ -56,34 +61,36 @@ bool release_gathering(Worker& worker) {
     return count;
 }
 
+MINIGRAD_STEP(minigrad_exchange, const Offer*, const Site*) {
+    Fiber* self = current;
+    MINIGRAD_SAVE(self);
+    self->site = *second;
+    Worker& worker = *this_worker;
+    Warp& warp = worker.warps[self->thread.index / WARP];
+    unsigned lane = self->thread.index % WARP, mask = first->mask;
+    if (!(mask >> lane & 1))
+        fail(DIVERGENCE, second->file, second->line, "lane %u calls %s with mask 0x%08x, which leaves it out", lane,
+             second->what, mask);
+    warp.lane[lane] = self;
+    warp.finish[lane] = first->finish;
+    warp.mask[lane] = mask;
+    warp.argument[lane] = first->argument;
+    warp.value[lane] = first->value;
+    warp.waiting |= 1u << lane;
+    complete(worker, warp, mask);
+    return next_to_run(worker);
+}
+
+MINIGRAD_STEP(minigrad_active_mask, const char*, int) {
+    Fiber* self = current;
+    MINIGRAD_SAVE(self);
+    self->site = {"__activemask", first, second};
+    Worker& worker = *this_worker;
+    worker.gathering[worker.gathered++] = self;
+    return next_to_run(worker);
+}
+
 }  // namespace minigrad
 
-using namespace minigrad;
-
-MINIGRAD_EXPORT uint64_t minigrad_exchange(unsigned mask, uint64_t value, unsigned argument, Finish* finish,
-                                           const char* name, const char* file, int line) {
-    Fiber* self = current;
-    Worker& worker = *self->worker;
-    Warp& warp = worker.warps[self->index / WARP];
-    unsigned lane = self->index % WARP, bit = 1u << lane;
-    if (!(mask & bit)) fail(DIVERGENCE, file, line, "lane %u calls %s with mask 0x%08x, which leaves it out", lane, name, mask);
-    self->wait = {name, file, line};
-    warp.lane[lane] = self;
-    warp.finish[lane] = finish;
-    warp.mask[lane] = mask;
-    warp.argument[lane] = argument;
-    warp.value[lane] = value;
-    warp.waiting |= bit;
-    if (complete(worker, warp, mask)) self->wait.what = nullptr;
-    else suspend(self);
-    return warp.value[lane];
-}
-
-MINIGRAD_EXPORT unsigned minigrad_active_mask(const char* file, int line) {
-    Fiber* self = current;
-    self->wait = {"__activemask", file, line};
-    Worker& worker = *self->worker;
-    worker.gathering[worker.gathered++] = self;
-    suspend(self);
-    return self->result;
-}
+MINIGRAD_OPERATION(minigrad_exchange)
+MINIGRAD_OPERATION(minigrad_active_mask)

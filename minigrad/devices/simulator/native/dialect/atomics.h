@@ -13,8 +13,8 @@ MINIGRAD_INLINE T atomic_update(T* address, Change change) {
     return old;
 }
 template <class T>
-MINIGRAD_INLINE T yielding(T old, bool unchanged) {
-    if (unchanged) minigrad_yield();
+MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
+    if (unchanged) minigrad_yield(file, line);
     return old;
 }
 
@@ -28,22 +28,25 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged) {
     MINIGRAD_INLINE T name##_system(T* address, T value) { return name(address, value); }
 
 #define MINIGRAD_FETCH(T, name, operation, nothing)                                                       \
-    MINIGRAD_INLINE T name(T* address, T value) {                                                         \
-        return minigrad::yielding<T>(operation(address, value, __ATOMIC_RELAXED), value == (T)(nothing));   \
+    MINIGRAD_INLINE T name(T* address, T value, MINIGRAD_HERE) {                                          \
+        T old = operation(address, value, __ATOMIC_RELAXED);                                              \
+        return minigrad::yielding(old, value == (T)(nothing), file, line);                                \
     }                                                                                                     \
     MINIGRAD_INLINE T name##_block(T* address, T value) { return name(address, value); }                  \
     MINIGRAD_INLINE T name##_system(T* address, T value) { return name(address, value); }
 
 #define MINIGRAD_SWAP(T)                                                                                  \
-    MINIGRAD_INLINE T atomicExch(T* address, T value) {                                                   \
+    MINIGRAD_INLINE T atomicExch(T* address, T value, MINIGRAD_HERE) {                                    \
         T old;                                                                                            \
         __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);                                       \
-        return minigrad::yielding(old, old == value);                                                     \
+        return minigrad::yielding(old, old == value, file, line);                                         \
     }
+// After the exchange `expected` holds what was there.
 #define MINIGRAD_CAS(T)                                                                                   \
-    MINIGRAD_INLINE T atomicCAS(T* address, T compare, T value) {                                         \
-        bool done = __atomic_compare_exchange_n(address, &compare, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-        return minigrad::yielding(compare, !done);  /* compare now holds what was there */                \
+    MINIGRAD_INLINE T atomicCAS(T* address, T expected, T value, MINIGRAD_HERE) {                         \
+        bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST,       \
+                                                __ATOMIC_SEQ_CST);                                        \
+        return minigrad::yielding(expected, !done, file, line);                                           \
     }
 #define MINIGRAD_INTEGER_ATOMICS(T)                                                                       \
     MINIGRAD_FETCH(T, atomicAdd, __atomic_fetch_add, 0)                                                   \

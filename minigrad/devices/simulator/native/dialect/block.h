@@ -10,20 +10,22 @@ constexpr int warpSize = 32;
 // A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
 #define MINIGRAD_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-MINIGRAD_INLINE void __syncthreads(MINIGRAD_HERE) { minigrad_barrier(0, file, line); }
+MINIGRAD_INLINE void __syncthreads(MINIGRAD_HERE) { minigrad_barrier(file, line); }
 MINIGRAD_INLINE int __syncthreads_count(int predicate, MINIGRAD_HERE) {
-    return minigrad_barrier(predicate, file, line);
+    minigrad::Site site = {"__syncthreads", file, line};
+    minigrad_vote(predicate, &site);
+    return minigrad_self()->result;
 }
 MINIGRAD_INLINE int __syncthreads_or(int predicate, MINIGRAD_HERE) {
-    return minigrad_barrier(predicate, file, line) != 0;
+    return __syncthreads_count(predicate, file, line) != 0;
 }
 MINIGRAD_INLINE int __syncthreads_and(int predicate, MINIGRAD_HERE) {
-    return minigrad_barrier(!predicate, file, line) == 0;
+    return __syncthreads_count(!predicate, file, line) == 0;
 }
 MINIGRAD_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MINIGRAD_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MINIGRAD_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MINIGRAD_INLINE void __nanosleep(unsigned) { minigrad_yield(); }
+MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) { minigrad_yield(file, line); }
 MINIGRAD_INLINE void __trap(MINIGRAD_HERE) { minigrad_assert_failed("__trap()", file, line); }
 MINIGRAD_INLINE long long clock64() { return minigrad_clock(); }
 

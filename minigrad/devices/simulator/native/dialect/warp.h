@@ -5,6 +5,14 @@ namespace minigrad {
 
 constexpr uint64_t NOBODY = 0x7ff7a5a57ff7a5a5;  // read from a lane that is not there: NaN as float and as double
 
+MINIGRAD_INLINE uint64_t exchange(unsigned mask, uint64_t value, unsigned argument, Finish* finish, const char* name,
+                                  const char* file, int line) {
+    Offer offer = {mask, argument, value, finish};
+    Site site = {name, file, line};
+    minigrad_exchange(&offer, &site);
+    return minigrad_self()->result;
+}
+
 MINIGRAD_INLINE unsigned lane() { return minigrad_self()->index % 32; }
 
 template <class T>
@@ -55,7 +63,7 @@ template <class T> static T odd_bits(T a, T b) { return a ^ b; }
 
 template <class T>
 MINIGRAD_INLINE T shuffle(unsigned mask, T value, unsigned source, const char* name, const char* file, int line) {
-    return from_bits<T>(minigrad_exchange(mask, to_bits(value), source, finish_shuffle, name, file, line));
+    return from_bits<T>(exchange(mask, to_bits(value), source, finish_shuffle, name, file, line));
 }
 
 }  // namespace minigrad
@@ -85,26 +93,29 @@ MINIGRAD_INLINE T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 
 }
 
 MINIGRAD_INLINE unsigned __ballot_sync(unsigned mask, int predicate, MINIGRAD_HERE) {
-    return minigrad_exchange(mask, predicate != 0, 0, minigrad::finish_ballot, "__ballot_sync", file, line);
+    return minigrad::exchange(mask, predicate != 0, 0, minigrad::finish_ballot, "__ballot_sync", file, line);
 }
 MINIGRAD_INLINE int __any_sync(unsigned mask, int predicate, MINIGRAD_HERE) {
-    return minigrad_exchange(mask, predicate != 0, 0, minigrad::finish_ballot, "__any_sync", file, line) != 0;
+    return minigrad::exchange(mask, predicate != 0, 0, minigrad::finish_ballot, "__any_sync", file, line) != 0;
 }
 MINIGRAD_INLINE int __all_sync(unsigned mask, int predicate, MINIGRAD_HERE) {
-    return minigrad_exchange(mask, predicate == 0, 0, minigrad::finish_ballot, "__all_sync", file, line) == 0;
+    return minigrad::exchange(mask, predicate == 0, 0, minigrad::finish_ballot, "__all_sync", file, line) == 0;
 }
 MINIGRAD_INLINE void __syncwarp(unsigned mask = 0xffffffff, MINIGRAD_HERE) {
-    minigrad_exchange(mask, 0, 0, minigrad::finish_nothing, "__syncwarp", file, line);
+    minigrad::exchange(mask, 0, 0, minigrad::finish_nothing, "__syncwarp", file, line);
 }
-MINIGRAD_INLINE unsigned __activemask(MINIGRAD_HERE) { return minigrad_active_mask(file, line); }
+MINIGRAD_INLINE unsigned __activemask(MINIGRAD_HERE) {
+    minigrad_active_mask(file, line);
+    return minigrad_self()->result;
+}
 template <class T>
 MINIGRAD_INLINE unsigned __match_any_sync(unsigned mask, T value, MINIGRAD_HERE) {
-    return minigrad_exchange(mask, minigrad::to_bits(value), 0, minigrad::finish_match, "__match_any_sync", file, line);
+    return minigrad::exchange(mask, minigrad::to_bits(value), 0, minigrad::finish_match, "__match_any_sync", file, line);
 }
 
 #define MINIGRAD_REDUCE(name, T, combine)                                                                 \
     MINIGRAD_INLINE T name(unsigned mask, T value, MINIGRAD_HERE) {                                       \
-        return minigrad::from_bits<T>(minigrad_exchange(                                                  \
+        return minigrad::from_bits<T>(minigrad::exchange(                                                \
             mask, minigrad::to_bits(value), 0, minigrad::finish_reduce<T, combine>, #name, file, line));  \
     }
 MINIGRAD_REDUCE(__reduce_add_sync, int, minigrad::add)
