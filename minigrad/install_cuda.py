@@ -88,9 +88,7 @@ def install(driver: Path | None) -> None:
     library = driver or first_file(headers.parent / folder / "stubs/libcuda.so" for folder in ("lib64", "lib"))
     if library is None:
         raise InstallError("there is neither a driver nor a stub of it to link with")
-    say(
-        f"building PyCUDA for the GPU with {nvcc} (CUDA {nvcc_version(nvcc)}): a minute or two, once. The log is {LOG}."
-    )
+    say(f"Building PyCUDA with {nvcc} (CUDA {nvcc_version(nvcc)}): a minute or two, once. Log: {LOG}")
     build_pycuda(headers, library)
     try_import()
     LOG.unlink()
@@ -104,7 +102,7 @@ def bring_nvcc(driver: Path | None) -> Path:
             f"no nvcc here, and the driver runs CUDA {version} where pip brings CUDA {WHEELS}; "
             f"install the CUDA {version} toolkit or update the driver"
         )
-    say(f"There is no nvcc: installing it for CUDA {WHEELS}: about 200 MB, once.")
+    say(f"There is no nvcc: installing that of CUDA {WHEELS}, about 200 MB, once.")
     pip(extra("ctk"), dict(os.environ))
     nvcc = find_nvcc()
     if nvcc is None:

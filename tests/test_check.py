@@ -40,6 +40,18 @@ def test_a_right_gradient_has_a_record():
     assert result.error < 1e-7 and result.inputs == ("a", "b")
 
 
+def test_gradients_are_checked_where_the_tensors_are(device):
+    x = mg.tensor(np.random.default_rng(0).standard_normal((3, 40)), device=device)
+    seen = set()
+
+    def fn(x):
+        seen.add(x.device)
+        return mg.softmax(x * x, axis=0)
+
+    check.gradient(fn, x)
+    assert seen == {device}
+
+
 def test_integers_are_passed_on():
     result = check.gradient(mg.cross_entropy, np.random.default_rng(0).standard_normal((3, 4)), np.array([0, 1, 3]))
     assert result.inputs == ("logits",)

@@ -11,6 +11,7 @@ import PIL.Image
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 
 # Okabe and Ito's colours, told apart by colour-blind readers; a hatch, a dash or a word says the same again.
@@ -78,12 +79,12 @@ class Picture:
 
 def canvas(width: float, height: float, title: str) -> tuple[Figure, Axes]:
     """A white figure, in inches, with one set of axes in it without frame or ticks, y downwards."""
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08), facecolor="white")
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.invert_yaxis()
     lines = textwrap.fill(title, int(width * 10))
-    figure.suptitle(lines, fontsize=FONT + 2, color=INK, x=0.006, ha="left")
+    figure.suptitle(lines, fontsize=FONT + 2, color=INK, x=0.01, ha="left")
     return figure, axes
 
 

@@ -95,7 +95,8 @@ class Slider:
         if self._cell:
             bundle = VBox(list(self.sliders.values()))._repr_mimebundle_() or {}
             display({**bundle, "text/plain": repr(self)}, raw=True)
-            self.frame.display(self.draw(**self.values))
+            with self._turn:
+                self.frame.display(self.draw(**self.values))
         return self
 
     def _ipython_display_(self) -> None:
@@ -103,8 +104,13 @@ class Slider:
             self.show()
 
     def __repr__(self) -> str:
-        parts = (f"{name} in {listed(slider.options)}" for name, slider in self.sliders.items())
+        parts = (f"{name} in {_few(slider.options)}" for name, slider in self.sliders.items())
         return f"Slider: {'; '.join(parts)}. Run the cell to move it."
+
+
+def _few(options: Sequence[Any]) -> str:
+    """Many options by the first two and the last."""
+    return listed(options) if len(options) <= 9 else f"{options[0]}, {options[1]}, … {options[-1]}"
 
 
 def _cell() -> int:

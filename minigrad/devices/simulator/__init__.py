@@ -30,6 +30,7 @@ from minigrad.source import Source
 class Module:
     """A compiled file."""
 
+    source: Source
     path: Path
     names: tuple[str, ...]  # of the texts that it was made of
     library: Any
@@ -109,23 +110,25 @@ class Simulator:
                 raise explain(str(error), translation.parts) from None
 
         path = cache.kept(stem, text, self._compiler, compile)
-        return Module(path, tuple(translation.parts), ctypes.CDLL(str(path)), _stamps(translation.files))
+        return Module(source, path, tuple(translation.parts), ctypes.CDLL(str(path)), _stamps(translation.files))
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process lives on."""
-        library, packed = runtime(), arguments.packed
-        main = threading.current_thread() is threading.main_thread()  # the one that Ctrl-C is meant for
-        order = Order(
-            module.entry(name), ctypes.addressof(packed), grid, block, shared, self.workers, main, 0, self.timeout
-        )
+        library = runtime()
+        main = threading.get_ident() == threading.main_thread().ident  # the one that Ctrl-C is meant for
+        packed = ctypes.addressof(arguments.packed)
+        order = Order(module.entry(name), packed, grid, block, shared, self.workers, main, 0, self.timeout)
+        printed, error = b"", None
         with library.launching:
             failed = library.minigrad_launch(ctypes.addressof(order))
-            printed = ctypes.string_at(library.minigrad_output(), order.printed).decode(errors="replace")
-            error = failed and report.explain(
-                library.minigrad_report().contents, module, name, shared, self.timeout, arguments
-            )
+            if order.printed:
+                printed = ctypes.string_at(library.minigrad_output(), order.printed)
+            if failed:
+                error = report.explain(
+                    library.minigrad_report().contents, module, name, shared, self.timeout, arguments
+                )
         if printed:
-            sys.stdout.write(printed)
+            sys.stdout.write(printed.decode(errors="replace"))
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
             raise error

@@ -29,9 +29,10 @@ KERNEL = [
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
 RUNTIME = ["-fno-threadsafe-statics", "-pthread"]
-# Better with, right without: left out where the compiler refuses them.
-OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-semantic-interposition", "-fno-stack-protector"]
-LINK = ["-shared", "-pthread", "-lm"]
+# Better with, right without: left out where the compiler refuses them. The loops are those without an end, which C++ may
+# take for granted to be none; clash protection lets a large local array meet the guard page below its stack.
+OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection"]
+LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
 if sys.platform == "darwin":
     LINK += ["-undefined", "dynamic_lookup"]  # kernels find the runtime when they are loaded
 

@@ -1,5 +1,6 @@
 """What went wrong in a kernel, as a KernelError: which buffer, how far outside, which thread, which line."""
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from minigrad.devices.simulator.runtime import Report
 
 # In the order of runtime.h.
-(NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK, SYSTEM) = range(12)
+(
+    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK, SYSTEM, SHARED_ACCESS,
+) = range(13)  # fmt: skip
 FAR = 2**32  # bytes from null: an index into nothing, and no address that the system gives
+REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
 
 
 def explain(
@@ -29,32 +33,40 @@ def explain(
     if report.kind == SYSTEM:
         return MemoryError(f"{kernel}: {report.text.decode()}.")
     file, line = (report.file.decode(), report.line) if report.line else locate(module, report.pc)
-    kind, buffer, words = _what(report, arguments, timeout)
+    kind, buffer, words = _what(report, arguments, _nulls(module, kernel, arguments), timeout)
     block: Dim3 | None = tuple(report.block) if report.has_thread else None
     thread: Dim3 | None = tuple(report.thread) if report.has_thread else None
+    what, _, way_out = words.partition(" -> ")
     where = [f"block {block}, thread {thread}"] if block else []
     where += [f"{file}({line})"] if line else []
-    what, _, way_out = words.partition(" -> ")
-    message = f"{kernel}: {what} [{', '.join(where)}]. {way_out}".strip()
-    return KernelError(message.replace(" []", ""), kernel, kind, buffer, block, thread, line)
+    message = f"{kernel}: {', '.join([what, *where])}. {way_out}".strip()
+    return KernelError(message, kernel, kind, buffer, block, thread, line)
 
 
-def _what(report: "Report", arguments: Arguments, timeout: float) -> tuple[str, str | None, str]:
+def _what(
+    report: "Report", arguments: Arguments, nulls: list[str], timeout: float
+) -> tuple[str, str | None, str]:
     """Kind, buffer, and the words: what went wrong -> the way out."""
     text = report.text.decode(errors="replace")
+    if report.kind in (ACCESS, MISALIGNED) and report.address < FAR:
+        return _null(report.address, nulls)
     if report.kind == ACCESS:
-        return _access(report.address, arguments)
+        name, array = _nearest(report.address, arguments)
+        if name is None or array is None:
+            return "out-of-bounds", None, f"access to address {report.address:#x}, where no buffer is -> Check the index."
+        return "out-of-bounds", name, f"{_outside(report.address, name, array)} -> Guard the access, as in if (i < n)."
+    if report.kind == SHARED_ACCESS:
+        past = ctypes.c_int64(report.address).value
+        distance = f"{past} bytes past the end of" if past >= 0 else f"{-past} bytes before the end of"
+        what = f"access {distance} the block's shared memory ({report.bytes} bytes)"
+        return "out-of-bounds", None, f"{what} -> Check the index, and the size given to the launch."
     if report.kind == MISALIGNED:
-        if report.address < FAR and (nulls := _nulls(arguments)):
-            return "null-pointer", nulls[0], _null_words(nulls)
-        name, _ = _nearest(report.address, arguments)
-        place = f" in {name}" if name else ""
-        return "misaligned", name, f"address {report.address:#x}{place} is misaligned: {text} -> Use a multiple as the index."
+        return _misaligned(report.address, text.replace("'", "").replace("const ", "").replace("struct ", ""), arguments)
     if report.kind == DIVISION:
         return "division", None, "integer division by zero -> Check the divisor first."
     if report.kind == DIVERGENCE:
         way_out = "Move the call out of the condition, so that every thread makes it."
-        return "barrier-divergence", None, f"not all threads reach the same barrier: of {text} -> {way_out}"
+        return "barrier-divergence", None, f"not all threads reach the same call; {text} -> {way_out}"
     if report.kind == TIMEOUT:
         way_out = "Look for a loop that does not end; set the device's timeout for a kernel that takes longer."
         return "timeout", None, f"still running after {timeout:g} s -> {way_out}"
@@ -66,14 +78,18 @@ def _what(report: "Report", arguments: Arguments, timeout: float) -> tuple[str, 
     return "illegal-access", None, "an illegal instruction: the compiler found this code to have no meaning"
 
 
-def _access(address: int, arguments: Arguments) -> tuple[str, str | None, str]:
-    if address < FAR and (nulls := _nulls(arguments)):
-        return "null-pointer", nulls[0], _null_words(nulls)
+def _null(address: int, nulls: list[str]) -> tuple[str, str | None, str]:
+    if not nulls:
+        return "null-pointer", None, f"access to address {address:#x}, through a null pointer -> Check the pointer."
+    return "null-pointer", nulls[0], f"{' or '.join(nulls)} is a null pointer -> Check it before use: if ({nulls[0]})."
+
+
+def _misaligned(address: int, text: str, arguments: Arguments) -> tuple[str, str | None, str]:
     name, array = _nearest(address, arguments)
-    if address < FAR or array is None:
-        kind = "null-pointer" if address < FAR else "out-of-bounds"
-        return kind, None, f"access to address {address:#x}, where there is no buffer -> Check the pointer and its index."
-    return "out-of-bounds", name, f"{_outside(address, name, array)} -> Guard the access, as in if (i < n)."
+    if name is None or array is None or not 0 <= address - array.address < array.nbytes:
+        return "misaligned", None, f"access to address {address:#x}; a {text} -> Check the alignment of the pointer."
+    index = (address - array.address) // array.dtype.itemsize
+    return "misaligned", name, f"access to {name}[{index}]; a {text} -> Make the index a multiple."
 
 
 def _outside(address: int, name: str, array: Array) -> str:
@@ -90,16 +106,15 @@ def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[No
         start = pair[1].address
         return max(start - address, address - (start + pair[1].nbytes) + 1, 0)
 
-    return min(arguments.arrays, key=distance) if arguments.arrays else (None, None)
+    found = min(arguments.arrays, key=distance, default=None)
+    return found if found and distance(found) < REACH else (None, None)
 
 
-def _nulls(arguments: Arguments) -> list[str]:
+def _nulls(module: "Module", kernel: str, arguments: Arguments) -> list[str]:
     """The pointer parameters that were given None."""
-    return [name for name, address in arguments.pointers() if not address] if hasattr(arguments, "pointers") else []
-
-
-def _null_words(names: list[str]) -> str:
-    return f"{' or '.join(names)} is a null pointer -> Check it before use: if ({names[0]})."
+    params, fields = module.source.kernels[kernel].params, arguments.packed._fields_
+    values = [getattr(arguments.packed, field[0]) for field in fields]
+    return [param.name for param, value in zip(params, values, strict=True) if param.pointer and value is None]
 
 
 def damage(kernel: str, name: str, array: Array) -> KernelError:
@@ -124,10 +139,11 @@ def locate(module: "Module", pc: int) -> tuple[str, int | None]:
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if not pc or not tool:
         return "", None
-    done = subprocess.run([tool, "-i", "-e", str(module.path), hex(pc)], capture_output=True, text=True)
+    nearby = [hex(pc - back) for back in range(0, 64, 4)]  # an instruction that was moved has no line; one before it has
+    done = subprocess.run([tool, "-i", "-e", str(module.path), *nearby], capture_output=True, text=True)
+    by_file = {Path(name).name: name for name in module.names}  # some compilers put their own folder before it
     for frame in done.stdout.splitlines():  # from the innermost inlined function outwards
         path, _, number = frame.partition(" ")[0].rpartition(":")
-        for name in module.names:
-            if number.isdigit() and path.endswith(name) and Path(path).name == Path(name).name:
-                return name, int(number)
+        if number.isdigit() and Path(path).name in by_file:
+            return by_file[Path(path).name], int(number)
     return "", None

@@ -28,6 +28,7 @@ struct Site {
 struct Thread {
     uint3 threadIdx;
     unsigned index;             // in the block, x fastest: warp index / 32, lane index % 32
+    unsigned more;              // threads right after it that this stack may become without asking
     uint64_t result;            // of the last operation that waited
     uint3 blockIdx;
     dim3 blockDim, gridDim;
@@ -60,15 +61,16 @@ extern "C" {
 minigrad::Thread* minigrad_self() __attribute__((const));
 
 // These may run other threads before they return. What they answer is in minigrad_self()->result.
-void minigrad_barrier(const char* file, int line);
-void minigrad_vote(int predicate, const minigrad::Site* site);  // a barrier that counts the true predicates
-void minigrad_exchange(const minigrad::Offer* offer, const minigrad::Site* site);
-void minigrad_active_mask(const char* file, int line);
-void minigrad_yield(const char* file, int line);
+void minigrad_barrier(const minigrad::Site* site, int);  // keeps the pointer: the site must be static
+void minigrad_vote(const minigrad::Site* site, int predicate);  // a barrier that counts the true predicates
+void minigrad_exchange(const minigrad::Site* site, const minigrad::Offer* offer);
+void minigrad_active_mask(const minigrad::Site* site, int);
+void minigrad_yield(const minigrad::Site* site, int);
 
-int minigrad_next_thread();  // this thread has returned: become the block's next one, or 0
+int minigrad_next_thread();  // this thread has returned: become another of the block, or 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
+void minigrad_misaligned(uintptr_t address, int alignment) __attribute__((noreturn));
 long long minigrad_clock();
 }

@@ -1,45 +1,64 @@
 // One block: its threads as fibers, and the barrier. A thread that must wait hands over to the next that can run, without
 // going through a scheduler; only when nobody can run is there something to decide.
+#include <sched.h>
+#include <stdio.h>
+
 #include "runtime.h"
 
 namespace minigrad {
 
-thread_local Fiber* current __attribute__((tls_model("initial-exec")));
 thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
-// Make the fiber the block's next thread.
-static void take_thread(Worker& worker, Fiber* fiber) {
-    uint3& next = worker.next_index;
-    unsigned x = next.x;  // number by number: a copy of two at once would wait for the write of one
-    fiber->thread.threadIdx.x = x;
-    fiber->thread.threadIdx.y = next.y;
-    fiber->thread.threadIdx.z = next.z;
-    fiber->thread.index = worker.started++;
-    if (++x == worker.block.blockDim.x) {
-        x = 0;
-        if (++next.y == worker.block.blockDim.y) next.y = 0, ++next.z;
+// Threads `first` up to `last` have returned.
+static void mark_returned(Worker& worker, unsigned first, unsigned last) {
+    for (unsigned i = first; i < last; i = (i / WARP + 1) * WARP) {
+        Warp& warp = worker.warps[i / WARP];
+        unsigned after = last - i / WARP * WARP;
+        warp.absent |= ~0u << i % WARP & (after < WARP ? ~(~0u << after) : ~0u);
+        if (warp.waiting) lane_returned(worker, warp);
     }
-    next.x = x;
+}
+
+// Make the fiber the block's next thread, and let it run those of the same row after it: nearly every kernel without
+// barriers gets by on one stack, and its threads cost next to nothing.
+static void take_thread(Worker& worker, Fiber* fiber) {
+    fiber->thread.threadIdx = worker.next;
+    fiber->thread.index = fiber->first = worker.started;
+    fiber->thread.more = worker.block.blockDim.x - worker.next.x - 1;
+    fiber->claims = true;
+    worker.started += 1 + fiber->thread.more;
+    worker.next.x = 0;
+    if (++worker.next.y == worker.block.blockDim.y) worker.next.y = 0, ++worker.next.z;
+}
+
+// A thread that waits gives back those that it was to be followed by: they must run now, on other stacks.
+void settle(Worker& worker, Fiber* fiber) {
+    Thread& thread = fiber->thread;
+    if (thread.more) worker.next = {thread.threadIdx.x + 1, thread.threadIdx.y, thread.threadIdx.z};
+    worker.started -= thread.more;
+    thread.more = 0;
+    mark_returned(worker, fiber->first, thread.index);
+    fiber->first = thread.index;
+    fiber->claims = false;
 }
 
 // Where a new fiber begins. It never ends: between threads, and between blocks, it lies in the idle list.
 static void fiber_life() {
-    Fiber* self = current;  // read once, here: a later launch may run this fiber on another OS thread
-    Worker& worker = *self->worker;
+    Worker& worker = *this_worker;  // read once, here: a later launch may run this fiber on another OS thread
+    Fiber* self = worker.current;
     for (;;) {
         launch.kernel(launch.packed);  // runs thread after thread, while there are some and nobody waits to go on
-        self->site.what = nullptr;
+        self->site = nullptr;
         worker.idle[worker.idles++] = self;
         bool last = worker.started == worker.threads && worker.idles == worker.made;
-        if (last) current = nullptr;
+        if (last) worker.current = nullptr;
         switch_to(self->context, last ? worker.scheduler : *next_to_run(worker));
     }
 }
 
 static void prepare_fiber(Worker& worker, unsigned i) {
     Fiber* fiber = worker.fibers[i];
-    fiber->worker = &worker;
-    fiber->site.what = nullptr;
+    fiber->site = nullptr;
     prepare(fiber->context, reinterpret_cast<char*>(fiber), STACK_PAGES / 2 * page_size(), fiber_life);
     worker.idle[worker.idles++] = fiber;
 }
@@ -64,27 +83,30 @@ void reset_fibers(Worker& worker) {
     for (unsigned i = worker.made; i-- > 0;) prepare_fiber(worker, i);
 }
 
+static const Site nowhere = {"the start", "", 0};
+
 static Fiber* start_fiber(Worker& worker) {
     if (!worker.idles) make_fiber(worker);
     Fiber* fiber = worker.idle[--worker.idles];
     fiber->thread = worker.block;
-    fiber->site.what = "nothing";  // it has a thread
+    fiber->site = &nowhere;
     take_thread(worker, fiber);
     return fiber;
 }
 
 // Nobody can run: say who waits where. Threads that wait at the same call are counted together.
 static void report_deadlock(Worker& worker) {
-    struct { Site site; unsigned count; } groups[8];
+    struct { const Site* site; unsigned count; } groups[8];
     unsigned known = 0;
     Fiber* waiting = nullptr;
     for (unsigned i = 0; i < worker.made; ++i) {
         Fiber* fiber = worker.fibers[i];
-        if (!fiber->site.what) continue;
+        const Site* site = fiber->site;
+        if (!site) continue;
         if (!waiting || fiber->thread.index < waiting->thread.index) waiting = fiber;
         unsigned g = 0;
-        while (g < known && (groups[g].site.line != fiber->site.line || groups[g].site.what != fiber->site.what)) ++g;
-        if (g == known && known < 8) groups[known++] = {fiber->site, 0};
+        while (g < known && (groups[g].site->line != site->line || groups[g].site->what != site->what)) ++g;
+        if (g == known && known < 8) groups[known++] = {site, 0};
         if (g < 8) ++groups[g].count;
     }
     char text[400];
@@ -94,102 +116,119 @@ static void report_deadlock(Worker& worker) {
         length = more < 0 || length + more >= sizeof text ? sizeof text - 1 : length + more;
     };
     for (unsigned g = 0; g < known; ++g)
-        say("%s%u wait at %s in line %d", g ? ", " : "", groups[g].count, groups[g].site.what, groups[g].site.line);
+        say("%s%u wait at %s in line %d", g ? ", " : "", groups[g].count, groups[g].site->what, groups[g].site->line);
     if (unsigned returned = worker.started - (worker.made - worker.idles)) say(", %u have returned", returned);
-    current = waiting;
-    fail(DIVERGENCE, waiting->site.file, waiting->site.line, "of %u threads, %s", worker.threads, text);
+    worker.current = waiting;
+    fail(DIVERGENCE, waiting->site->file, waiting->site->line, "%u threads: %s", worker.threads, text);
+}
+
+// Nobody is in the queue: start a thread, or let those go on who wait for all others to have waited.
+static Context* find_next(Worker& worker) {
+    if (worker.started < worker.threads) worker.current = start_fiber(worker);
+    else if (release_gathering(worker)) worker.current = worker.ready->pop();
+    else report_deadlock(worker);
+    return &worker.current->context;
 }
 
 // The fiber to go on with when the present one cannot.
 Context* next_to_run(Worker& worker) {
-    Fiber* next = worker.ready.pop();
-    if (!next && worker.started < worker.threads) next = start_fiber(worker);
-    if (!next) {
-        if (!release_gathering(worker)) report_deadlock(worker);
-        next = worker.ready.pop();
-    }
-    worker.ready.prefetch();
-    current = next;
-    return &next->context;
+    if (!worker.ready->size()) return find_next(worker);
+    worker.current = worker.ready->pop();
+    worker.ready->prefetch();
+    return &worker.current->context;
 }
 
 void run_block(Worker& worker, uint64_t number) {
     uint64_t row = number / launch.grid.x;
     worker.block.blockIdx = {unsigned(number % launch.grid.x), unsigned(row % launch.grid.y), unsigned(row / launch.grid.y)};
-    worker.next_index = {0, 0, 0};
-    worker.started = worker.arrived = worker.votes = worker.gathered = 0;
-    worker.ready.head = worker.ready.tail = 0;
+    worker.next = {0, 0, 0};
+    worker.started = worker.votes = worker.gathered = 0;
+    worker.call = nullptr;
+    worker.diverged = false;
+    worker.ready = &worker.queues[0];
+    worker.barrier = &worker.queues[1];
+    for (Queue& queue : worker.queues) queue.head = queue.tail = 0;
     for (unsigned i = 0; i * WARP < worker.threads; ++i) {
         unsigned lanes = worker.threads - i * WARP;
         worker.warps[i].waiting = 0;
         worker.warps[i].absent = lanes >= WARP ? 0 : ~0u << lanes;
     }
-    current = start_fiber(worker);
-    switch_to(worker.scheduler, current->context);
+    worker.current = start_fiber(worker);
+    switch_to(worker.scheduler, worker.current->context);
 }
 
 }  // namespace minigrad
 
 using namespace minigrad;
 
-MINIGRAD_EXPORT Thread* minigrad_self() { return &current->thread; }
+MINIGRAD_EXPORT Thread* minigrad_self() { return &this_worker->current->thread; }
 
 MINIGRAD_EXPORT int minigrad_next_thread() {
-    Fiber* self = current;
     Worker& worker = *this_worker;
-    lane_returned(worker, self->thread.index);
-    if (!worker.ready.empty() || worker.started == worker.threads) return 0;  // those that can go on first
+    Fiber* self = worker.current;
+    mark_returned(worker, self->first, self->thread.index + 1);
+    if (worker.ready->size() || worker.started == worker.threads) return 0;  // those that can go on first
     take_thread(worker, self);
     return 1;
 }
 
 namespace minigrad {
 
+static void note_call(Worker& worker, const Site* site) {
+    if (!worker.call) worker.call = site;
+    else if (worker.call->line != site->line) worker.diverged = true;
+}
+
+// Everybody is at the barrier, so nobody is in the other queue: the two change places.
+static void open_barrier(Worker& worker) {
+    if (worker.diverged) report_deadlock(worker);
+    Queue* all = worker.barrier;
+    worker.barrier = worker.ready;
+    worker.ready = all;
+    worker.call = nullptr;
+}
+
 // __syncthreads: the last to arrive lets all go. Every thread of the block must come, and by the same call: a thread that
 // returned early is missed here, as the CUDA guide asks, though many GPUs would let it pass.
-static inline Context* arrive(Fiber* self, bool voting, int predicate) {
-    Worker& worker = *this_worker;
-    unsigned before = worker.arrived++;
-    if (before == 0) worker.line = self->site.line, worker.diverged = false;
-    if (worker.line != self->site.line) worker.diverged = true;
-    worker.votes += predicate != 0;
-    worker.barrier[before] = self;
-    if (before + 1 == worker.threads) {
-        if (worker.diverged) report_deadlock(worker);
-        for (unsigned i = 0; i <= before; ++i) worker.ready.push(worker.barrier[i]);
-        if (voting)
-            for (unsigned i = 0; i <= before; ++i) worker.barrier[i]->thread.result = worker.votes;
-        worker.arrived = worker.votes = 0;
-    }
+static inline Context* arrive(Worker& worker, Fiber* self) {
+    if (self->site != worker.call) note_call(worker, self->site);
+    worker.barrier->push(self);
+    if (worker.barrier->size() == worker.threads) open_barrier(worker);
     return next_to_run(worker);
 }
 
-MINIGRAD_STEP(minigrad_barrier, const char*, int) {
-    Fiber* self = current;
+MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
+    Worker& worker = *this_worker;
+    Fiber* self = worker.current;
     MINIGRAD_SAVE(self);
-    self->site = {"__syncthreads", first, second};
-    return arrive(self, false, 0);
+    if (self->claims) settle(worker, self);
+    self->site = site;
+    return arrive(worker, self);
 }
 
-MINIGRAD_STEP(minigrad_vote, int, const Site*) {
-    Fiber* self = current;
+MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
+    Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
-    self->site = *second;
-    return arrive(self, true, first);
+    Queue& others = *worker.barrier;
+    worker.votes += predicate != 0;
+    if (others.size() + 1 == worker.threads) {
+        for (unsigned i = others.head; i != others.tail; ++i) others.at[i % MAX_THREADS]->thread.result = worker.votes;
+        self->thread.result = worker.votes;
+        worker.votes = 0;
+    }
+    return arrive(worker, self);
 }
 
 // Let the others go first: called by a thread that waits for another one to change memory.
-MINIGRAD_STEP(minigrad_yield, const char*, int) {
-    Fiber* self = current;
-    MINIGRAD_SAVE(self);
-    self->site = {"an atomic", first, second};
+MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
     bool fresh = worker.started < worker.threads;
-    if (!fresh && worker.ready.empty()) sched_yield();  // whom we wait for may be in a block on another core
-    worker.ready.push(self);
-    if (!fresh) return next_to_run(worker);
-    current = start_fiber(worker);
-    return &current->context;
+    if (!fresh && !worker.ready->size()) sched_yield();  // whom we wait for may be in a block on another core
+    worker.ready->push(self);
+    return fresh ? find_next(worker) : next_to_run(worker);
 }
 
 }  // namespace minigrad

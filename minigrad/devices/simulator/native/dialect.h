@@ -29,6 +29,7 @@
 #include "dialect/warp.h"
 #include "dialect/atomics.h"
 #include "dialect/arithmetic.h"
+#include "include/assert.h"
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 700  // threads of a warp advance on their own, as on every GPU since Volta

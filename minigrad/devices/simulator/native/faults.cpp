@@ -17,7 +17,7 @@ static void leave_kernel(Worker& worker) __attribute__((noreturn));
 static void leave_kernel(Worker& worker) {
     worker.running = 0;
     worker.critical = 0;
-    current = nullptr;
+    worker.current = nullptr;
     _longjmp(worker.escape, 1);
 }
 
@@ -38,6 +38,7 @@ void stop_all(Kind kind) {
 static bool claim(Kind kind) {
     if (launch.reported.exchange(1)) return false;
     Report& report = launch.report;
+    Fiber* current = this_worker->current;
     report.kind = kind;
     report.has_thread = current != nullptr;
     if (current) report.block = current->thread.blockIdx, report.thread = current->thread.threadIdx;
@@ -79,21 +80,26 @@ static uint64_t program_counter(void* context) {
 #endif
 }
 
-static bool on_stack_guard(uintptr_t address) {
-    uintptr_t stack = reinterpret_cast<uintptr_t>(current->stack);
-    return address < stack && address >= stack - GUARD;
+// Whether the address is in the memory that map_guarded gave, or in its guard pages.
+static bool near(uint64_t address, const char* memory, size_t size) {
+    return address - reinterpret_cast<uint64_t>(memory) + GUARD < size + 2 * GUARD;
 }
 
 static void on_fault(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !current) {  // not ours: let it happen again under the handler of before
+    if (!worker || !worker->running || !worker->current) {  // not ours: let it happen again under the handler of before
         sigaction(signal, &before[signal], nullptr);
         return;
     }
     Kind kind = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
-    if (kind == ACCESS && on_stack_guard(address)) kind = STACK_OVERFLOW;
+    if (kind == ACCESS && near(address, worker->current->stack, 0)) kind = STACK_OVERFLOW;
+    if (kind == ACCESS && near(address, worker->shared, MAX_SHARED)) {
+        kind = SHARED_ACCESS;
+        address -= reinterpret_cast<uint64_t>(worker->shared + MAX_SHARED);
+    }
     if (claim(kind)) {
+        launch.report.bytes = launch.shared_used;
         launch.report.address = address;
         launch.report.pc = program_counter(context);
     }
@@ -104,9 +110,10 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
 static void on_stop(int, siginfo_t*, void* context) {
     Worker* worker = this_worker;
     if (!worker || !worker->running || !launch.stop || worker->critical) return;
+    Fiber* current = worker->current;
     if (launch.stop == TIMEOUT && current && claim(TIMEOUT)) {
         launch.report.pc = program_counter(context);
-        name_place(current->site.file, current->site.line);  // for a loop with a barrier: the pc may be in the runtime
+        if (current->site) name_place(current->site->file, current->site->line);  // in case the pc is in the runtime
     }
     leave_kernel(*worker);
 }
@@ -159,6 +166,12 @@ MINIGRAD_EXPORT void minigrad_assert_failed(const char* text, const char* file, 
     fail(ASSERT, file, line, "%s", text);
 }
 
+MINIGRAD_EXPORT void minigrad_misaligned(uintptr_t address, int alignment) {
+    launch.report.address = address;
+    launch.report.pc = reinterpret_cast<uint64_t>(__builtin_return_address(0)) - 1;
+    fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", alignment);
+}
+
 // The compiler's own checks, asked for by -fsanitize=alignment,integer-divide-by-zero, call these where one fails. The
 // layout of what they are given is fixed by the sanitizers of GCC and Clang.
 struct Place {
@@ -179,6 +192,10 @@ MINIGRAD_EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* what, u
     launch.report.address = address;
     fail(MISALIGNED, what->place.file, what->place.line, "%s must begin at a multiple of %d bytes", what->type->name,
          1 << what->log_alignment);
+}
+MINIGRAD_EXPORT void __ubsan_handle_alignment_assumption_abort(Place* place, uintptr_t address, uintptr_t alignment) {
+    launch.report.address = address;
+    fail(MISALIGNED, place->file, place->line, "pointer said to begin at a multiple of %d bytes", int(alignment));
 }
 MINIGRAD_EXPORT void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) {
     fail(DIVISION, place->file, place->line, "integer division by zero");

@@ -1,9 +1,7 @@
 // A launch: the blocks of a grid, handed out one by one to the calling thread and to helpers that wait for work.
-#include <sched.h>
-#include <stdio.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <dlfcn.h>
 
 #include "runtime.h"
 
@@ -14,12 +12,14 @@ Worker* workers[MAX_WORKERS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static unsigned helpers, active;
-static bool open;  // whether a helper may still join the launch
+static unsigned helpers, active, wanted;  // how many there are, take part, and may take part in the launch
+static bool open;                         // whether they have been called
+static const uint64_t SMALL_GRID = 4096;  // threads
 
+// nullptr where there is no memory.
 static Worker* make_worker() {
     Worker* worker = static_cast<Worker*>(calloc(1, sizeof(Worker)));
-    worker->shared = map_guarded(MAX_SHARED);
+    if (!worker || !(worker->shared = map_guarded(MAX_SHARED))) return nullptr;
     memset(worker->shared, 0xff, MAX_SHARED);
     return worker;
 }
@@ -61,7 +61,7 @@ static void* helper_life(void* argument) {
     unsigned long long seen = 0;
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (!open || seen == launch.number) pthread_cond_wait(&work, &lock);
+        while (!open || seen == launch.number || active == wanted) pthread_cond_wait(&work, &lock);
         seen = launch.number;
         ++active;
         pthread_mutex_unlock(&lock);
@@ -73,20 +73,17 @@ static void* helper_life(void* argument) {
 }
 
 // Signals for the process go to Python's threads; a helper takes only its own faults and the order to stop.
-static void start_helper() {
+static bool start_helper() {
     sigset_t all, previous;
     sigfillset(&all);
     for (int signal : FATAL) sigdelset(&all, signal);
     sigdelset(&all, STOP);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
     Worker* worker = make_worker();
-    pthread_t thread;
-    if (pthread_create(&thread, nullptr, helper_life, worker) == 0) {
-        pthread_detach(thread);
-        worker->thread = thread;
-        workers[++helpers] = worker;
-    }
+    bool started = worker && pthread_create(&worker->thread, nullptr, helper_life, worker) == 0;
+    if (started) pthread_detach(worker->thread), workers[++helpers] = worker;
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    return started;
 }
 
 // A forked child has the memory of its parent's helpers, but not the helpers.
@@ -94,32 +91,35 @@ static void after_fork() {
     pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
     lock = fresh_lock, work = fresh, done = fresh;
-    helpers = active = 0, open = false;
+    helpers = active = wanted = 0, open = false;
     memset(workers, 0, sizeof workers);
     forget_watchdog();
 }
 
-// The calling thread is a worker too: waking another takes longer than many a kernel.
-static void run_grid(unsigned wanted) {
-    while (helpers + 1 < wanted && helpers + 1 < MAX_WORKERS) {
-        unsigned had = helpers;
-        start_helper();
-        if (helpers == had) break;
-    }
-    if (!workers[0]) workers[0] = make_worker();
-    if (wanted > 1) {
-        pthread_mutex_lock(&lock);
+void call_helpers() {
+    pthread_mutex_lock(&lock);
+    if (wanted && !open) {
         open = true;
-        for (unsigned i = 1; i < wanted; ++i) pthread_cond_signal(&work);
-        pthread_mutex_unlock(&lock);
+        pthread_cond_broadcast(&work);
     }
+    pthread_mutex_unlock(&lock);
+}
+
+// The calling thread is a worker too: waking another takes longer than many a kernel. So helpers are called at once only
+// to a grid of some size; to a small one the watchdog calls them, if it has not ended by then.
+static void run_grid(unsigned most) {
+    while (helpers + 1 < most && helpers + 1 < MAX_WORKERS && start_helper()) {}
+    if (!workers[0] && !(workers[0] = make_worker())) {
+        launch.stop = SYSTEM;
+        return;
+    }
+    wanted = most - 1;
+    if (launch.blocks * launch.block.x * launch.block.y * launch.block.z >= SMALL_GRID) call_helpers();
     run_blocks(*workers[0]);
-    if (wanted > 1) {
-        pthread_mutex_lock(&lock);
-        open = false;
-        while (active) pthread_cond_wait(&done, &lock);
-        pthread_mutex_unlock(&lock);
-    }
+    pthread_mutex_lock(&lock);
+    open = false, wanted = 0;
+    while (active) pthread_cond_wait(&done, &lock);
+    pthread_mutex_unlock(&lock);
 }
 
 // A bad instruction's place in the kernel's file, if it is in there.

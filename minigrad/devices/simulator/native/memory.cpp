@@ -28,14 +28,24 @@ char* map_guarded(size_t bytes) {
     return nullptr;
 }
 
-static bool intact(const char* start, const char* end) {
-    for (; start != end; ++start)
-        if (*start != reinterpret_cast<const char*>(&CANARY)[reinterpret_cast<uintptr_t>(start) % 4]) return false;
-    return true;
+// The largest page of any system, full of it.
+static const char* canaries() {
+    static uint32_t page[64 * 1024 / 4];
+    if (!page[0])
+        for (uint32_t& word : page) word = CANARY;
+    return reinterpret_cast<const char*>(page);
 }
 
-static void fill(char* start, size_t bytes) {  // from an address of canary phase 0
-    for (size_t i = 0; i < bytes; i += 4) memcpy(start + i, &CANARY, 4);
+static void fill(char* pages, size_t bytes) {
+    for (size_t done = 0; done < bytes; done += page_size()) memcpy(pages + done, canaries(), page_size());
+}
+
+// Whether these bytes hold the canary still; if not, they are mended.
+static bool check(char* start, char* end) {
+    const char* expected = canaries() + reinterpret_cast<uintptr_t>(start) % 4;
+    if (!memcmp(start, expected, end - start)) return true;
+    memcpy(start, expected, end - start);
+    return false;
 }
 
 }  // namespace minigrad
@@ -47,17 +57,14 @@ MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) { munmap(inside 
 
 MINIGRAD_EXPORT void minigrad_fill(char* pages, size_t bytes) { fill(pages, bytes); }
 
-// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none. It is mended.
+// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none.
 MINIGRAD_EXPORT int minigrad_damaged(int count, const uint64_t (*buffers)[2]) {
     for (int i = 0; i < count; ++i) {
-        char* start = reinterpret_cast<char*>(buffers[i][0]);
-        char* end = start + buffers[i][1];
-        char* page = reinterpret_cast<char*>(buffers[i][0] & ~(page_size() - 1));
-        char* last = reinterpret_cast<char*>((reinterpret_cast<uint64_t>(end) + 15) & ~uint64_t(15));
-        if (intact(page, start) && intact(end, last)) continue;
-        fill(page, start - page);
-        for (char* at = end; at != last; ++at) *at = reinterpret_cast<const char*>(&CANARY)[reinterpret_cast<uint64_t>(at) % 4];
-        return i;
+        uint64_t start = buffers[i][0], end = start + buffers[i][1];
+        uint64_t page = start & ~uint64_t(page_size() - 1), last = (end + 15) & ~uint64_t(15);
+        bool before = check(reinterpret_cast<char*>(page), reinterpret_cast<char*>(start));
+        bool after = check(reinterpret_cast<char*>(end), reinterpret_cast<char*>(last));
+        if (!before || !after) return i;
     }
     return -1;
 }

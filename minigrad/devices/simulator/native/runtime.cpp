@@ -1,6 +1,4 @@
 // The whole runtime as one file for the compiler, which is three times as fast as file by file.
-#include <stdio.h>
-
 #include "memory.cpp"
 #include "print.cpp"
 #include "block.cpp"

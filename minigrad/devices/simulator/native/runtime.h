@@ -31,9 +31,11 @@ struct Worker;
 // without barriers needs one fiber for a whole block. What every switch touches is in the first 64 bytes, a cache line.
 struct alignas(64) Fiber {
     Context context;
-    Worker* worker;
-    Site site;  // where it waits; what == nullptr: without a thread
+    const Site* site;  // where it waits, or did; nullptr: without a thread
     Thread thread;
+    unsigned first;    // those from here to the present one have run on this stack, and have returned
+    bool claims;       // this, or thread.more, has still to be told to the block
+    Site own;          // what `site` points to, if it was not static
     char* stack;
 };
 
@@ -41,19 +43,17 @@ struct alignas(64) Fiber {
 struct Queue {
     Fiber* at[MAX_THREADS];
     unsigned head, tail;  // counted on and on
+    unsigned size() const { return tail - head; }
     void push(Fiber* fiber) { at[tail++ % MAX_THREADS] = fiber; }
-    Fiber* pop() { return head == tail ? nullptr : at[head++ % MAX_THREADS]; }
-    bool empty() const { return head == tail; }
-    // Fetch what the switch after the next one will touch: a block's stacks together are larger than the first cache.
-    void prefetch() const {
-#ifndef MINIGRAD_PORTABLE
+    Fiber* pop() { return at[head++ % MAX_THREADS]; }  // of a queue that is not empty
+    // Fetch what the switch after the next will touch: the stacks of a block together are larger than the first cache.
+    // Inlined, for a function of its own that only prefetches GCC takes to do nothing, and drops.
+    __attribute__((always_inline)) void prefetch() const {
         __builtin_prefetch(at[(head + 1) % MAX_THREADS]);
-        if (head != tail) {
-            const char* sp = static_cast<const char*>(at[head % MAX_THREADS]->context.sp);
-            __builtin_prefetch(sp);
-            __builtin_prefetch(sp + 64);
-        }
-#endif
+        if (!size()) return;
+        const char* stack = stack_of(at[head % MAX_THREADS]->context);
+        __builtin_prefetch(stack);
+        __builtin_prefetch(stack + 64);
     }
 };
 
@@ -67,16 +67,17 @@ struct Warp {
 };
 
 struct Worker {
+    Fiber* current;          // runs at present; nullptr outside kernels
     // the block
     unsigned threads, started;
-    uint3 next_index;        // threadIdx of the next thread to start
+    uint3 next;              // threadIdx of the next thread to start
     Thread block;            // what its threads have in common
-    Queue ready;             // fibers that can run
-    // its barrier: the threads that wait at it, in the order of their coming
-    unsigned arrived, votes, decided;
-    int line;                // of the call by which the first arrived
+    Queue* ready;            // fibers that can run
+    Queue* barrier;          // fibers that wait at the barrier; when all do, the two change places
+    Queue queues[2];
+    const Site* call;        // by which the first arrived; nullptr: nobody has
     bool diverged;           // another arrived by another call
-    Fiber* barrier[MAX_THREADS];
+    unsigned votes;
     // its warps
     Warp warps[MAX_THREADS / WARP];
     Fiber* gathering[MAX_THREADS];  // threads inside __activemask
@@ -95,13 +96,13 @@ struct Worker {
 };
 
 enum Kind {  // as in report.py
-    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM
+    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM, SHARED_ACCESS
 };
 
 // What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
 struct Report {
     int kind, line;
-    uint64_t address;    // of a bad access
+    uint64_t address;    // of a bad access; in shared memory, counted from its end
     uint64_t bytes;      // of shared memory
     uint64_t pc;         // within the kernel's file, 0 if unknown
     int has_thread;
@@ -127,21 +128,23 @@ struct Launch {
 extern Launch launch;
 extern Worker* workers[MAX_WORKERS];
 
-// Which fiber runs on this OS thread; nullptr outside kernels.
-extern thread_local Fiber* current __attribute__((tls_model("initial-exec")));
+// The worker that runs blocks on this OS thread; nullptr outside launches.
 extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
 // block.cpp
 void run_block(Worker& worker, uint64_t number);
 void reset_fibers(Worker& worker);
 Context* next_to_run(Worker& worker);
+void settle(Worker& worker, Fiber* fiber);
 // warp.cpp
-void lane_returned(Worker& worker, unsigned index);
+void lane_returned(Worker& worker, Warp& warp);
 bool release_gathering(Worker& worker);
 // faults.cpp
 void fail(Kind kind, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
 void stop_all(Kind kind);
 void leave_critical(Worker& worker);
+// grid.cpp
+void call_helpers();  // let the other workers join the launch, where it may have some
 // memory.cpp
 size_t page_size();
 char* map_guarded(size_t bytes);
@@ -150,6 +153,15 @@ inline uint64_t now() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+// The running fiber comes to wait at a site, of which it keeps a copy.
+inline Fiber* wait_at(Worker& worker, const Site* site) {
+    Fiber* self = worker.current;
+    if (self->claims) settle(worker, self);
+    self->own = *site;
+    self->site = &self->own;
+    return self;
 }
 
 }  // namespace minigrad

@@ -17,7 +17,7 @@ struct Context {
 };
 
 // A step notes the caller's stack in its context, and returns the context to go on with.
-#define MINIGRAD_STEP(name, T, U) \
+#define MINIGRAD_STEP(name, T, first, U, second) \
     extern "C" __attribute__((visibility("hidden"), used)) Context* name##_step(T first, U second, void* sp)
 #define MINIGRAD_SAVE(fiber) (fiber)->context.sp = sp
 
@@ -64,6 +64,8 @@ inline void switch_to(Context& from, Context& to) { minigrad_switch(&from, &to);
 
 namespace minigrad {
 
+inline const char* stack_of(const Context& context) { return static_cast<const char*>(context.sp); }
+
 // A context that begins in `entry` when it is first switched to: a stack that looks as if it had switched away there.
 inline void prepare(Context& context, char* top, size_t, void (*entry)()) {
     void** sp = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t(63));
@@ -79,9 +81,9 @@ inline void prepare(Context& context, char* top, size_t, void (*entry)()) {
     context.sp = sp;
 }
 
-MINIGRAD_STEP(minigrad_switch, Context*, Context*) {
-    first->sp = sp;
-    return second;
+MINIGRAD_STEP(minigrad_switch, Context*, from, Context*, to) {
+    from->sp = sp;
+    return to;
 }
 
 }  // namespace minigrad
@@ -103,11 +105,11 @@ struct Context {
 
 inline void switch_to(Context& from, Context& to);
 
-#define MINIGRAD_STEP(name, T, U)                                                                          \
+#define MINIGRAD_STEP(name, T, first, U, second)                                                           \
     static Context* name##_step(T first, U second, Context** from);                                        \
-    extern "C" __attribute__((visibility("default"))) void name(T first, U second) {                       \
+    extern "C" __attribute__((visibility("default"))) void name(T a, U b) {                                \
         Context* from;                                                                                     \
-        Context* to = name##_step(first, second, &from);                                                   \
+        Context* to = name##_step(a, b, &from);                                                            \
         if (to != from) switch_to(*from, *to);                                                             \
     }                                                                                                      \
     static Context* name##_step(T first, U second, Context** from)
@@ -121,6 +123,8 @@ inline void switch_to(Context& from, Context& to) {
     to.begun = true;
     setcontext(&to.start);
 }
+
+inline const char* stack_of(const Context& context) { return reinterpret_cast<const char*>(&context); }
 
 inline void prepare(Context& context, char* top, size_t size, void (*entry)()) {
     getcontext(&context.start);

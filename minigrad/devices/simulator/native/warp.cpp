@@ -5,7 +5,7 @@
 namespace minigrad {
 
 static void disagree(Warp& warp, unsigned mask, int i, int j) {
-    const Site &one = warp.lane[i]->site, &other = warp.lane[j]->site;
+    const Site &one = *warp.lane[i]->site, &other = *warp.lane[j]->site;
     fail(DIVERGENCE, other.file, other.line,
          "of the lanes in mask 0x%08x, lane %d waits at %s in line %d, lane %d at %s in line %d", mask, i, one.what, one.line,
          j, other.what, other.line);
@@ -28,19 +28,16 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         warp.lane[i]->thread.result = warp.value[i];
-        worker.ready.push(warp.lane[i]);
+        worker.ready->push(warp.lane[i]);
     }
     return true;
 }
 
-// A thread returns; others may have waited for no one else.
-void lane_returned(Worker& worker, unsigned index) {
-    Warp& warp = worker.warps[index / WARP];
-    unsigned bit = 1u << index % WARP;
-    warp.absent |= bit;
+// A thread of the warp has returned; others may have waited for no one else.
+void lane_returned(Worker& worker, Warp& warp) {
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
-        if ((warp.waiting >> i & 1) && (warp.mask[i] & bit)) complete(worker, warp, warp.mask[i]);
+        if (warp.waiting >> i & 1) complete(worker, warp, warp.mask[i]);
     }
 }
 
@@ -52,40 +49,38 @@ bool release_gathering(Worker& worker) {
         one->thread.result = 0;
         for (unsigned j = 0; j < count; ++j) {
             Fiber* other = worker.gathering[j];
-            if (other->thread.index / WARP == one->thread.index / WARP && other->site.line == one->site.line)
+            if (other->thread.index / WARP == one->thread.index / WARP && other->site->line == one->site->line)
                 one->thread.result |= 1u << other->thread.index % WARP;
         }
-        worker.ready.push(one);
+        worker.ready->push(one);
     }
     worker.gathered = 0;
     return count;
 }
 
-MINIGRAD_STEP(minigrad_exchange, const Offer*, const Site*) {
-    Fiber* self = current;
-    MINIGRAD_SAVE(self);
-    self->site = *second;
+MINIGRAD_STEP(minigrad_exchange, const Site*, site, const Offer*, offer) {
     Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
     Warp& warp = worker.warps[self->thread.index / WARP];
-    unsigned lane = self->thread.index % WARP, mask = first->mask;
+    unsigned lane = self->thread.index % WARP, mask = offer->mask;
     if (!(mask >> lane & 1))
-        fail(DIVERGENCE, second->file, second->line, "lane %u calls %s with mask 0x%08x, which leaves it out", lane,
-             second->what, mask);
+        fail(DIVERGENCE, site->file, site->line, "lane %u calls %s with mask 0x%08x, which leaves it out", lane,
+             site->what, mask);
     warp.lane[lane] = self;
-    warp.finish[lane] = first->finish;
+    warp.finish[lane] = offer->finish;
     warp.mask[lane] = mask;
-    warp.argument[lane] = first->argument;
-    warp.value[lane] = first->value;
+    warp.argument[lane] = offer->argument;
+    warp.value[lane] = offer->value;
     warp.waiting |= 1u << lane;
     complete(worker, warp, mask);
     return next_to_run(worker);
 }
 
-MINIGRAD_STEP(minigrad_active_mask, const char*, int) {
-    Fiber* self = current;
-    MINIGRAD_SAVE(self);
-    self->site = {"__activemask", first, second};
+MINIGRAD_STEP(minigrad_active_mask, const Site*, site, int, ) {
     Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
     worker.gathering[worker.gathered++] = self;
     return next_to_run(worker);
 }

@@ -36,21 +36,19 @@ MINIGRAD_INLINE double max(float a, double b) { return ::fmax(double(a), b); }
 MINIGRAD_INLINE double min(double a, float b) { return ::fmin(a, double(b)); }
 MINIGRAD_INLINE double max(double a, float b) { return ::fmax(a, double(b)); }
 
-// C23 gives some of these names to the C library too; a macro keeps its functions and ours apart.
-namespace minigrad {
+// C23 gives these names to the C library too; a macro keeps its functions and ours apart.
+#define rsqrt minigrad_rsqrt
+#define sinpi minigrad_sinpi
+#define cospi minigrad_cospi
 MINIGRAD_INLINE float rsqrt(float x) { return 1 / sqrtf(x); }
 MINIGRAD_INLINE double rsqrt(double x) { return 1 / ::sqrt(x); }
 MINIGRAD_INLINE float sinpi(float x) { return sinf(3.14159265358979324f * fmodf(x, 2.0f)); }
 MINIGRAD_INLINE float cospi(float x) { return cosf(3.14159265358979324f * fmodf(x, 2.0f)); }
 MINIGRAD_INLINE double sinpi(double x) { return ::sin(3.14159265358979324 * ::fmod(x, 2.0)); }
 MINIGRAD_INLINE double cospi(double x) { return ::cos(3.14159265358979324 * ::fmod(x, 2.0)); }
-}  // namespace minigrad
-#define rsqrt minigrad::rsqrt
-#define rsqrtf(x) minigrad::rsqrt((float)(x))
-#define sinpi minigrad::sinpi
-#define sinpif(x) minigrad::sinpi((float)(x))
-#define cospi minigrad::cospi
-#define cospif(x) minigrad::cospi((float)(x))
+#define rsqrtf(x) minigrad_rsqrt((float)(x))
+#define sinpif(x) minigrad_sinpi((float)(x))
+#define cospif(x) minigrad_cospi((float)(x))
 
 MINIGRAD_INLINE float rcbrtf(float x) { return 1 / cbrtf(x); }
 MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }

@@ -14,7 +14,10 @@ MINIGRAD_INLINE T atomic_update(T* address, Change change) {
 }
 template <class T>
 MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
-    if (unchanged) minigrad_yield(file, line);
+    if (unchanged) {
+        Site site = {"an atomic", file, line};
+        minigrad_yield(&site, 0);
+    }
     return old;
 }
 

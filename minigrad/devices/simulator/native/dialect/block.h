@@ -1,19 +1,18 @@
 // What threads of a block share: their indices, shared memory, barriers; and the door through which a kernel is entered.
 #pragma once
 
-#define threadIdx (minigrad_self()->threadIdx)
-#define blockIdx (minigrad_self()->blockIdx)
-#define blockDim (minigrad_self()->blockDim)
-#define gridDim (minigrad_self()->gridDim)
-constexpr int warpSize = 32;
-
 // A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
 #define MINIGRAD_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-MINIGRAD_INLINE void __syncthreads(MINIGRAD_HERE) { minigrad_barrier(file, line); }
+// For the one that is called most, a Site is made by the compiler, and not at each call.
+#define __syncthreads()                                                            \
+    ({                                                                             \
+        static const minigrad::Site site = {"__syncthreads", __FILE__, __LINE__};  \
+        minigrad_barrier(&site, 0);                                                \
+    })
 MINIGRAD_INLINE int __syncthreads_count(int predicate, MINIGRAD_HERE) {
     minigrad::Site site = {"__syncthreads", file, line};
-    minigrad_vote(predicate, &site);
+    minigrad_vote(&site, predicate);
     return minigrad_self()->result;
 }
 MINIGRAD_INLINE int __syncthreads_or(int predicate, MINIGRAD_HERE) {
@@ -25,13 +24,14 @@ MINIGRAD_INLINE int __syncthreads_and(int predicate, MINIGRAD_HERE) {
 MINIGRAD_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MINIGRAD_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 MINIGRAD_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) { minigrad_yield(file, line); }
+MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) {
+    minigrad::Site site = {"__nanosleep", file, line};
+    minigrad_yield(&site, 0);
+}
 MINIGRAD_INLINE void __trap(MINIGRAD_HERE) { minigrad_assert_failed("__trap()", file, line); }
 MINIGRAD_INLINE long long clock64() { return minigrad_clock(); }
 
 #define printf minigrad_printf
-#undef assert
-#define assert(condition) ((condition) ? (void)0 : minigrad_assert_failed(#condition, __FILE__, __LINE__))
 
 namespace minigrad {
 
@@ -75,10 +75,21 @@ template <size_t... I> struct Indices {};
 template <size_t N, size_t... I> struct Count : Count<N - 1, N - 1, I...> {};
 template <size_t... I> struct Count<0, I...> { using type = Indices<I...>; };
 
+// A thread that returns becomes the next one on the same stack. Most do without a call: `more` was granted beforehand.
+MINIGRAD_INLINE bool next_thread() {
+    Thread* self = minigrad_self();
+    if (!self->more) return minigrad_next_thread();
+    --self->more;
+    ++self->index;
+    ++self->threadIdx.x;
+    __asm__ volatile("" ::: "memory");  // written before the thread runs, for the report of what it may do
+    return true;
+}
+
 template <class... P, size_t... I>
 MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed, Indices<I...>) {
     do kernel(*reinterpret_cast<const P*>(packed + parameter_offset<P...>(I))...);
-    while (minigrad_next_thread());
+    while (next_thread());
 }
 template <class... P>
 MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed) {
@@ -86,6 +97,12 @@ MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed) {
 }
 
 }  // namespace minigrad
+
+#define threadIdx (minigrad_self()->threadIdx)
+#define blockIdx (minigrad_self()->blockIdx)
+#define blockDim (minigrad_self()->blockDim)
+#define gridDim (minigrad_self()->gridDim)
+constexpr int warpSize = 32;
 
 #define MINIGRAD_KERNEL(name)                                                                             \
     extern "C" __attribute__((visibility("default"))) void minigrad_run_##name(const char* packed) {      \

@@ -1,11 +1,36 @@
 // float4 and its family, aligned as on the GPU: a float4 is read in one piece and must begin at a multiple of 16 bytes.
 #pragma once
 
+#ifdef __clang__
+// GCC checks the alignment of every vector that is read or written whole; Clang does not where it copies one. So there
+// each has a member that takes no room, and whose copying is such a check.
+namespace minigrad {
+template <int BYTES>
+struct AlignmentCheck {
+    AlignmentCheck() = default;
+    AlignmentCheck(const AlignmentCheck& other) { other.check(); }
+    AlignmentCheck& operator=(const AlignmentCheck& other) {
+        other.check();
+        check();
+        return *this;
+    }
+    void check() const {
+        uintptr_t address = reinterpret_cast<uintptr_t>(this);
+        asm("" : "+r"(address));  // or the compiler would believe the type, and drop the check
+        if (address % BYTES) minigrad_misaligned(address, BYTES);
+    }
+};
+}  // namespace minigrad
+#define MINIGRAD_CHECKED(bytes) [[no_unique_address]] minigrad::AlignmentCheck<bytes> check;
+#else
+#define MINIGRAD_CHECKED(bytes)
+#endif
+
 #define MINIGRAD_VECTORS(T, name, two, four)                                                              \
     struct name##1 { T x; };                                                                              \
-    struct alignas(two) name##2 { T x, y; };                                                              \
+    struct alignas(two) name##2 { T x, y; MINIGRAD_CHECKED(two) };                                        \
     MINIGRAD_THREE(T, name)                                                                               \
-    struct alignas(four) name##4 { T x, y, z, w; };                                                       \
+    struct alignas(four) name##4 { T x, y, z, w; MINIGRAD_CHECKED(four) };                                \
     MINIGRAD_INLINE constexpr name##1 make_##name##1(T x) { return {x}; }                                 \
     MINIGRAD_INLINE constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }                         \
     MINIGRAD_INLINE constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                 \

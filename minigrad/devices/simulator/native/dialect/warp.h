@@ -9,7 +9,7 @@ MINIGRAD_INLINE uint64_t exchange(unsigned mask, uint64_t value, unsigned argume
                                   const char* file, int line) {
     Offer offer = {mask, argument, value, finish};
     Site site = {name, file, line};
-    minigrad_exchange(&offer, &site);
+    minigrad_exchange(&site, &offer);
     return minigrad_self()->result;
 }
 
@@ -105,7 +105,8 @@ MINIGRAD_INLINE void __syncwarp(unsigned mask = 0xffffffff, MINIGRAD_HERE) {
     minigrad::exchange(mask, 0, 0, minigrad::finish_nothing, "__syncwarp", file, line);
 }
 MINIGRAD_INLINE unsigned __activemask(MINIGRAD_HERE) {
-    minigrad_active_mask(file, line);
+    minigrad::Site site = {"__activemask", file, line};
+    minigrad_active_mask(&site, 0);
     return minigrad_self()->result;
 }
 template <class T>

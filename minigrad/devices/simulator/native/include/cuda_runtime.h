@@ -1,0 +1,1 @@
+// Nothing to add: the dialect is included before every file.
