@@ -157,6 +157,7 @@ def record() -> Path:
         "sweeps": {s.title: {str(value): asdict(timing) for value, timing in s.live.items()} for s in done},
     }
     path = RECORDS / f"{device.label.lower().replace(' ', '-')}-{today}.json"
+    RECORDS.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
     for one in done:
         print(one, end="\n\n")

@@ -12,6 +12,7 @@ from minigrad import arguments
 from minigrad.devices import base, check, get, kernel_device
 from minigrad.errors import LaunchError
 from minigrad.launch import Launch, Span, parse_sizes
+from minigrad.listing import Listing
 from minigrad.source import CUDA, Source
 
 Extent = int | Sequence[int]
@@ -109,14 +110,14 @@ class Kernel:
         """The CUDA C++ of this kernel alone."""
         return self.source.kernel_text(self.name)[1]
 
-    def part(self, title: str) -> "Listing":
+    def part(self, title: str) -> Listing:
         """One marked region, `// [title]` in the `.cu`, with its line numbers."""
         if title not in self.parts:
             raise ValueError(f"{self.name} has no part {title!r}; its parts are {', '.join(self.parts) or 'none'}.")
         return Listing(self.source.name, *self.source.parts(self.name)[title])
 
     @property
-    def listing(self) -> "Listing":
+    def listing(self) -> Listing:
         """The kernel's text with its line numbers in the file."""
         return Listing(self.source.name, *self.source.kernel_text(self.name))
 
@@ -125,23 +126,6 @@ class Kernel:
 
     def _repr_html_(self) -> str:
         return self.listing._repr_html_()
-
-
-class Listing:
-    """Numbered lines of a file; shows itself highlighted in a notebook."""
-
-    def __init__(self, file: str, first: int, text: str):
-        self.file, self.first, self.text = file, first, text
-
-    def __repr__(self) -> str:
-        lines = self.text.splitlines()
-        numbered = (f"{number:4d}  {line}" for number, line in enumerate(lines, self.first))
-        return "\n".join([f"{self.file}:{self.first}", *numbered])
-
-    def _repr_html_(self) -> str:
-        from minigrad.show.code import highlight
-
-        return highlight(self.text, self.first, self.file)
 
 
 def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:

@@ -99,8 +99,8 @@ class Launch:
         return "\n".join(
             [
                 f"{self.kernel.name}({head})",
-                f"  grid   {_line(self.kernel.grid, numbers, self.grid)} = {self.blocks} blocks",
-                f"  block  {_line(self.kernel.block, numbers, self.block)} = {prod(self.block)} threads",
+                f"  grid   {_line(self.kernel.grid, numbers, self.grid)}{_total(self.grid, self.blocks, 'block')}",
+                f"  block  {_line(self.kernel.block, numbers, self.block)}{_total(self.block, prod(self.block), 'thread')}",
                 f"  total  {self.blocks} x {prod(self.block)} = {self.threads} threads",
             ]
         )
@@ -112,6 +112,12 @@ class Launch:
 def _extents(spans: tuple[Span, ...], numbers: Mapping[str, int]) -> Dim3:
     x, y, z = (*(span.value(numbers) for span in spans), 1, 1, 1)[:3]
     return x, y, z
+
+
+def _total(extent: Dim3, number: int, noun: str) -> str:
+    """The product of the extents, where there is more than one to multiply."""
+    total = f" = {number}" if sum(n > 1 for n in extent) > 1 else ""
+    return f"{total} {noun}{'s' if number != 1 else ''}"
 
 
 def _line(spans: tuple[Span, ...], numbers: Mapping[str, int], extent: Dim3) -> str:

@@ -1,6 +1,6 @@
 """Tensor: what a user holds. An array on a device, its gradient, and the node of the tape that made it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -8,11 +8,12 @@ import numpy as np
 from minigrad import tape
 from minigrad.array import Array
 from minigrad.convert import FLOATS, check_dtype, constant, convert, copied, memory, move, to_host
-from minigrad.devices import check, default_device
+from minigrad.devices import check
 from minigrad.operators import Operators
+from minigrad.values import Values
 
 
-class Tensor(Operators):
+class Tensor(Operators, Values):
     """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
 
     __slots__ = ("__weakref__", "_requires_grad", "array", "grad", "node", "version")
@@ -26,31 +27,6 @@ class Tensor(Operators):
         self._requires_grad = requires_grad
 
     # --- what it is ---
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extent of each axis."""
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.array.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self.array.size
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of an element."""
-        return self.array.dtype
-
-    @property
-    def device(self) -> str:
-        """`numpy`, `sim` or `cuda`."""
-        return self.array.device.name if isinstance(self.array, Array) else "numpy"
 
     @property
     def requires_grad(self) -> bool:
@@ -69,45 +45,6 @@ class Tensor(Operators):
     def is_leaf(self) -> bool:
         """Whether a user made it, rather than a recorded operation."""
         return self.node is None
-
-    # --- its values ---
-
-    def numpy(self) -> np.ndarray:
-        """A copy as a NumPy array, from any device."""
-        return self.array.numpy() if isinstance(self.array, Array) else self.array.copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.numpy() if dtype is None else self.numpy().astype(dtype)
-
-    def item(self) -> float | int | bool:
-        """The only element, as a Python number."""
-        if self.size != 1:
-            raise ValueError(f"item() needs a tensor of one element; this one has shape {self.shape}. Use .numpy().")
-        return self.numpy().item()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a tensor with no axes.")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator["Tensor"]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=64, edgeitems=3)
-        notes = [] if self.dtype in (np.float32, np.int64, np.bool_) else [f"dtype={self.dtype}"]
-        notes += [] if self.device == default_device() else [f"device={self.device!r}"]
-        notes += [f"op={self.node.op}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
-        return f"tensor({', '.join([body, *notes])})"
 
     # --- the tape ---
 

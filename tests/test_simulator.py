@@ -1,10 +1,8 @@
 """The device `sim`: that it runs CUDA C++ as written, and that what goes wrong has a name and a place."""
 
 import ctypes
-import faulthandler
 import gc
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -175,7 +173,15 @@ def works(name, *args, grid=1, block=32, shared=0):
     return args[-1].numpy() if isinstance(args[-1], Array) else None
 
 
-@pytest.mark.parametrize("grid, block", [((1,), (1,)), ((5,), (33,)), ((3, 2), (8, 4)), ((2, 3, 4), (4, 2, 3)), ((7,), (1024,))])
+@pytest.fixture(autouse=True)
+def on_sim(monkeypatch):
+    """Kernels without arrays run here too, on a machine with a GPU."""
+    monkeypatch.setenv("MINIGRAD_DEVICE", "sim")
+
+
+@pytest.mark.parametrize(
+    "grid, block", [((1,), (1,)), ((5,), (33,)), ((3, 2), (8, 4)), ((2, 3, 4), (4, 2, 3)), ((7,), (1024,))]
+)
 def test_every_thread_of_every_block_runs_once(grid, block):
     (gx, gy, gz), (bx, by, bz) = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
     y = works("indices", filled(gx * gy * gz * bx * by * bz, np.int32, -1), grid=grid, block=block)
@@ -240,7 +246,12 @@ def test_votes_and_warp_reductions():
 
 
 def test_atomics_from_all_blocks():
-    i, f, d, q = array([0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0], "i4"), filled(2), filled(1, "f8"), array([0, 1 << 50, 0], "i8")
+    i, f, d, q = (
+        array([0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0], "i4"),
+        filled(2),
+        filled(1, "f8"),
+        array([0, 1 << 50, 0], "i8"),
+    )
     works("atomics", i, f, d, q, grid=20, block=100)
     n = 2000
     xor = np.bitwise_xor.reduce(np.arange(n))
@@ -292,10 +303,14 @@ def test_mathematics_agrees_with_numpy(dtype):
     body = f"int t = threadIdx.x; real x = in[t];\n{lines}"
     x = np.random.default_rng(0).standard_normal(500).astype(dtype)
     y = filled(len(FUNCTIONS) * 500, dtype)
-    kernel(f'extern "C" __global__ void m(const real* in, real* y, int n) {{ {body} }}', "m")(array(x), y, 500, grid=1, block=500)
+    kernel(f'extern "C" __global__ void m(const real* in, real* y, int n) {{ {body} }}', "m")(
+        array(x), y, 500, grid=1, block=500
+    )
     for (text, function), row in zip(FUNCTIONS.items(), y.numpy().reshape(-1, 500), strict=True):
         few_ulp = 8 * np.finfo(dtype).eps
-        np.testing.assert_allclose(row, function(x), rtol=few_ulp, atol=few_ulp * (text == "fma(x, x, x)"), err_msg=text)
+        np.testing.assert_allclose(
+            row, function(x), rtol=few_ulp, atol=few_ulp * (text == "fma(x, x, x)"), err_msg=text
+        )
 
 
 def test_fast_functions_and_bits():
@@ -407,7 +422,13 @@ def test_out_of_bounds_names_buffer_size_distance_thread_and_line():
     error = error_of("past_the_end", filled(1000), filled(1000), 1000, grid=4, block=256)
     assert (error.kind, error.buffer, error.block, error.thread) == ("out-of-bounds", "x", (3, 0, 0), (232, 0, 0))
     assert error.line == line_of("past_the_end")
-    for part in ("x[1000]", "0 bytes past the end", "1000 elements, 4000 bytes", f"cuda/faults.cu({error.line})", "if (i < n)"):
+    for part in (
+        "x[1000]",
+        "0 bytes past the end",
+        "1000 elements, 4000 bytes",
+        f"cuda/faults.cu({error.line})",
+        "if (i < n)",
+    ):
         assert part in str(error)
 
 
@@ -420,7 +441,9 @@ def test_no_read_goes_past_the_end_unseen(size):
 
 def test_before_the_start():
     error = error_of("before_the_start", filled(1000), filled(1000), 1000)
-    assert (error.kind, error.buffer) == ("out-of-bounds", "x") and "x[-5000] is 20000 bytes before the start" in str(error)
+    assert (error.kind, error.buffer) == ("out-of-bounds", "x") and "x[-5000] is 20000 bytes before the start" in str(
+        error
+    )
 
 
 @pytest.mark.parametrize("name, args", [("written_before", ()), ("written_after", (0,))])
@@ -433,7 +456,12 @@ def test_a_write_beside_a_buffer_is_seen_after_the_launch(name, args):
 
 def test_null_pointer():
     error = error_of("null_pointer", filled(4), None)
-    assert (error.kind, error.buffer, error.thread, error.line) == ("null-pointer", "bias", (3, 0, 0), line_of("null_pointer"))
+    assert (error.kind, error.buffer, error.thread, error.line) == (
+        "null-pointer",
+        "bias",
+        (3, 0, 0),
+        line_of("null_pointer"),
+    )
 
 
 def test_misaligned_vector():
@@ -514,9 +542,12 @@ def test_other_handlers_are_put_back():
 
 def python(script, **environment):
     """Run a script that may import this file."""
-    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path])
     return subprocess.run(
-        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": paths} | environment, capture_output=True, text=True
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": paths} | environment,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -575,7 +606,7 @@ def test_an_included_file_is_followed(tmp_path):
 def test_the_disk_cache_serves_several_processes_at_once(tmp_path):
     script = "from test_simulator import *; test_dynamic_shared_memory(); print(get('sim')._compiler.identity)"
     command = [sys.executable, "-c", script]
-    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths, "MINIGRAD_CACHE": str(tmp_path)}
     running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(3)]
     assert [process.communicate()[1] for process in running] == [b"", b"", b""]
@@ -606,7 +637,9 @@ ELSEWHERE = {
 MISSING = {"clang": not shutil.which("clang++"), "zig": not find_spec("ziglang"), "portable": False}
 
 
-@pytest.mark.parametrize("where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE])
+@pytest.mark.parametrize(
+    "where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE]
+)
 def test_elsewhere(where):
     """What depends on the compiler and on how stacks are switched, with others."""
     script = """

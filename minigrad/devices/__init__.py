@@ -47,7 +47,10 @@ def default_device() -> str:
 
 
 def kernel_device() -> str:
-    """The device to run kernels on: `cuda` where there is a GPU, else `sim`."""
+    """The device to run kernels on: `cuda` where there is a GPU, else `sim`; MINIGRAD_DEVICE may name the other."""
+    asked = os.environ.get("MINIGRAD_DEVICE")
+    if asked in ("sim", "cuda"):
+        return check(asked)
     return "sim" if why_not("cuda") else "cuda"
 
 

@@ -18,28 +18,9 @@ import numpy as np
 
 from minigrad.devices import nvcc
 from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.pooled import PooledBuffer
 from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.source import Source
-
-
-class DeviceBuffer:
-    """Memory from the pool; it goes back when this object is collected."""
-
-    __slots__ = ("__weakref__", "_allocation", "_gpu", "address", "nbytes")
-
-    def __init__(self, gpu: "GPU", allocation: Any, nbytes: int):
-        self._gpu, self._allocation, self.nbytes = gpu, allocation, nbytes
-        self.address = int(allocation)
-
-    def release(self) -> None:
-        """Give the memory back to the pool."""
-        allocation, self._allocation = self._allocation, None
-        if allocation is not None:
-            with self._gpu.current():
-                allocation.free()
-
-    def __del__(self) -> None:
-        self.release()
 
 
 class GPU:
@@ -50,7 +31,7 @@ class GPU:
     def __init__(self) -> None:
         self._driver = _driver()
         self._lock = threading.RLock()
-        self._open: WeakSet[DeviceBuffer] = WeakSet()
+        self._open: WeakSet[PooledBuffer] = WeakSet()
         self._functions: dict[tuple, Any] = {}
         self._modules: dict[tuple, Any] = {}
         self._launched: deque[str] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
@@ -77,11 +58,11 @@ class GPU:
 
     # --- memory ---
 
-    def allocate(self, nbytes: int) -> DeviceBuffer:
+    def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
         with self.current():
             try:
-                buffer = DeviceBuffer(self, self._pool.allocate(nbytes), nbytes)
+                buffer = PooledBuffer(self, self._pool.allocate(nbytes), nbytes)
             except self._driver.MemoryError as error:
                 free, total = self._driver.mem_get_info()
                 raise MemoryError(

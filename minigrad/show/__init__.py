@@ -16,7 +16,7 @@ _HOMES = {
     "broadcasting": ("broadcast",),
     "matrices": ("matmul", "step_slider"),
     "curves": ("loss_curve",),
-    "progress": ("progress",),
+    "bar": ("progress",),
     "predictions": ("confusion", "images", "wrong_predictions"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,8 +1,8 @@
 """The device `sim`: CUDA C++ compiled for the CPU and run thread by thread.
 
-A kernel's file goes through `rewrite`, the host's C++ compiler (`compiler`) and the disk cache (`cache`). The runtime in
-`native/` then runs it: blocks over the processor's cores, the threads of a block as fibers that switch at barriers. Its
-memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
+A kernel's file goes through `rewrite`, the host's C++ compiler (`compiler`) and the disk cache (`cache`). The runtime
+in `native/` then runs it: blocks over the processor's cores, the threads of a block as fibers that switch at
+barriers. Its memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
 """
 
 import ctypes

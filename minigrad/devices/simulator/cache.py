@@ -14,12 +14,14 @@ from minigrad.errors import DeviceError
 
 
 def folder() -> Path:
-    """Where objects are kept: MINIGRAD_CACHE, or the user's own cache. Raises DeviceError where it cannot be written."""
+    """Where objects are kept: MINIGRAD_CACHE, or the user's cache. Raises DeviceError where it cannot be written."""
     path = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DeviceError(f"device 'sim' cannot write {path} ({error}); name another folder in MINIGRAD_CACHE.") from error
+        raise DeviceError(
+            f"device 'sim' cannot write {path} ({error}); name another folder in MINIGRAD_CACHE."
+        ) from error
     return path
 
 
@@ -32,7 +34,7 @@ def _ours() -> bytes:
 def kept(stem: str, text: str, compiler: Compiler, build: Callable[[Path], Path]) -> Path:
     """The object made of this text; `build` makes it in an empty folder where it is not there yet.
 
-    Several processes may do the same at once: each builds in a folder of its own, and one rename puts it in place whole.
+    Several processes may do the same at once: each builds in a folder of its own, and one rename puts it in place.
     """
     key = hashlib.sha256(_ours())
     key.update(repr([text, COMMON, KERNEL, LINK, OPTIONAL, RUNTIME, compiler.identity, cpu()]).encode())

@@ -29,7 +29,7 @@ KERNEL = [
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
 RUNTIME = ["-fno-threadsafe-statics", "-pthread"]
-# Better with, right without: left out where the compiler refuses them. The loops are those without an end, which C++ may
+# Better with, right without: left out where the compiler refuses them. The loops are those without end, which C++ may
 # take for granted to be none; clash protection lets a large local array meet the guard page below its stack.
 OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection"]
 LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
@@ -51,7 +51,9 @@ class Compiler:
         file.write_text(text)
         optional = list(OPTIONAL)
         while error := _run([*self.compile, *COMMON, *optional, *flags, "-c", str(file), "-o", str(compiled)]):
-            refused = [flag for flag in optional if flag in error and re.search(r"error:.*" + flag.split("=")[0], error)]
+            refused = [
+                flag for flag in optional if flag in error and re.search(r"error:.*" + flag.split("=")[0], error)
+            ]
             if not refused:
                 raise Refused(error)
             optional = [flag for flag in optional if flag not in refused]
@@ -96,7 +98,9 @@ def _compiler(words: list[str]) -> Compiler:
     path = Path(shutil.which(words[0]) or words[0]).resolve()
     stat = path.stat()
     link = words
-    if words[-1] == "c++" and len(words) > 1:  # zig: as a linker for C it needs no C++ library, which it would build first
+    if (
+        words[-1] == "c++" and len(words) > 1
+    ):  # zig: as a linker for C it needs no C++ library, which it would build first
         link = [*words[:-1], "cc"]
     return Compiler(tuple(words), tuple(link), f"{words} {path} {stat.st_size} {stat.st_mtime_ns}")
 

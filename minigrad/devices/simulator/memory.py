@@ -27,10 +27,10 @@ class Pool:
     def allocate(self, nbytes: int) -> "GuardedBuffer":
         """A buffer of its own pages. Raises MemoryError with the number."""
         size = -(-nbytes // PAGE) * PAGE
-        try:
-            base = self._free[size].pop()
+        if unused := self._free.get(size):
+            base = unused.pop()
             self._held -= size
-        except (KeyError, IndexError):
+        else:
             base = self._map(size)
             if not base:
                 self.trim()

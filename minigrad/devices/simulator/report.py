@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # In the order of runtime.h.
 (
-    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK, SYSTEM, SHARED_ACCESS,
+    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT,
+    ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK, SYSTEM, SHARED_ACCESS,
 ) = range(13)  # fmt: skip
 FAR = 2**32  # bytes from null: an index into nothing, and no address that the system gives
 REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
@@ -24,7 +25,7 @@ REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
 
 def explain(
     report: "Report", module: "Module", kernel: str, shared: int, timeout: float, arguments: Arguments
-) -> Exception:
+) -> BaseException:
     """The exception for a launch that failed."""
     if report.kind == INTERRUPT:
         return KeyboardInterrupt(f"{kernel} was interrupted; what it has written is incomplete.")
@@ -43,9 +44,7 @@ def explain(
     return KernelError(message, kernel, kind, buffer, block, thread, line)
 
 
-def _what(
-    report: "Report", arguments: Arguments, nulls: list[str], timeout: float
-) -> tuple[str, str | None, str]:
+def _what(report: "Report", arguments: Arguments, nulls: list[str], timeout: float) -> tuple[str, str | None, str]:
     """Kind, buffer, and the words: what went wrong -> the way out."""
     text = report.text.decode(errors="replace")
     if report.kind in (ACCESS, MISALIGNED) and report.address < FAR:
@@ -53,7 +52,11 @@ def _what(
     if report.kind == ACCESS:
         name, array = _nearest(report.address, arguments)
         if name is None or array is None:
-            return "out-of-bounds", None, f"access to address {report.address:#x}, where no buffer is -> Check the index."
+            return (
+                "out-of-bounds",
+                None,
+                f"access to address {report.address:#x}, where no buffer is -> Check the index.",
+            )
         return "out-of-bounds", name, f"{_outside(report.address, name, array)} -> Guard the access, as in if (i < n)."
     if report.kind == SHARED_ACCESS:
         past = ctypes.c_int64(report.address).value
@@ -61,7 +64,9 @@ def _what(
         what = f"access {distance} the block's shared memory ({report.bytes} bytes)"
         return "out-of-bounds", None, f"{what} -> Check the index, and the size given to the launch."
     if report.kind == MISALIGNED:
-        return _misaligned(report.address, text.replace("'", "").replace("const ", "").replace("struct ", ""), arguments)
+        return _misaligned(
+            report.address, text.replace("'", "").replace("const ", "").replace("struct ", ""), arguments
+        )
     if report.kind == DIVISION:
         return "division", None, "integer division by zero -> Check the divisor first."
     if report.kind == DIVERGENCE:
@@ -139,7 +144,9 @@ def locate(module: "Module", pc: int) -> tuple[str, int | None]:
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if not pc or not tool:
         return "", None
-    nearby = [hex(pc - back) for back in range(0, 64, 4)]  # an instruction that was moved has no line; one before it has
+    nearby = [
+        hex(pc - back) for back in range(0, 64, 4)
+    ]  # an instruction that was moved has no line; one before it has
     done = subprocess.run([tool, "-i", "-e", str(module.path), *nearby], capture_output=True, text=True)
     by_file = {Path(name).name: name for name in module.names}  # some compilers put their own folder before it
     for frame in done.stdout.splitlines():  # from the innermost inlined function outwards

@@ -47,7 +47,7 @@ Edit = tuple[int, int, str]
 
 
 def _includes(source: Source, code: str, here: Path, made: Translation) -> list[Edit]:
-    """`#include "common.cuh"` -> its text, for that has shared memory too. What is not found is left to the compiler."""
+    """`#include "common.cuh"` -> its text, for that has shared memory too. What is not found is the compiler's."""
     edits = []
     for match in _INCLUDE.finditer(source.text):
         if code[match.start() : match.end()].lstrip()[:1] != "#":

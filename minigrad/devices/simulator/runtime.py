@@ -57,7 +57,9 @@ def runtime() -> Any:
         try:
             return compiler.build(text, "runtime.cpp", [*RUNTIME, *portable], scratch)
         except Refused as error:
-            raise DeviceError(f"device 'sim': {compiler.compile[0]} does not compile the simulator.\n{error}") from error
+            raise DeviceError(
+                f"device 'sim': {compiler.compile[0]} does not compile the simulator.\n{error}"
+            ) from error
 
     path = disk.kept("runtime", text + str(portable), compiler, build)
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
@@ -67,6 +69,6 @@ def runtime() -> Any:
     library.minigrad_map.argtypes, library.minigrad_map.restype = [ctypes.c_size_t], ctypes.c_void_p
     library.minigrad_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.minigrad_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.launching = threading.Lock()  # the runtime has one launch at a time
+    library.launching = threading.Lock()  # type: ignore[attr-defined]  # the runtime has one launch at a time
     os.register_at_fork(after_in_child=lambda: setattr(library, "launching", threading.Lock()))
     return library

@@ -174,36 +174,39 @@ MINIGRAD_EXPORT int minigrad_next_thread() {
 
 namespace minigrad {
 
-static void note_call(Worker& worker, const Site* site) {
-    if (!worker.call) worker.call = site;
-    else if (worker.call->line != site->line) worker.diverged = true;
+static Context* open_barrier(Worker& worker);
+
+// __syncthreads: the last to arrive lets all go. Every thread of the block must come, and by the same call: a thread that
+// returned early is missed here, as the CUDA guide asks, though many GPUs would let it pass.
+static inline Context* arrive(Worker& worker, Fiber* self) {
+    worker.barrier->push(self);
+    return worker.barrier->size() == worker.threads ? open_barrier(worker) : next_to_run(worker);
 }
 
 // Everybody is at the barrier, so nobody is in the other queue: the two change places.
-static void open_barrier(Worker& worker) {
+static Context* open_barrier(Worker& worker) {
     if (worker.diverged) report_deadlock(worker);
     Queue* all = worker.barrier;
     worker.barrier = worker.ready;
     worker.ready = all;
     worker.call = nullptr;
+    return next_to_run(worker);
 }
 
-// __syncthreads: the last to arrive lets all go. Every thread of the block must come, and by the same call: a thread that
-// returned early is missed here, as the CUDA guide asks, though many GPUs would let it pass.
-static inline Context* arrive(Worker& worker, Fiber* self) {
-    if (self->site != worker.call) note_call(worker, self->site);
-    worker.barrier->push(self);
-    if (worker.barrier->size() == worker.threads) open_barrier(worker);
-    return next_to_run(worker);
+// The first to come to a barrier, or by another call than those before.
+static Context* arrive_first(Worker& worker, Fiber* self) {
+    if (self->claims) settle(worker, self);
+    if (!worker.call) worker.call = self->site;
+    if (worker.call->line != self->site->line) worker.diverged = true;
+    return arrive(worker, self);
 }
 
 MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
     Worker& worker = *this_worker;
     Fiber* self = worker.current;
     MINIGRAD_SAVE(self);
-    if (self->claims) settle(worker, self);
     self->site = site;
-    return arrive(worker, self);
+    return self->claims || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
 }
 
 MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
@@ -217,7 +220,7 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
         self->thread.result = worker.votes;
         worker.votes = 0;
     }
-    return arrive(worker, self);
+    return arrive_first(worker, self);
 }
 
 // Let the others go first: called by a thread that waits for another one to change memory.

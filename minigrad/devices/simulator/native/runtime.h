@@ -32,9 +32,9 @@ struct Worker;
 struct alignas(64) Fiber {
     Context context;
     const Site* site;  // where it waits, or did; nullptr: without a thread
-    Thread thread;
-    unsigned first;    // those from here to the present one have run on this stack, and have returned
+    unsigned first;    // threads from here to the present one have run on this stack, and have returned
     bool claims;       // this, or thread.more, has still to be told to the block
+    Thread thread;
     Site own;          // what `site` points to, if it was not static
     char* stack;
 };
