@@ -32,7 +32,7 @@ extern "C" __global__ void indices(int* y) {
 }
 
 struct Pair { char tag; double value; };  // padded: the parameters behind it are found all the same
-extern "C" __global__ void parameters(bool flag, Pair pair, float a, long long big, int* y) {
+extern "C" __global__ void parameters(bool flag, const Pair pair, float a, long long big, int* y) {
     y[0] = flag; y[1] = pair.tag; y[2] = pair.value; y[3] = a; y[4] = big >> 32;
 }
 
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(32) shared_static(float* __restrict
 }
 extern __shared__ float everywhere[];
 extern "C" __global__ void shared_dynamic(float* y) {
-    extern __shared__ __align__(16) float4 quads[];
+    __shared__ extern __align__(16) float4 quads[];
     __shared__ float one;
     everywhere[threadIdx.x] = threadIdx.x;
     one = 1;

@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ import numpy as np
 
 from minigrad.devices.base import Arguments, Dim3
 from minigrad.devices.simulator import cache, report
-from minigrad.devices.simulator.compiler import KERNEL, Refused, explain, find_compiler
+from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
+from minigrad.devices.simulator.lines import explain
 from minigrad.devices.simulator.memory import GuardedBuffer, Pool
 from minigrad.devices.simulator.rewrite import translate
 from minigrad.devices.simulator.runtime import Order, runtime
-from minigrad.errors import DeviceError
+from minigrad.errors import CompileError, DeviceError
 from minigrad.source import Source
 
 
@@ -109,8 +110,11 @@ class Simulator:
             except Refused as error:
                 raise explain(str(error), translation.parts) from None
 
-        path = cache.kept(stem, text, self._compiler, compile)
-        return Module(source, path, tuple(translation.parts), ctypes.CDLL(str(path)), _stamps(translation.files))
+        try:
+            library, path = cache.load(stem, text, self._compiler, compile, ctypes.DEFAULT_MODE)
+        except OSError as error:  # a function that is declared and used but defined nowhere
+            raise CompileError(f"{source.name}: error: {str(error).rpartition(': ')[2]}") from error
+        return Module(source, path, tuple(translation.parts), library, _stamps(translation.files))
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process lives on."""
@@ -145,8 +149,8 @@ class Simulator:
         """Nothing to wait for: a launch returns when its kernel has ended."""
 
 
-def _stamps(files: Any) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in files}
+def _stamps(files: Iterable[Path]) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns if path.is_file() else 0 for path in files}
 
 
 def _address(host: np.ndarray) -> int:

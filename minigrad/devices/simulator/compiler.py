@@ -1,4 +1,4 @@
-"""The host's C++ compiler: which one, with which flags, and its complaints in the reader's words."""
+"""The host's C++ compiler: which one, and with which flags."""
 
 import importlib.util
 import os
@@ -8,13 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from minigrad.devices.simulator.rewrite import PTX
-from minigrad.errors import CompileError, DeviceError
+from minigrad.errors import DeviceError
 
 NATIVE = Path(__file__).parent / "native"
 PORTABLE = "MINIGRAD_PORTABLE"  # environment: 1 takes the runtime without assembly, which every processor can run
@@ -51,9 +49,7 @@ class Compiler:
         file.write_text(text)
         optional = list(OPTIONAL)
         while error := _run([*self.compile, *COMMON, *optional, *flags, "-c", str(file), "-o", str(compiled)]):
-            refused = [
-                flag for flag in optional if flag in error and re.search(r"error:.*" + flag.split("=")[0], error)
-            ]
+            refused = [flag for flag in optional if re.search(rf"error:.*{flag.partition('=')[0]}", error)]
             if not refused:
                 raise Refused(error)
             optional = [flag for flag in optional if flag not in refused]
@@ -98,10 +94,8 @@ def _compiler(words: list[str]) -> Compiler:
     path = Path(shutil.which(words[0]) or words[0]).resolve()
     stat = path.stat()
     link = words
-    if (
-        words[-1] == "c++" and len(words) > 1
-    ):  # zig: as a linker for C it needs no C++ library, which it would build first
-        link = [*words[:-1], "cc"]
+    if len(words) > 1 and words[-1] == "c++":
+        link = [*words[:-1], "cc"]  # zig would first build its C++ library, for half a minute; nothing here needs it
     return Compiler(tuple(words), tuple(link), f"{words} {path} {stat.st_size} {stat.st_mtime_ns}")
 
 
@@ -115,31 +109,3 @@ def cpu() -> str:
     except OSError:
         known = [platform.processor()]
     return " ".join([platform.machine(), *known])
-
-
-_ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
-_FROM = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:required from|requested here|in expansion of|expanded from)")
-_MOST = 5
-
-
-def explain(log: str, parts: Mapping[str, str]) -> CompileError:
-    """The compiler's errors with the reader's file, line and text; `parts` are the texts by name."""
-    lines = log.splitlines()
-    errors: list[str] = []
-    for i, line in enumerate(lines):
-        if not (found := _ERROR.match(line)):
-            continue
-        file, number, words = found[1], int(found[2]), found[3]
-        if file not in parts:  # in the dialect or the C++ library: where was it asked for?
-            near = [m for other in lines[i:] + lines[:i][::-1] if (m := _FROM.match(other)) and m[1] in parts]
-            file, number = (near[0][1], int(near[0][2])) if near else (Path(file).name, number)
-        if PTX in words:
-            words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Write this line in CUDA C++."
-        text = parts.get(file, "").splitlines()
-        shown = f"\n    {text[number - 1].strip()}" if 0 < number <= len(text) else ""
-        message = f"{file}({number}): error: {words}{shown}"
-        if message not in errors:
-            errors.append(message)
-    if ptx := [error for error in errors if "inline PTX" in error]:
-        errors = ptx  # the others only follow from it
-    return CompileError("\n".join(errors[:_MOST]) or log.strip())

@@ -27,16 +27,12 @@ class Pool:
     def allocate(self, nbytes: int) -> "GuardedBuffer":
         """A buffer of its own pages. Raises MemoryError with the number."""
         size = -(-nbytes // PAGE) * PAGE
-        if unused := self._free.get(size):
-            base = unused.pop()
-            self._held -= size
-        else:
+        base = self._reuse(size) or self._map(size)
+        if not base:
+            self.trim()
             base = self._map(size)
-            if not base:
-                self.trim()
-                base = self._map(size)
-            if not base:
-                raise MemoryError(f"{nbytes} bytes asked for; the system has none. Use smaller arrays, or del some.")
+        if not base:
+            raise MemoryError(f"{nbytes} bytes asked for; the system has none. Use smaller arrays, or del some.")
         self._fill(base, size)
         return GuardedBuffer(self, base, size, nbytes)
 
@@ -49,14 +45,18 @@ class Pool:
 
     def trim(self) -> None:
         """Give unused pages back to the system."""
-        for size, addresses in list(self._free.items()):
-            while addresses:
-                try:
-                    base = addresses.pop()
-                except IndexError:
-                    break  # another thread took the last
-                self._held -= size
+        for size in list(self._free):
+            while base := self._reuse(size):
                 self._unmap(base, size)
+
+    def _reuse(self, size: int) -> int | None:
+        """Unused pages, if there are any: several threads may ask at once."""
+        try:
+            base = self._free[size].pop()
+        except (KeyError, IndexError):
+            return None
+        self._held -= size
+        return base
 
     def damaged(self, buffers: Sequence["GuardedBuffer"]) -> int:
         """The first of the buffers that was written beside its ends, or -1. Its canary is mended."""

@@ -76,8 +76,8 @@ def _entries(source: Source, code: str) -> list[Edit]:
     """Behind each kernel, on its last line, the door through which it is launched."""
     edits = []
     for name, at in source.kernels.items():
-        head = code[: code.index("__global__", at.start)]
-        if not _TEMPLATE.search(head):
+        word = code.index("__global__", at.start)
+        if not _TEMPLATE.search(code, max(0, word - 500), word):
             edits.append((at.stop, at.stop, f" MINIGRAD_KERNEL({name})"))
     return edits
 
@@ -90,10 +90,9 @@ def _shared(code: str) -> list[Edit]:
         if stop < 0:
             continue
         declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
-        words = re.findall(r"\w+", match.group())
-        kept = " ".join(re.findall(r"volatile|(?:alignas|__align__)\s*\([^()]*\)", match.group()))
-        text = kept.replace("alignas", "__align__") + " " + declaration
-        made = _dynamic(text, _inside_function(code, match.start())) if "extern" in words else _static(text)
+        kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
+        text, dynamic = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
+        made = _dynamic(text, _inside_function(code, match.start())) if dynamic else _static(text)
         newlines = "\n" * code.count("\n", match.start(), stop)
         edits.append((match.start(), stop + 1, made + newlines))
     return edits

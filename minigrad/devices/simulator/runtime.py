@@ -3,11 +3,11 @@
 import ctypes
 import os
 import threading
-from functools import cache
+from functools import cache as once
 from pathlib import Path
 from typing import Any
 
-from minigrad.devices.simulator import cache as disk
+from minigrad.devices.simulator import cache
 from minigrad.devices.simulator.compiler import NATIVE, PORTABLE, RUNTIME, Refused, find_compiler
 from minigrad.errors import DeviceError
 
@@ -34,7 +34,7 @@ class Report(ctypes.Structure):
     """What went wrong, as runtime.h has it."""
 
     _fields_ = (
-        ("kind", ctypes.c_int),
+        ("cause", ctypes.c_int),
         ("line", ctypes.c_int),
         ("address", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
@@ -47,7 +47,7 @@ class Report(ctypes.Structure):
     )
 
 
-@cache
+@once
 def runtime() -> Any:
     """The runtime, loaded. Its names are made visible to the kernels that are loaded later."""
     portable = ["-DMINIGRAD_PORTABLE"] if os.environ.get(PORTABLE) == "1" else []
@@ -57,18 +57,16 @@ def runtime() -> Any:
         try:
             return compiler.build(text, "runtime.cpp", [*RUNTIME, *portable], scratch)
         except Refused as error:
-            raise DeviceError(
-                f"device 'sim': {compiler.compile[0]} does not compile the simulator.\n{error}"
-            ) from error
+            message = f"device 'sim': {compiler.compile[0]} does not compile the simulator.\n{error}"
+            raise DeviceError(message) from error
 
-    path = disk.kept("runtime", text + str(portable), compiler, build)
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library, _ = cache.load("runtime", text + str(portable), compiler, build, ctypes.RTLD_GLOBAL)
     library.minigrad_launch.argtypes = [ctypes.c_void_p]
     library.minigrad_report.restype = ctypes.POINTER(Report)
     library.minigrad_output.restype = ctypes.c_void_p
     library.minigrad_map.argtypes, library.minigrad_map.restype = [ctypes.c_size_t], ctypes.c_void_p
     library.minigrad_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.minigrad_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.launching = threading.Lock()  # type: ignore[attr-defined]  # the runtime has one launch at a time
+    library.launching = threading.Lock()  # the runtime has one launch at a time
     os.register_at_fork(after_in_child=lambda: setattr(library, "launching", threading.Lock()))
     return library

@@ -27,19 +27,20 @@ void leave_critical(Worker& worker) {
 }
 
 // Stop every worker: those between blocks see `stop`, those inside a kernel get a signal.
-void stop_all(Kind kind) {
+void stop_all(Cause cause) {
     int running = NONE;
-    launch.stop.compare_exchange_strong(running, kind);
+    launch.stop.compare_exchange_strong(running, cause);
     for (Worker* worker : workers)
         if (worker && worker != this_worker && worker->running) pthread_kill(worker->thread, STOP);
 }
 
 // The first to come writes the report.
-static bool claim(Kind kind) {
+static bool claim(Cause cause) {
     if (launch.reported.exchange(1)) return false;
     Report& report = launch.report;
     Fiber* current = this_worker->current;
-    report.kind = kind;
+    report.cause = cause;
+    report.fault = this_worker->fault;
     report.has_thread = current != nullptr;
     if (current) report.block = current->thread.blockIdx, report.thread = current->thread.threadIdx;
     return true;
@@ -50,17 +51,17 @@ static void name_place(const char* file, int line) {
     launch.report.line = line;
 }
 
-void fail(Kind kind, const char* file, int line, const char* format, ...) {
+void fail(Cause cause, const char* file, int line, const char* format, ...) {
     Worker& worker = *this_worker;
     worker.critical = 1;
-    if (claim(kind)) {
+    if (claim(cause)) {
         va_list words;
         va_start(words, format);
         vsnprintf(launch.report.text, sizeof launch.report.text, format, words);
         va_end(words);
         name_place(file, line);
     }
-    stop_all(kind);
+    stop_all(cause);
     leave_kernel(worker);
 }
 
@@ -91,39 +92,41 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
         sigaction(signal, &before[signal], nullptr);
         return;
     }
-    Kind kind = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
+    Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
-    if (kind == ACCESS && near(address, worker->current->stack, 0)) kind = STACK_OVERFLOW;
-    if (kind == ACCESS && near(address, worker->shared, MAX_SHARED)) {
-        kind = SHARED_ACCESS;
+    if (cause == ACCESS && near(address, worker->current->stack, 0)) cause = STACK_OVERFLOW;
+    if (cause == ACCESS && near(address, worker->shared, MAX_SHARED)) {
+        cause = SHARED_ACCESS;
         address -= reinterpret_cast<uint64_t>(worker->shared + MAX_SHARED);
     }
-    if (claim(kind)) {
-        launch.report.bytes = launch.shared_used;
-        launch.report.address = address;
-        launch.report.pc = program_counter(context);
-    }
-    stop_all(kind);
+    worker->fault = {address, launch.shared_used, program_counter(context)};
+    claim(cause);
+    stop_all(cause);
     leave_kernel(*worker);
 }
 
-static void on_stop(int, siginfo_t*, void* context) {
+// To whoever handled this signal before.
+static void pass_on(int signal, siginfo_t* info, void* context) {
+    const struct sigaction& other = before[signal];
+    if (other.sa_flags & SA_SIGINFO) other.sa_sigaction(signal, info, context);
+    else if (other.sa_handler != SIG_DFL && other.sa_handler != SIG_IGN) other.sa_handler(signal);
+}
+
+static void on_stop(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !launch.stop || worker->critical) return;
+    if (!worker || !worker->running || !launch.stop) return pass_on(signal, info, context);
+    if (worker->critical) return;
     Fiber* current = worker->current;
-    if (launch.stop == TIMEOUT && current && claim(TIMEOUT)) {
-        launch.report.pc = program_counter(context);
-        if (current->site) name_place(current->site->file, current->site->line);  // in case the pc is in the runtime
-    }
+    worker->fault = {0, 0, program_counter(context)};
+    if (launch.stop == TIMEOUT && current && claim(TIMEOUT) && current->site)
+        name_place(current->site->file, current->site->line);  // for the case that the pc is in the runtime
     leave_kernel(*worker);
 }
 
 // Ctrl-C: Python's own handler notes it, and raises KeyboardInterrupt once the launch has come back.
 static void on_interrupt(int signal, siginfo_t* info, void* context) {
-    if (before[signal].sa_flags & SA_SIGINFO) before[signal].sa_sigaction(signal, info, context);
-    else if (before[signal].sa_handler != SIG_DFL && before[signal].sa_handler != SIG_IGN) before[signal].sa_handler(signal);
-    int running = NONE;
-    launch.stop.compare_exchange_strong(running, INTERRUPT);
+    pass_on(signal, info, context);
+    if (before[signal].sa_handler == SIG_IGN) return;
     stop_all(INTERRUPT);
     Worker* worker = this_worker;
     if (worker && worker->running && !worker->critical) leave_kernel(*worker);
@@ -167,8 +170,7 @@ MINIGRAD_EXPORT void minigrad_assert_failed(const char* text, const char* file, 
 }
 
 MINIGRAD_EXPORT void minigrad_misaligned(uintptr_t address, int alignment) {
-    launch.report.address = address;
-    launch.report.pc = reinterpret_cast<uint64_t>(__builtin_return_address(0)) - 1;
+    this_worker->fault = {address, 0, reinterpret_cast<uint64_t>(__builtin_return_address(0)) - 1};
     fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", alignment);
 }
 
@@ -189,12 +191,12 @@ struct TypeMismatch {
 };
 
 MINIGRAD_EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* what, uintptr_t address) {
-    launch.report.address = address;
+    this_worker->fault.address = address;
     fail(MISALIGNED, what->place.file, what->place.line, "%s must begin at a multiple of %d bytes", what->type->name,
          1 << what->log_alignment);
 }
 MINIGRAD_EXPORT void __ubsan_handle_alignment_assumption_abort(Place* place, uintptr_t address, uintptr_t alignment) {
-    launch.report.address = address;
+    this_worker->fault.address = address;
     fail(MISALIGNED, place->file, place->line, "pointer said to begin at a multiple of %d bytes", int(alignment));
 }
 MINIGRAD_EXPORT void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) {

@@ -32,6 +32,7 @@ static void begin_launch(Worker& worker) {
     worker.block.launch = launch.number;
     worker.block.dynamic = launch.dynamic;
     worker.block.shared_end = worker.shared + MAX_SHARED;
+    worker.fault = {};
     this_worker = &worker;
 }
 
@@ -131,8 +132,8 @@ static uint64_t place_in_kernel(uint64_t address, void* kernel) {
 
 static void complete_report() {
     Report& report = launch.report;
-    if (report.kind == NONE) report.kind = launch.stop;
-    if (report.pc) report.pc = place_in_kernel(report.pc, reinterpret_cast<void*>(launch.kernel));
+    if (report.cause == NONE) report.cause = launch.stop;
+    if (report.fault.pc) report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
 }
 
 }  // namespace minigrad
@@ -179,7 +180,7 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     order->printed = printed;
     if (launch.done == launch.blocks && launch.stop != INTERRUPT) return NONE;
     complete_report();
-    return launch.report.kind;
+    return launch.report.cause;
 }
 
 MINIGRAD_EXPORT Report* minigrad_report() { return &launch.report; }
@@ -200,7 +201,7 @@ MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
     fits = fits || slot->launch == launch.number;
     pthread_mutex_unlock(&placing);
     if (!fits) {
-        launch.report.bytes = used;
+        worker.fault.bytes = used;
         fail(SHARED, nullptr, 0, "%s", "");
     }
     leave_critical(worker);

@@ -66,6 +66,13 @@ struct Warp {
     uint64_t value[WARP];
 };
 
+// What may be known of a bad access.
+struct Fault {
+    uint64_t address;  // in shared memory, counted from its end
+    uint64_t bytes;    // of shared memory
+    uint64_t pc;       // of the instruction; in the report, within the kernel's file; 0 if unknown
+};
+
 struct Worker {
     Fiber* current;          // runs at present; nullptr outside kernels
     // the block
@@ -89,22 +96,21 @@ struct Worker {
     volatile sig_atomic_t critical;  // holding a lock: a signal may not jump out now
     pthread_t thread;
     char* shared;
+    Fault fault;             // if this worker is the first to report one
     Fiber* fibers[MAX_THREADS];
     unsigned made;
     Fiber* idle[MAX_THREADS];  // without a thread; the last used comes first, as its stack is still in the cache
     unsigned idles;
 };
 
-enum Kind {  // as in report.py
+enum Cause {  // as in report.py
     NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM, SHARED_ACCESS
 };
 
 // What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
 struct Report {
-    int kind, line;
-    uint64_t address;    // of a bad access; in shared memory, counted from its end
-    uint64_t bytes;      // of shared memory
-    uint64_t pc;         // within the kernel's file, 0 if unknown
+    int cause, line;
+    Fault fault;
     int has_thread;
     uint3 block, thread;
     char file[256], text[512];
@@ -118,7 +124,7 @@ struct Launch {
     uint64_t blocks;
     std::atomic<uint64_t> next, done;
     std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use
-    std::atomic<int> stop;              // a Kind: workers end at their next step
+    std::atomic<int> stop;              // a Cause: workers end at their next step
     std::atomic<int> reported;
     unsigned dynamic;
     unsigned long long number;
@@ -140,8 +146,8 @@ void settle(Worker& worker, Fiber* fiber);
 void lane_returned(Worker& worker, Warp& warp);
 bool release_gathering(Worker& worker);
 // faults.cpp
-void fail(Kind kind, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
-void stop_all(Kind kind);
+void fail(Cause cause, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
+void stop_all(Cause cause);
 void leave_critical(Worker& worker);
 // grid.cpp
 void call_helpers();  // let the other workers join the launch, where it may have some

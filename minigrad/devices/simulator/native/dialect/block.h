@@ -86,9 +86,20 @@ MINIGRAD_INLINE bool next_thread() {
     return true;
 }
 
+template <class T> struct Plain { using type = T; };
+template <class T> struct Plain<const T> { using type = T; };
+
+// A parameter, copied, for Python does not align the buffer as some types would have it.
+template <class P>
+MINIGRAD_INLINE typename Plain<P>::type parameter(const char* at) {
+    typename Plain<P>::type value;
+    memcpy((void*)&value, at, sizeof value);
+    return value;
+}
+
 template <class... P, size_t... I>
 MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed, Indices<I...>) {
-    do kernel(*reinterpret_cast<const P*>(packed + parameter_offset<P...>(I))...);
+    do kernel(parameter<P>(packed + parameter_offset<P...>(I))...);
     while (next_thread());
 }
 template <class... P>
