@@ -68,16 +68,16 @@ class Sweep:
     recorded_on: str
 
     def at(self, value: int) -> str:
-        """The time for one value in a sentence that says of what, where, and whether it is live or recorded."""
-        parts = [
-            f"{runs[value].seconds * 1e6:.0f} us {how} {where}"
-            for runs, where, how in (
-                (self.live, self.live_on, "live on"),
-                (self.recorded, self.recorded_on, "recorded on"),
+        """The time for one value, of what, and whether it is live or recorded; empty where it is not known."""
+        known = [
+            f"{runs[value]} {where}"
+            for runs, where in (
+                (self.live, f"live on {self.live_on}"),
+                (self.recorded, f"recorded on {self.recorded_on}"),
             )
             if value in runs
         ]
-        return f"{self.title}: {', '.join(parts) or 'not measured'}"
+        return f"{'; '.join(known)}, for {self.title}" if known else ""
 
     def rows(self) -> list[tuple[str, ...]]:
         """One row for each value: value, live time, recorded time."""

@@ -65,15 +65,7 @@ def measured(time: Callable[[int], Any] | bench.Sweep | None, value: int) -> str
     if time is None:
         return "absent: none was asked for"
     if isinstance(time, bench.Sweep):
-        known = [
-            f"{runs[value]} {how} on {where}"
-            for runs, how, where in (
-                (time.live, "live", time.live_on),
-                (time.recorded, "recorded", time.recorded_on),
-            )
-            if value in runs
-        ]
-        return "; ".join(known) or SILENT
+        return time.at(value) or SILENT
     if why_not("cuda"):
         return SILENT
     device: Any = get("cuda")
