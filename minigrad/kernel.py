@@ -151,7 +151,7 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
 
 def dim3(name: str, what: str, extent: Extent, limit: base.Dim3) -> base.Dim3:
     """An int or up to three ints as (x, y, z), each at least 1 and within the limit."""
-    values = (extent,) if isinstance(extent, int | np.integer) else tuple(extent)
+    values = tuple(extent) if isinstance(extent, Sequence) else (extent,)
     if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) for v in values):
         raise LaunchError(f"{name}: {what}={extent!r} must be one to three whole numbers.")
     for axis, value, most in zip("xyz", values, limit, strict=False):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from minigrad.devices.base import Dim3
@@ -73,6 +74,9 @@ class Launch:
         sizes = {key: value for key, value in known.items() if value is not None}
         if missing := [key for key in known if key not in sizes]:
             raise LaunchError(f"{kernel.name}.launch takes {', '.join(kernel.sizes)}; {', '.join(missing)} is missing.")
+        for key, value in sizes.items():
+            if not isinstance(value, Integral) or value < 0:
+                raise LaunchError(f"{kernel.name}: {key}={value!r} must be a whole number of at least 0.")
         numbers = {**sizes, **values}
         grid, block = _extents(kernel.grid, numbers), _extents(kernel.block, numbers)
         check_limits(kernel, grid, block, 0, values)
@@ -95,12 +99,14 @@ class Launch:
 
     def __repr__(self) -> str:
         numbers = {**self.sizes, **self.values}
+        grid = f"{_line(self.kernel.grid, numbers, self.grid)}{_total(self.grid, self.blocks, 'block')}"
+        block = f"{_line(self.kernel.block, numbers, self.block)}{_total(self.block, prod(self.block), 'thread')}"
         head = ", ".join(f"{key}={value}" for key, value in numbers.items())
         return "\n".join(
             [
                 f"{self.kernel.name}({head})",
-                f"  grid   {_line(self.kernel.grid, numbers, self.grid)}{_total(self.grid, self.blocks, 'block')}",
-                f"  block  {_line(self.kernel.block, numbers, self.block)}{_total(self.block, prod(self.block), 'thread')}",
+                f"  grid   {grid}",
+                f"  block  {block}",
                 f"  total  {self.blocks} x {prod(self.block)} = {self.threads} threads",
             ]
         )

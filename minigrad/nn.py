@@ -111,4 +111,9 @@ class Sequential(Module):
 
 def accuracy(logits: Tensor, labels: Any) -> float:
     """The share of rows whose largest logit is at the label, from 0 to 1."""
-    return float((logits.numpy().argmax(axis=1) == np.asarray(labels)).mean())
+    labels = np.asarray(labels)
+    if logits.ndim != 2 or not logits.size or labels.shape != logits.shape[:1]:
+        raise ValueError(
+            f"accuracy: logits {logits.shape} and labels {labels.shape}; give (rows, classes) and (rows,)."
+        )
+    return float((logits.numpy().argmax(axis=1) == labels).mean())

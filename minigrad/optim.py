@@ -19,11 +19,21 @@ class Optimizer:
     """A list of parameters and how to step them down their gradients."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float):
+        if isinstance(parameters, Tensor):
+            raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
         self.parameters, self.lr = list(parameters), lr
         if not self.parameters:
             raise ValueError(f"{type(self).__name__} got no parameters; pass model.parameters().")
         if not lr >= 0:
             raise ValueError(f"{type(self).__name__}: lr={lr} must be a number of at least 0.")
+        for p in self.parameters:
+            if not (isinstance(p, Tensor) and p.is_leaf and p.requires_grad):
+                raise TypeError(
+                    f"{type(self).__name__}: a parameter is a leaf tensor with requires_grad=True; got {p!r:.60}. "
+                    "Pass model.parameters()."
+                )
+        if len({id(p) for p in self.parameters}) < len(self.parameters):
+            raise ValueError(f"{type(self).__name__}: a parameter is in the list twice; it would be stepped twice.")
         self._state: dict[tuple[int, str], Any] = {}
 
     def zero_grad(self) -> None:
@@ -36,7 +46,7 @@ class Optimizer:
         with no_grad():
             for i, parameter in enumerate(self.parameters):
                 if parameter.grad is not None:
-                    self._update(i, parameter, parameter.grad)
+                    self._update(i, parameter, _matching(parameter, parameter.grad))
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
         raise NotImplementedError
@@ -50,6 +60,16 @@ class Optimizer:
             known = known.to(like.device)
         self._state[i, name] = known
         return known
+
+
+def _matching(p: Tensor, grad: Tensor) -> Tensor:
+    """The gradient, if it is of its parameter's shape, dtype and device. Raises ValueError."""
+    if (grad.shape, grad.dtype, grad.device) != (p.shape, p.dtype, p.device):
+        raise ValueError(
+            f"step: a gradient is {grad.dtype} {grad.shape} on {grad.device}, its parameter {p.dtype} {p.shape} "
+            f"on {p.device}. Call zero_grad() and backward() again."
+        )
+    return grad
 
 
 def _run(kernel: Kernel, *arguments: Any) -> None:

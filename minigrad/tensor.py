@@ -149,6 +149,8 @@ def as_tensor(value: Any, like: Tensor) -> Tensor:
     """A tensor as it is; a number or array becomes one on the device of `like`, a Python number in its dtype."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool | int | float):
         own = to_host(value).dtype  # a number takes the dtype of `like` if that is of its kind or a wider one
         dtype = like.dtype if "biuf".index(like.dtype.kind) >= "biuf".index(own.kind) else own

@@ -125,3 +125,32 @@ def test_digits_are_1797_and_the_parts_share_none():
     assert digits.train.images.dtype == np.float32
     assert digits.train.images.min() >= 0 and digits.train.images.max() <= 1
     assert set(digits.test.labels) == set(range(10))
+
+
+def test_optimizers_refuse_what_cannot_train():
+    p = mg.ones(3, requires_grad=True)
+    for wrong in (p, [p * 2], [mg.ones(3)], [3]):
+        with pytest.raises(TypeError, match=r"model\.parameters\(\)"):
+            mg.optim.SGD(wrong, lr=0.1)
+    with pytest.raises(ValueError, match="twice"):
+        mg.optim.SGD([p, p], lr=0.1)
+    p.grad = mg.ones(1)
+    with pytest.raises(ValueError, match=r"gradient is float32 \(1,\)"):
+        mg.optim.SGD([p], lr=0.1).step()
+
+
+def test_accuracy_wants_one_label_for_each_row():
+    with pytest.raises(ValueError, match=r"logits \(4, 3\) and labels \(1,\)"):
+        mg.nn.accuracy(mg.ones(4, 3), [0])
+
+
+def test_numpy_scalars_are_numbers(kernel_device):
+    assert (mg.ones(2, device=kernel_device) + np.float64(1)).numpy().tolist() == [2, 2]
+
+
+def test_sizes_of_a_launch_are_whole_numbers():
+    for wrong in (-1, 1.5, "a"):
+        with pytest.raises(ValueError, match="must be a whole number of at least 0"):
+            mg.matmul["tiled"].launch(wrong, 2, 3)
+    with pytest.raises(ValueError, match=r"grid=1\.5 must be"):
+        mg.relu["forward"](grid=1.5, block=16)

@@ -24,7 +24,9 @@ from minigrad.source import Source
 
 WORKS = r"""
 #include <cuda_runtime.h>
+#include <cstdio>
 
+extern "C" __global__ void nothing() {}
 extern "C" __global__ void indices(int* y) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, v = blockIdx.y * blockDim.y + threadIdx.y;
     int z = blockIdx.z * blockDim.z + threadIdx.z, width = gridDim.x * blockDim.x, height = gridDim.y * blockDim.y;
@@ -170,7 +172,7 @@ def filled(size, dtype=np.float32, value=0):
 def works(name, *args, grid=1, block=32, shared=0):
     """Run one of the kernels above and return its last array."""
     Kernel(Source(WORKS, "works.cu"), name)(*args, grid=grid, block=block, shared=shared)
-    return args[-1].numpy() if isinstance(args[-1], Array) else None
+    return args[-1].numpy() if args and isinstance(args[-1], Array) else None
 
 
 @pytest.fixture(autouse=True)
@@ -283,6 +285,7 @@ def test_vector_types():
 
 
 def test_printf_comes_out_through_python(capsys):
+    works("nothing", grid=2)
     works("hello", 2, grid=2)
     lines = sorted(capsys.readouterr().out.splitlines())  # the order of blocks is left open
     assert lines == [f"thread {t} of block, {b}.5" for t in (0, 1) for b in (0, 1)]
@@ -566,6 +569,7 @@ def test_too_much_shared_memory_is_refused(name, shared, number):
         ("__global__ void k(float* y) {\n  y[0] = 1\n}", 2, ["expected", "y[0] = 1"]),
         ("__global__ void k(float* y) {\n  __shared__ int a[2],\n b;\n  y[0] = c;\n}", 4, ["c"]),
         ("__global__ void k(float* y) {\n  atomicMax(y, 1.0f);\n}", 2, ["atomicMax"]),
+        ("__global__ void k(float* y) {\n\n  struct { float a[9]; } b; __shfl_sync(~0u, b, 0);\n}", 3, ["at most 8 bytes", "b, 0"]),
         ('__global__ void k(int* y) {\n  asm volatile("mov.u32 %0, %%laneid;" : "=r"(y[0]));\n}', 2, ["inline PTX", "GPU"]),
         ('#include "helper.cuh"\n__global__ void k(float* y) { y[0] = helper(1); }', 3, ["helper.cuh(3)", "nothing"]),
     ],
@@ -578,6 +582,12 @@ def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, w
     message = str(caught.value)
     assert message.startswith(f"cuda/{'helper.cuh' if 'helper' in text else 'broken.cu'}({line}): error: ")
     assert all(word in message for word in words) and "minigrad" not in message.lower() and str(tmp_path) not in message
+
+
+def test_a_function_that_is_defined_nowhere():
+    text = '__device__ float far(float x);\nextern "C" __global__ void k(float* y) { y[0] = far(y[0]); }'
+    with pytest.raises(CompileError, match="k.cu: error: 'far' is used but defined nowhere"):
+        kernel(text, "k")(filled(1), grid=1, block=1)
 
 
 def test_ptx_that_is_not_compiled_is_no_error():

@@ -19,11 +19,11 @@ import numpy as np
 from minigrad.devices.base import Arguments, Dim3
 from minigrad.devices.simulator import cache, report
 from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
-from minigrad.devices.simulator.lines import explain
+from minigrad.devices.simulator.lines import explain, undefined
 from minigrad.devices.simulator.memory import GuardedBuffer, Pool
 from minigrad.devices.simulator.rewrite import translate
 from minigrad.devices.simulator.runtime import Order, runtime
-from minigrad.errors import CompileError, DeviceError
+from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 
@@ -112,8 +112,8 @@ class Simulator:
 
         try:
             library, path = cache.load(stem, text, self._compiler, compile, ctypes.DEFAULT_MODE)
-        except OSError as error:  # a function that is declared and used but defined nowhere
-            raise CompileError(f"{source.name}: error: {str(error).rpartition(': ')[2]}") from error
+        except OSError as error:
+            raise undefined(source.name, str(error)) from error
         return Module(source, path, tuple(translation.parts), library, _stamps(translation.files))
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:

@@ -16,11 +16,11 @@ _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
 _USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
 
 
-def locate(library: Path, pc: int, names: Iterable[str]) -> tuple[str, int | None]:
+def locate(library: Path, pc: int, names: Iterable[str]) -> tuple[str, int] | None:
     """File and line of an instruction, by the debugger's line table; without a tool to read it, unknown."""
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if not pc or not tool:
-        return "", None
+        return None
     # An instruction that the compiler moved has no line; one a little before it has.
     nearby = [hex(pc - back) for back in range(0, 64, 4)]
     done = subprocess.run([tool, "-i", "-e", str(library), *nearby], capture_output=True, text=True)
@@ -29,7 +29,7 @@ def locate(library: Path, pc: int, names: Iterable[str]) -> tuple[str, int | Non
         path, _, number = frame.partition(" ")[0].rpartition(":")
         if number.isdigit() and Path(path).name in by_file:
             return by_file[Path(path).name], int(number)
-    return "", None
+    return None
 
 
 def explain(log: str, parts: Mapping[str, str]) -> CompileError:
@@ -44,6 +44,14 @@ def explain(log: str, parts: Mapping[str, str]) -> CompileError:
         errors[_message(file, int(number), words, parts)] = None
     ptx = [error for error in errors if "inline PTX" in error]  # the others only follow from it
     return CompileError("\n".join((ptx or list(errors))[:MOST]) or log.strip())
+
+
+def undefined(file: str, message: str) -> CompileError:
+    """The error for a function that is declared and used but defined nowhere, which only loading finds."""
+    symbol = message.rpartition(": ")[2]
+    mangled = re.match(r"_Z(\d+)(\w+)", symbol)  # length, name, parameters
+    name = mangled[2][: int(mangled[1])] if mangled else symbol
+    return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
 
 
 def _used(before: list[str], after: list[str], parts: Mapping[str, str]) -> tuple[str, str] | None:

@@ -43,7 +43,7 @@ def explain(
         return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
     if report.cause == Cause.SYSTEM:
         return MemoryError(f"{kernel}: the system has no memory for the stacks of a block. Choose a smaller block.")
-    file, line = (report.file.decode(), report.line) if report.line else locate(module.path, report.pc, module.names)
+    file, line = locate(module.path, report.pc, module.names) or (report.file.decode(), report.line or None)
     finding = _find(report, module, kernel, timeout, arguments)
     block, thread = _dim3(report.block, report.has_thread), _dim3(report.thread, report.has_thread)
     where = [f"block {block}, thread {thread}"] if block else []

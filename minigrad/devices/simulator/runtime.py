@@ -36,7 +36,7 @@ class Report(ctypes.Structure):
     _fields_ = (
         ("cause", ctypes.c_int),
         ("line", ctypes.c_int),
-        ("address", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),  # these three are a Fault
         ("bytes", ctypes.c_uint64),
         ("pc", ctypes.c_uint64),
         ("has_thread", ctypes.c_int),

@@ -166,7 +166,7 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     pthread_mutex_lock(&lock);
     ++launch.number;
     pthread_mutex_unlock(&lock);
-    memset(&launch.report, 0, offsetof(Report, text));
+    memset(&launch.report, 0, offsetof(Report, text) + 1);
     printed = 0;
 
     stack_t previous_stack;

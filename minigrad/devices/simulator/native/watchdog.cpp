@@ -30,7 +30,7 @@ static void* watchdog_life(void*) {
         if (!limit) continue;
         quiet = 0;
         call_helpers();
-        if (now() > limit) stop_all(TIMEOUT);
+        if (now() > limit && deadline == limit) stop_all(TIMEOUT);
     }
     return nullptr;
 }
