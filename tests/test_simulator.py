@@ -527,7 +527,15 @@ def test_a_kernel_that_does_not_end_is_stopped(name, grid, impatient):
         assert error.line == line_of(name)
 
 
-def test_ctrl_c_stops_a_kernel_and_its_handler_is_put_back():
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as Python has it: a shell starts its background jobs with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_stops_a_kernel_and_its_handler_is_put_back(interruptible):
     before, main = signal.getsignal(signal.SIGINT), threading.main_thread().ident
     threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
     start = time.monotonic()
