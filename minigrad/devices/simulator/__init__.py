@@ -121,7 +121,7 @@ class Simulator:
         library = runtime()
         main = threading.get_ident() == threading.main_thread().ident  # the one that Ctrl-C is meant for
         packed = ctypes.addressof(arguments.packed)
-        order = Order(module.entry(name), packed, grid, block, shared, self.workers, main, 0, self.timeout)
+        order = Order(module.entry(name), packed, grid, block, shared, max(self.workers, 1), main, 0, self.timeout)
         printed, error = b"", None
         with library.launching:
             failed = library.minigrad_launch(ctypes.addressof(order))

@@ -1,6 +1,5 @@
-// One block: its threads as fibers, and the barrier. A thread that must wait hands over to the next that can run, without
-// going through a scheduler; only when nobody can run is there something to decide.
-#include <sched.h>
+// One block: its threads as fibers. A thread that must wait hands over to the next that can run, without going through
+// a scheduler; only when nobody can run is there something to decide.
 #include <stdio.h>
 
 #include "runtime.h"
@@ -68,7 +67,7 @@ static void make_fiber(Worker& worker) {
     size_t size = STACK_PAGES * page_size();
     char* stack = map_guarded(size);
     if (!stack) fail(SYSTEM, nullptr, 0, "no memory for the stacks of a block of %u threads", worker.threads);
-    // The Fiber lies above its stack, at another height in the page for each: else all compete for the same cache lines.
+    // The Fiber lies above its stack, for each at another height in the page: else all want the same cache lines.
     size_t shift = worker.made * 7 % 48 * 64;
     Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
     fiber->stack = stack;
@@ -95,7 +94,7 @@ static Fiber* start_fiber(Worker& worker) {
 }
 
 // Nobody can run: say who waits where. Threads that wait at the same call are counted together.
-static void report_deadlock(Worker& worker) {
+void report_deadlock(Worker& worker) {
     struct { const Site* site; unsigned count; } groups[8];
     unsigned known = 0;
     Fiber* waiting = nullptr;
@@ -123,7 +122,7 @@ static void report_deadlock(Worker& worker) {
 }
 
 // Nobody is in the queue: start a thread, or let those go on who wait for all others to have waited.
-static Context* find_next(Worker& worker) {
+Context* find_next(Worker& worker) {
     if (worker.started < worker.threads) worker.current = start_fiber(worker);
     else if (release_gathering(worker)) worker.current = worker.ready->pop();
     else report_deadlock(worker);
@@ -140,7 +139,8 @@ Context* next_to_run(Worker& worker) {
 
 void run_block(Worker& worker, uint64_t number) {
     uint64_t row = number / launch.grid.x;
-    worker.block.blockIdx = {unsigned(number % launch.grid.x), unsigned(row % launch.grid.y), unsigned(row / launch.grid.y)};
+    unsigned x = number % launch.grid.x, y = row % launch.grid.y, z = row / launch.grid.y;
+    worker.block.blockIdx = {x, y, z};
     worker.next = {0, 0, 0};
     worker.started = worker.votes = worker.gathered = 0;
     worker.call = nullptr;
@@ -171,71 +171,3 @@ MINIGRAD_EXPORT int minigrad_next_thread() {
     take_thread(worker, self);
     return 1;
 }
-
-namespace minigrad {
-
-static Context* open_barrier(Worker& worker);
-
-// __syncthreads: the last to arrive lets all go. Every thread of the block must come, and by the same call: a thread that
-// returned early is missed here, as the CUDA guide asks, though many GPUs would let it pass.
-static inline Context* arrive(Worker& worker, Fiber* self) {
-    worker.barrier->push(self);
-    return worker.barrier->size() == worker.threads ? open_barrier(worker) : next_to_run(worker);
-}
-
-// Everybody is at the barrier, so nobody is in the other queue: the two change places.
-static Context* open_barrier(Worker& worker) {
-    if (worker.diverged) report_deadlock(worker);
-    Queue* all = worker.barrier;
-    worker.barrier = worker.ready;
-    worker.ready = all;
-    worker.call = nullptr;
-    return next_to_run(worker);
-}
-
-// The first to come to a barrier, or by another call than those before.
-static Context* arrive_first(Worker& worker, Fiber* self) {
-    if (self->claims) settle(worker, self);
-    if (!worker.call) worker.call = self->site;
-    if (worker.call->line != self->site->line) worker.diverged = true;
-    return arrive(worker, self);
-}
-
-MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
-    Worker& worker = *this_worker;
-    Fiber* self = worker.current;
-    MINIGRAD_SAVE(self);
-    self->site = site;
-    return self->claims || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
-}
-
-MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
-    Worker& worker = *this_worker;
-    Fiber* self = wait_at(worker, site);
-    MINIGRAD_SAVE(self);
-    Queue& others = *worker.barrier;
-    worker.votes += predicate != 0;
-    if (others.size() + 1 == worker.threads) {
-        for (unsigned i = others.head; i != others.tail; ++i) others.at[i % MAX_THREADS]->thread.result = worker.votes;
-        self->thread.result = worker.votes;
-        worker.votes = 0;
-    }
-    return arrive_first(worker, self);
-}
-
-// Let the others go first: called by a thread that waits for another one to change memory.
-MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
-    Worker& worker = *this_worker;
-    Fiber* self = wait_at(worker, site);
-    MINIGRAD_SAVE(self);
-    bool fresh = worker.started < worker.threads;
-    if (!fresh && !worker.ready->size()) sched_yield();  // whom we wait for may be in a block on another core
-    worker.ready->push(self);
-    return fresh ? find_next(worker) : next_to_run(worker);
-}
-
-}  // namespace minigrad
-
-MINIGRAD_OPERATION(minigrad_barrier)
-MINIGRAD_OPERATION(minigrad_vote)
-MINIGRAD_OPERATION(minigrad_yield)

@@ -1,5 +1,5 @@
-// When a kernel goes wrong. A bad access, a division by zero or the watchdog ends in a signal handler, a failed assert or
-// a deadlock in fail(); all of them fill in the one report and jump out of the kernel to where the worker began.
+// When a kernel goes wrong. A bad access or the watchdog ends in a signal handler, a failed assert or a deadlock in
+// fail(); all of them fill in the one report and jump out of the kernel to where the worker began.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

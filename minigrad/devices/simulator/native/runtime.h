@@ -1,5 +1,5 @@
-// The runtime's own picture of a launch. A grid is run by workers, one OS thread each; a worker runs one block at a time;
-// a block's threads are fibers, which take turns on the worker and switch only where they wait for each other.
+// The runtime's own picture of a launch. A grid is run by workers, one OS thread each; a worker runs one block at a
+// time; a block's threads are fibers, which take turns on the worker and switch only where they wait for each other.
 #pragma once
 
 #include <pthread.h>
@@ -27,8 +27,9 @@ constexpr size_t STACK_PAGES = 33;
 
 struct Worker;
 
-// One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a kernel
-// without barriers needs one fiber for a whole block. What every switch touches is in the first 64 bytes, a cache line.
+// One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a
+// kernel without barriers needs one fiber for a block. What every switch touches is in the first 64 bytes, a line of the
+// cache.
 struct alignas(64) Fiber {
     Context context;
     const Site* site;  // where it waits, or did; nullptr: without a thread
@@ -104,7 +105,8 @@ struct Worker {
 };
 
 enum Cause {  // as in report.py
-    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM, SHARED_ACCESS
+    NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM,
+    SHARED_ACCESS
 };
 
 // What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
@@ -141,15 +143,18 @@ extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")
 void run_block(Worker& worker, uint64_t number);
 void reset_fibers(Worker& worker);
 Context* next_to_run(Worker& worker);
+Context* find_next(Worker& worker);
+void report_deadlock(Worker& worker);
 void settle(Worker& worker, Fiber* fiber);
 // warp.cpp
 void lane_returned(Worker& worker, Warp& warp);
 bool release_gathering(Worker& worker);
 // faults.cpp
-void fail(Cause cause, const char* file, int line, const char* format, ...) __attribute__((noreturn, format(printf, 4, 5)));
+void fail(Cause cause, const char* file, int line, const char* format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
 void stop_all(Cause cause);
 void leave_critical(Worker& worker);
-// grid.cpp
+// workers.cpp
 void call_helpers();  // let the other workers join the launch, where it may have some
 // memory.cpp
 size_t page_size();

@@ -1,8 +1,8 @@
 // Context switches: put the processor's state away on one stack and pick it up on another.
 //
-// A thread that must wait calls an operation, e.g. minigrad_barrier. That saves the registers, asks a step function in C++
-// who runs next, and continues there. Only the registers that a called function must preserve are saved, as the compiler
-// has already saved the others at the call. The floating-point modes are left alone, as nothing here changes them.
+// A thread that must wait calls an operation, e.g. minigrad_barrier. That saves the registers, asks a step function in
+// C++ who runs next, and continues there. Only the registers that a called function must preserve are saved, as the
+// compiler has saved the others at the call. The floating-point modes are left alone, as nothing here changes them.
 #pragma once
 
 #include <stddef.h>
@@ -31,8 +31,8 @@ inline void switch_to(Context& from, Context& to) { minigrad_switch(&from, &to);
 #define MINIGRAD_SYMBOL_(prefix, name) MINIGRAD_JOIN(prefix, name)
 #define MINIGRAD_SYMBOL(name) MINIGRAD_SYMBOL_(__USER_LABEL_PREFIX__, name)
 
-// The end is a jump to the address where the fiber called, and no `ret`: the processor predicts that a return leads to the
-// latest call, which was another fiber's; of a jump it predicts that it goes where it went the last time.
+// The end is a jump to the address where the fiber called, and no `ret`: the processor predicts that a return leads to
+// the latest call, which was another fiber's; of a jump it predicts that it goes where it went the last time.
 #ifdef __x86_64__
 #define MINIGRAD_OPERATION(name)                                                                           \
     __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(#name) "\n" MINIGRAD_SYMBOL(#name) ":\n"          \
@@ -90,7 +90,7 @@ MINIGRAD_STEP(minigrad_switch, Context*, from, Context*, to) {
 
 MINIGRAD_OPERATION(minigrad_switch)
 
-#else  // any other processor: the C library begins a context with makecontext, and _longjmp switches between those begun
+#else  // any other processor: the C library begins a context with makecontext, and _longjmp goes to those begun
 
 #include <setjmp.h>
 #include <ucontext.h>

@@ -7,8 +7,8 @@ namespace minigrad {
 static void disagree(Warp& warp, unsigned mask, int i, int j) {
     const Site &one = *warp.lane[i]->site, &other = *warp.lane[j]->site;
     fail(DIVERGENCE, other.file, other.line,
-         "of the lanes in mask 0x%08x, lane %d waits at %s in line %d, lane %d at %s in line %d", mask, i, one.what, one.line,
-         j, other.what, other.line);
+         "of the lanes in mask 0x%08x, lane %d waits at %s in line %d, lane %d at %s in line %d", mask, i, one.what,
+         one.line, j, other.what, other.line);
 }
 
 // Let the lanes go that wait with this mask, if all are there.

@@ -1,6 +1,6 @@
-// Ends a kernel that does not end, and calls the other workers to one that takes its time. One thread looks at the clock
-// every 10 ms while kernels run, and sleeps when for a while none did: to wake it for each launch would cost more than
-// many a launch.
+// Ends a kernel that does not end, and calls the other workers to one that takes its time. One thread looks at the
+// clock every 10 ms while kernels run, and sleeps when for a while none did: to wake it for each launch would cost more
+// than many a launch.
 #include <unistd.h>
 
 #include "runtime.h"

@@ -1,5 +1,5 @@
 // Atomics, for the types that CUDA has them for and no others. Blocks run on several cores, so they are real atomics.
-// An atomic that waits for another thread, such as a lock, changes nothing while it waits: then it yields to the others.
+// An atomic that waits for another thread, as in a lock, changes nothing while it waits: then it yields to the others.
 #pragma once
 
 namespace minigrad {

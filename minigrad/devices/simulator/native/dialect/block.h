@@ -1,4 +1,4 @@
-// What threads of a block share: their indices, shared memory, barriers; and the door through which a kernel is entered.
+// What threads of a block share: their indices, shared memory, barriers; and the door through which a kernel is run.
 #pragma once
 
 // A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
@@ -86,13 +86,10 @@ MINIGRAD_INLINE bool next_thread() {
     return true;
 }
 
-template <class T> struct Plain { using type = T; };
-template <class T> struct Plain<const T> { using type = T; };
-
 // A parameter, copied, for Python does not align the buffer as some types would have it.
 template <class P>
-MINIGRAD_INLINE typename Plain<P>::type parameter(const char* at) {
-    typename Plain<P>::type value;
+MINIGRAD_INLINE P parameter(const char* at) {
+    P value;
     memcpy((void*)&value, at, sizeof value);
     return value;
 }

@@ -111,7 +111,8 @@ MINIGRAD_INLINE unsigned __activemask(MINIGRAD_HERE) {
 }
 template <class T>
 MINIGRAD_INLINE unsigned __match_any_sync(unsigned mask, T value, MINIGRAD_HERE) {
-    return minigrad::exchange(mask, minigrad::to_bits(value), 0, minigrad::finish_match, "__match_any_sync", file, line);
+    uint64_t bits = minigrad::to_bits(value);
+    return minigrad::exchange(mask, bits, 0, minigrad::finish_match, "__match_any_sync", file, line);
 }
 
 #define MINIGRAD_REDUCE(name, T, combine)                                                                 \

@@ -1,0 +1,71 @@
+// The barrier of a block. The last thread to arrive lets all go. Every thread must come, and by the same call: one that
+// returned early is missed here, as the CUDA guide has it, though many a GPU would let the others pass.
+#include <sched.h>
+
+#include "runtime.h"
+
+namespace minigrad {
+
+static Context* open_barrier(Worker& worker);
+
+static inline Context* arrive(Worker& worker, Fiber* self) {
+    worker.barrier->push(self);
+    return worker.barrier->size() == worker.threads ? open_barrier(worker) : next_to_run(worker);
+}
+
+// Everybody is at the barrier, so nobody is in the other queue: the two change places.
+static Context* open_barrier(Worker& worker) {
+    if (worker.diverged) report_deadlock(worker);
+    Queue* all = worker.barrier;
+    worker.barrier = worker.ready;
+    worker.ready = all;
+    worker.call = nullptr;
+    return next_to_run(worker);
+}
+
+// The first to come to a barrier, or by another call than those before.
+static Context* arrive_first(Worker& worker, Fiber* self) {
+    if (self->claims) settle(worker, self);
+    if (!worker.call) worker.call = self->site;
+    if (worker.call->line != self->site->line) worker.diverged = true;
+    return arrive(worker, self);
+}
+
+MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
+    Worker& worker = *this_worker;
+    Fiber* self = worker.current;
+    MINIGRAD_SAVE(self);
+    self->site = site;
+    return self->claims || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
+}
+
+MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
+    Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
+    Queue& others = *worker.barrier;
+    worker.votes += predicate != 0;
+    if (others.size() + 1 == worker.threads) {
+        for (unsigned i = others.head; i != others.tail; ++i) others.at[i % MAX_THREADS]->thread.result = worker.votes;
+        self->thread.result = worker.votes;
+        worker.votes = 0;
+    }
+    return arrive_first(worker, self);
+}
+
+// Let the others go first: called by a thread that waits for another one to change memory.
+MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
+    Worker& worker = *this_worker;
+    Fiber* self = wait_at(worker, site);
+    MINIGRAD_SAVE(self);
+    bool fresh = worker.started < worker.threads;
+    if (!fresh && !worker.ready->size()) sched_yield();  // whom we wait for may be in a block on another core
+    worker.ready->push(self);
+    return fresh ? find_next(worker) : next_to_run(worker);
+}
+
+}  // namespace minigrad
+
+MINIGRAD_OPERATION(minigrad_barrier)
+MINIGRAD_OPERATION(minigrad_vote)
+MINIGRAD_OPERATION(minigrad_yield)
