@@ -18,6 +18,7 @@ static Context* open_barrier(Worker& worker) {
     if (worker.diverged) report_deadlock(worker);
     Queue* all = worker.barrier;
     worker.barrier = worker.ready;
+    worker.barrier->clear();
     worker.ready = all;
     worker.call = nullptr;
     return next_to_run(worker);
@@ -46,7 +47,7 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     Queue& others = *worker.barrier;
     worker.votes += predicate != 0;
     if (others.size() + 1 == worker.threads) {
-        for (unsigned i = others.head; i != others.tail; ++i) others.at[i % MAX_THREADS]->thread.result = worker.votes;
+        for (Fiber** other = others.head; other != others.tail; ++other) (*other)->thread.result = worker.votes;
         self->thread.result = worker.votes;
         worker.votes = 0;
     }
@@ -59,8 +60,8 @@ MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
     bool fresh = worker.started < worker.threads;
-    if (!fresh && !worker.ready->size()) sched_yield();  // whom we wait for may be in a block on another core
-    worker.ready->push(self);
+    if (!fresh && worker.ready->empty()) sched_yield();  // whom we wait for may be in a block on another core
+    worker.ready->push_often(self);
     return fresh ? find_next(worker) : next_to_run(worker);
 }
 

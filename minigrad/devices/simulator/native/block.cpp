@@ -131,7 +131,7 @@ Context* find_next(Worker& worker) {
 
 // The fiber to go on with when the present one cannot.
 Context* next_to_run(Worker& worker) {
-    if (!worker.ready->size()) return find_next(worker);
+    if (worker.ready->empty()) return find_next(worker);
     worker.current = worker.ready->pop();
     worker.ready->prefetch();
     return &worker.current->context;
@@ -147,7 +147,7 @@ void run_block(Worker& worker, uint64_t number) {
     worker.diverged = false;
     worker.ready = &worker.queues[0];
     worker.barrier = &worker.queues[1];
-    for (Queue& queue : worker.queues) queue.head = queue.tail = 0;
+    for (Queue& queue : worker.queues) queue.clear();
     for (unsigned i = 0; i * WARP < worker.threads; ++i) {
         unsigned lanes = worker.threads - i * WARP;
         worker.warps[i].waiting = 0;
@@ -167,7 +167,7 @@ MINIGRAD_EXPORT int minigrad_next_thread() {
     Worker& worker = *this_worker;
     Fiber* self = worker.current;
     mark_returned(worker, self->first, self->thread.index + 1);
-    if (worker.ready->size() || worker.started == worker.threads) return 0;  // those that can go on first
+    if (!worker.ready->empty() || worker.started == worker.threads) return 0;  // those that can go on first
     take_thread(worker, self);
     return 1;
 }

@@ -1,9 +1,9 @@
 // CUDA C++ for a host compiler: included before every kernel file, it gives each CUDA name a meaning on the CPU.
 #pragma once
 
-#include <stddef.h>
+#include <cstddef>
 #if defined(_GLIBCXX_RELEASE) || defined(__GLIBCXX__)
-// Bessel functions and their kin triple the time that <math.h> takes to compile.
+// Bessel functions and their kin triple the time that <math.h> takes to compile. <cstddef> has set what is unset here.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #endif
 #include <math.h>

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 #include <atomic>
@@ -28,8 +29,8 @@ constexpr size_t STACK_PAGES = 33;
 struct Worker;
 
 // One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a
-// kernel without barriers needs one fiber for a block. What every switch touches is in the first 64 bytes, a line of the
-// cache.
+// kernel without barriers needs one fiber for a block. What every switch touches is in the first 64 bytes, a line of
+// the cache.
 struct alignas(64) Fiber {
     Context context;
     const Site* site;  // where it waits, or did; nullptr: without a thread
@@ -40,19 +41,32 @@ struct alignas(64) Fiber {
     char* stack;
 };
 
-// First in, first out. An array and not a list: the processor can look ahead without chasing pointers.
+// First in, first out. An array and not a list: the processor can look ahead without chasing pointers. It has room for
+// twice as many as there are, so that it seldom begins anew, and for two to look ahead.
 struct Queue {
-    Fiber* at[MAX_THREADS];
-    unsigned head, tail;  // counted on and on
+    Fiber **head, **tail;
+    Fiber* at[2 * MAX_THREADS + 2];
+    void clear() { head = tail = at; }
+    bool empty() const { return head == tail; }
     unsigned size() const { return tail - head; }
-    void push(Fiber* fiber) { at[tail++ % MAX_THREADS] = fiber; }
-    Fiber* pop() { return at[head++ % MAX_THREADS]; }  // of a queue that is not empty
+    Fiber* pop() { return *head++; }              // of a queue that is not empty
+    void push(Fiber* fiber) { *tail++ = fiber; }  // at most MAX_THREADS before the next clear()
+    void push_often(Fiber* fiber) {               // any number
+        if (tail == at + 2 * MAX_THREADS) begin_anew();
+        push(fiber);
+    }
+    void begin_anew() {
+        unsigned count = size();
+        memmove(at, head, count * sizeof *at);
+        head = at, tail = at + count;
+    }
     // Fetch what the switch after the next will touch: the stacks of a block together are larger than the first cache.
+    // Behind the tail stands nothing, or a fiber of earlier; to fetch that costs less than to ask.
     // Inlined, for a function of its own that only prefetches GCC takes to do nothing, and drops.
     __attribute__((always_inline)) void prefetch() const {
-        __builtin_prefetch(at[(head + 1) % MAX_THREADS]);
-        if (!size()) return;
-        const char* stack = stack_of(at[head % MAX_THREADS]->context);
+        __builtin_prefetch(head[1]);
+        if (!head[0]) return;
+        const char* stack = stack_of(head[0]->context);
         __builtin_prefetch(stack);
         __builtin_prefetch(stack + 64);
     }

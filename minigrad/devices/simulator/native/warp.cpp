@@ -28,7 +28,7 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         warp.lane[i]->thread.result = warp.value[i];
-        worker.ready->push(warp.lane[i]);
+        worker.ready->push_often(warp.lane[i]);
     }
     return true;
 }
@@ -52,7 +52,7 @@ bool release_gathering(Worker& worker) {
             if (other->thread.index / WARP == one->thread.index / WARP && other->site->line == one->site->line)
                 one->thread.result |= 1u << other->thread.index % WARP;
         }
-        worker.ready->push(one);
+        worker.ready->push_often(one);
     }
     worker.gathered = 0;
     return count;
