@@ -18,8 +18,10 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.convert import move
+from minigrad.create import extents
 from minigrad.devices import check, get, why_not
 from minigrad.op import OPS, Op
+from minigrad.require import a
 from minigrad.source import PACKAGE
 
 RECORDS = PACKAGE.parent / "notebooks" / "records"
@@ -104,8 +106,10 @@ def sweep(op: Op, *shapes: tuple[int, ...], tunable: str = "BLOCK", variant: str
 
     Where there is no GPU, the times are those that were recorded, and the result says so.
     """
-    extents = ", ".join(" x ".join(map(str, shape)) for shape in shapes)
-    title = f"{' '.join([op.name, *([variant] if variant else [])])} of {extents}, by {tunable}"
+    a("sweep", op, Op, "an op, e.g. mg.relu")
+    shapes = tuple(extents((shape,)) for shape in shapes)
+    words = ", ".join(" x ".join(map(str, shape)) for shape in shapes)
+    title = f"{' '.join([op.name, *([variant] if variant else [])])} of {words}, by {tunable}"
     recorded, recorded_on = load(title)
     if why_not("cuda"):
         return Sweep(title, tunable, {}, "", recorded, recorded_on)

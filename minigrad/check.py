@@ -3,13 +3,14 @@
 NumPy's reference is the truth for a kernel; central differences in float64 are the truth for a gradient rule.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import FLOATS, check_dtype
 from minigrad.devices import check, get
 from minigrad.devices.base import Device
 from minigrad.differences import GradientCheck, GradientError, gradient
@@ -17,6 +18,7 @@ from minigrad.errors import KernelError
 from minigrad.exercise import answer
 from minigrad.guard import guarded
 from minigrad.op import AnyArray, Case, Op
+from minigrad.require import a
 from minigrad.tensor import Tensor
 
 __all__ = [
@@ -47,22 +49,40 @@ class OpCheck:
         )
 
 
-def op(op: Op, device: str = "sim", dtypes: tuple[str, ...] = ("float32", "float64")) -> OpCheck:
+def op(op: Op, device: str = "sim", dtypes: Sequence[str] | str = ("float32", "float64")) -> OpCheck:
     """Everything about an op: its rule against central differences, its kernels against NumPy, at every block size.
 
     Raises GradientError, ValueMismatch or KernelError for the first thing that is wrong. Try it on an op of your own.
     """
+    given = a("check.op: dtypes", dtypes, str | tuple | list, "names of dtypes")
+    asked = tuple(map(_float, [given] if isinstance(given, str) else given))
+    if not _op(op).cases or not asked:
+        raise ValueError(f"check.op: {op.name} has {len(op.cases)} cases, for {len(asked)} dtypes: nothing to check.")
     for case in op.cases:
         rule(op, case)
-        for dtype in dtypes:
+        for dtype in asked:
             every_block(op, case, device, dtype)
-    return OpCheck(op.name, device, len(op.cases), dtypes, len(list(settings(op))))
+    return OpCheck(op.name, device, len(op.cases), asked, len(list(settings(op))))
+
+
+def _op(given: Any) -> Op:
+    return a("check", given, Op, "an op, e.g. mg.exp")
+
+
+def _float(dtype: Any) -> str:
+    """The name of a dtype that ops are checked in. Raises TypeError."""
+    return check_dtype(dtype, FLOATS).name
+
+
+def _arrays(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
+    """The inputs of a case. Raises TypeError where it is no case, the op no op, or the dtype not a float."""
+    return a(f"check of {_op(op).name}", case, Case, "a case, e.g. mg.exp.cases[0]").arrays(_float(dtype))
 
 
 def rule(op: Op, case: Case) -> GradientCheck | None:
-    """The NumPy gradient rule against central differences; None for an op without one."""
-    arrays = case.arrays(np.float64)
-    if op.backward is None or not any(x.dtype.kind == "f" for x in arrays):
+    """The NumPy gradient rule against central differences; None for an op without one, or a case without elements."""
+    arrays = _arrays(op, case, np.float64)
+    if op.backward is None or not any(x.dtype.kind == "f" and x.size for x in arrays):
         return None
 
     def call(*xs: Any) -> Any:
@@ -129,7 +149,7 @@ def _upstream(op: Op, y: AnyArray, dtype: str) -> np.ndarray | None:
 
 def _wanted(op: Op, case: Case, dtype: str) -> Results:
     """What the reference says in float64, from the very inputs that the kernels get; and the upstream gradient."""
-    arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in case.arrays(dtype)]
+    arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in _arrays(op, case, dtype)]
     dy = _upstream(op, _results(op, arrays, case.params, None)["y"], dtype)
     return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
 
@@ -141,7 +161,7 @@ def _compare(op: Op, wanted: Results, case: Case, device: Device, dtype: str, se
     got = _results(op, arrays, case.params, None if dy is None else Array.upload(device, dy))
     place = ", ".join(filter(None, [f"{op.name} on {device.name}", dtype, str(case), setting]))
     for name, result in got.items():
-        _same(f"{place}: {name}", result, wanted[name], TOLERANCE[dtype])
+        _same(f"{place}: {name}", result, wanted[name], TOLERANCE[_float(dtype)])
     for i, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
         _same(f"{place}: input {i + 1}, which should be left alone,", array, host, 0)
 

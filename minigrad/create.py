@@ -1,13 +1,17 @@
 """New tensors: from data, filled, random."""
 
 from collections.abc import Sequence
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 
 from minigrad.convert import check_dtype, move, to_host
 from minigrad.devices import check, default_device
+from minigrad.require import number, whole
 from minigrad.tensor import Tensor
+
+MOST = 2**31 - 1  # elements of a tensor: what a kernel indexes
 
 
 class _Generator:
@@ -18,7 +22,7 @@ class _Generator:
 
 def manual_seed(seed: int) -> None:
     """Start the random numbers anew: the same seed, the same tensors, on every device."""
-    _Generator.rng = np.random.default_rng(seed)
+    _Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
 
 
 def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:
@@ -60,7 +64,8 @@ def uniform(
     dtype: Any = "float32",
 ) -> Tensor:
     """A tensor of numbers spread evenly from low to high, from the generator that `manual_seed` sets."""
-    numbers = np.asarray(_Generator.rng.uniform(low, high, extents((shape,))))
+    low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
+    numbers = np.asarray(low + (high - low) * _Generator.rng.random(extents((shape,))))
     return tensor(numbers.astype(check_dtype(dtype)), requires_grad, device)
 
 
@@ -69,4 +74,6 @@ def extents(shape: tuple) -> tuple[int, ...]:
     given = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in given):
         raise ValueError(f"a shape is whole numbers of at least 0; got {given}.")
+    if prod(map(int, given)) > MOST:
+        raise ValueError(f"a tensor of shape {given} has {prod(map(int, given))} elements; make it at most {MOST}.")
     return given

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigrad.convert import to_host
 from minigrad.create import tensor
+from minigrad.require import whole
 from minigrad.tensor import Tensor
 
 
@@ -33,7 +35,8 @@ def digits(test: int = 360, seed: int = 0) -> Digits:
     except ImportError as error:
         raise ImportError("data.digits needs scikit-learn: pip install 'minigrad-cuda[data]'.") from error
     loaded: Any = load_digits()
-    order = np.random.default_rng(seed).permutation(len(loaded.target))
+    whole("digits", "test", test)
+    order = np.random.default_rng(whole("digits", "seed", seed)).permutation(len(loaded.target))
     images = (loaded.data[order] / 16).astype(np.float32)
     labels = loaded.target[order].astype(np.int64)
     return Digits(Split(images[test:], labels[test:]), Split(images[:test], labels[:test]))
@@ -43,11 +46,14 @@ def batches(
     images: np.ndarray, labels: np.ndarray, size: int = 64, seed: int | None = None, device: str | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The data in pieces of `size` rows as tensors, the last one smaller; shuffled by `seed`, in order without one."""
-    if len(images) != len(labels):
-        raise ValueError(f"batches: {len(images)} images and {len(labels)} labels; there must be as many.")
-    if size < 1:
-        raise ValueError(f"batches: size={size} must be at least 1.")
-    order = np.arange(len(images)) if seed is None else np.random.default_rng(seed).permutation(len(images))
+    images, labels = to_host(images, who="batches: images"), to_host(labels, who="batches: labels")
+    if not images.ndim or images.shape[:1] != labels.shape[:1]:
+        raise ValueError(
+            f"batches: images {images.shape} and labels {labels.shape}; there must be a row for each label."
+        )
+    size, order = whole("batches", "size", size, 1), np.arange(len(images))
+    if seed is not None:
+        order = np.random.default_rng(whole("batches", "seed", seed)).permutation(len(images))
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         yield tensor(images[rows], device=device), tensor(labels[rows], device=device)

@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad.convert import FLOATS, move, to_host
 from minigrad.devices import default_device
+from minigrad.require import a, number, whole
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -43,10 +44,16 @@ def gradient(
 
     fn takes tensors and returns one of any shape, which is contracted with a random upstream gradient. inputs are
     arrays or tensors; those of float dtype are differentiated, the others are passed on. Raises GradientError with the
-    input, the direction, both numbers and the likely cause. NaN never passes.
+    input, the direction, both numbers and the likely cause. NaN never passes; an empty input has nothing to compare.
     """
-    probe = _Probe(fn, inputs, eps, seed)
-    grads, worst = probe.gradients(), 0.0
+    eps, rtol = number("check.gradient", "eps", eps, 1e-300), number("check.gradient", "rtol", rtol)
+    directions = whole("check.gradient", "directions", directions, 1)
+    probe = _Probe(fn, inputs, eps, whole("check.gradient", "seed", seed))
+    grads, worst = {i: grad for i, grad in probe.gradients().items() if grad.size}, 0.0
+    if not grads:
+        raise ValueError(
+            f"check.gradient: {probe.name} got no input of floats that has an element: nothing to compare."
+        )
     for i, grad in grads.items():
         for turn in range(directions):
             v = probe.rng.standard_normal(grad.shape)
@@ -67,11 +74,12 @@ class _Probe:
     """A function made scalar by a random upstream gradient, at a point."""
 
     def __init__(self, fn: Callable, inputs: tuple, eps: float, seed: int):
+        a("check.gradient", fn, Callable, "a function of tensors")
         self.fn, self.eps, self.rng = fn, eps, np.random.default_rng(seed)
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self.names = _names(fn, len(inputs))
         self.device = next((x.device for x in inputs if isinstance(x, Tensor)), default_device())
-        hosts = [x.numpy() if isinstance(x, Tensor) else to_host(x) for x in inputs]
+        hosts = [x.numpy() if isinstance(x, Tensor) else to_host(x, who="check.gradient") for x in inputs]
         self.point = [x.astype(np.float64) if x.dtype in FLOATS else x for x in hosts]
         y = self.call(self.point)
         self.dy = self.rng.standard_normal(y.shape)

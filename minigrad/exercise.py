@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.require import a
+
 TOLERANCE = 1e-5
 
 
@@ -27,6 +29,10 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
     """
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
+    for given in (mine, truth):
+        a("answer", given, Callable, "your function, the true one, and cases")
+    for case in cases:
+        a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
     for number, case in enumerate(cases, 1):
         arguments = [np.asarray(value) if isinstance(value, list) else value for value in case]
         wanted = np.asarray(truth(*arguments))

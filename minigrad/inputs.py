@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minigrad.convert import FLOATS
+from minigrad.require import short
 
 
 class Inputs:
@@ -15,6 +16,7 @@ class Inputs:
         self.op = op
         self.names = [p.name for p in takes if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
         self.params = [p.name for p in takes if p.name not in self.names]
+        self.asked = {p.name for p in takes if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
 
     def split(self, given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -22,11 +24,12 @@ class Inputs:
         inputs, rest = given[: len(self.names)], given[len(self.names) :]
         if self.variadic:
             inputs, rest = (given[0], given[1:]) if given and isinstance(given[0], list | tuple) else (given, ())
+        params = {**dict(zip(self.params, rest, strict=False)), **named}
         short = len(inputs) < len(self.names) and not self.variadic
-        if short or len(rest) > len(self.params) or not named.keys() <= set(self.params):
+        if short or len(rest) > len(self.params) or not self.asked <= params.keys() <= set(self.params):
             takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(given)} arguments", *named])
             raise TypeError(f"{self.op} takes ({takes}); got {got}.")
-        return inputs, {**dict(zip(self.params, rest, strict=False)), **named}
+        return inputs, params
 
 
 def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list:
@@ -35,8 +38,9 @@ def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list:
 
     like = next((x for x in reversed(inputs) if isinstance(x, Tensor)), None)  # the last: in `where` the first is bool
     if like is None:
-        raise TypeError(f"{op} takes tensors; make one with mg.tensor(...).")
-    tensors = [x if isinstance(x, Tensor) else as_tensor(x, like) for x in inputs]
+        got = " and ".join(short(x) for x in inputs) or "none"
+        raise TypeError(f"{op} takes tensors; got {got}. Make one with mg.tensor(...).")
+    tensors = [as_tensor(x, like, op) for x in inputs]
     _check_together(op, tensors, any_dtype)
     return tensors
 

@@ -13,6 +13,7 @@ from minigrad.devices import base, check, get, kernel_device
 from minigrad.errors import LaunchError
 from minigrad.launch import Launch, Span, parse_sizes
 from minigrad.listing import Listing
+from minigrad.require import a
 from minigrad.source import CUDA, Source
 
 Extent = int | Sequence[int]
@@ -134,7 +135,9 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     """
-    text = str(source_or_path)
+    a("mg.kernel", name, str, "the name of a kernel as its second argument")
+    a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
+    text = str(a(f"mg.kernel {name}", source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
     if "__global__" in text or "\n" in text:
         source = Source(text, f"{name}.cu", CUDA)
     else:
@@ -174,9 +177,9 @@ def check_limits(kernel: Kernel, grid: base.Dim3, block: base.Dim3, shared: int,
     for axis, value, most in zip("xyz", grid, base.MAX_GRID, strict=True):
         if value > most:
             raise LaunchError(f"{kernel.name}: grid.{axis}={value} blocks; a device allows {most}.")
-    if not 0 <= shared <= base.MAX_SHARED:
+    if isinstance(shared, bool) or not isinstance(shared, int | np.integer) or not 0 <= shared <= base.MAX_SHARED:
         raise LaunchError(
-            f"{kernel.name}: shared={shared} bytes; a block may use 0 to {base.MAX_SHARED} bytes of shared memory."
+            f"{kernel.name}: shared={shared!r} bytes; a block may use 0 to {base.MAX_SHARED} bytes of shared memory."
         )
 
 

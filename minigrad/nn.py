@@ -1,14 +1,15 @@
 """Network parts: modules with parameters by name. What they compute is made of ops, so the tape needs nothing new."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from minigrad import create
-from minigrad.convert import move
+from minigrad.convert import move, to_host
 from minigrad.devices import check
 from minigrad.op import OPS
+from minigrad.require import a, flag, whole
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -45,14 +46,18 @@ class Module:
         return {name: parameter.numpy() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite the parameters with those of `state_dict()`. Raises KeyError where the names differ."""
+        """Overwrite the parameters with those of `state_dict()`. Raises KeyError for other names, ValueError for other
+        shapes; then nothing has been changed."""
         own = dict(self.named_parameters())
-        if own.keys() != state.keys():
-            differing = ", ".join(sorted(own.keys() ^ state.keys()))
+        if own.keys() != a("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name").keys():
+            differing = ", ".join(sorted(map(str, own.keys() ^ state.keys())))
             raise KeyError(f"load_state_dict: these names are on one side only: {differing}.")
-        with no_grad():
+        new = {
+            name: p.fitting(to_host(state[name], p.dtype, name), f"load_state_dict: {name}") for name, p in own.items()
+        }
+        with no_grad():  # every entry fits: nothing is ever loaded by half
             for name, parameter in own.items():
-                parameter.assign(np.asarray(state[name], parameter.dtype), f"load_state_dict: {name}")
+                parameter.assign(new[name])
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         yield from vars(self).items()
@@ -72,13 +77,14 @@ class Linear(Module):
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
-        bound = 1 / np.sqrt(inputs)
+        bound = 1 / np.sqrt(whole("Linear", "inputs", inputs, 1))
+        whole("Linear", "outputs", outputs, 1)
 
         def start(*shape: int) -> Tensor:
             return create.uniform(-bound, bound, shape, requires_grad=True, device=device, dtype=dtype)
 
         self.weight = start(inputs, outputs)
-        self.bias = start(outputs) if bias else None
+        self.bias = start(outputs) if flag("Linear", "bias", bias) else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x @ weight + bias."""
@@ -93,7 +99,7 @@ class Sequential(Module):
     """One part after the other; a part is a module or any function of a tensor, e.g. `mg.relu`."""
 
     def __init__(self, *parts: Callable[[Tensor], Tensor]):
-        self.parts = parts
+        self.parts = tuple(a("Sequential", part, Callable, "modules and functions of a tensor") for part in parts)
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         return ((str(i), part) for i, part in enumerate(self.parts))
@@ -111,7 +117,8 @@ class Sequential(Module):
 
 def accuracy(logits: Tensor, labels: Any) -> float:
     """The share of rows whose largest logit is at the label, from 0 to 1."""
-    labels = np.asarray(labels)
+    a("accuracy", logits, Tensor, "logits as a tensor")
+    labels = to_host(labels, who="accuracy: labels")
     if logits.ndim != 2 or not logits.size or labels.shape != logits.shape[:1]:
         raise ValueError(
             f"accuracy: logits {logits.shape} and labels {labels.shape}; give (rows, classes) and (rows,)."

@@ -14,6 +14,7 @@ import numpy as np
 from minigrad import tape
 from minigrad.array import Array
 from minigrad.case import Case
+from minigrad.convert import zero_like
 from minigrad.inputs import Inputs, as_tensors
 from minigrad.kernel import Kernel
 
@@ -27,7 +28,9 @@ class Op:
 
     forward(*arrays, **params) is the NumPy reference and its docstring the formula. backward(dy, ...) is the gradient
     rule: it names what it wants of the forward pass, and only that is kept: an input by its name, `y` the output,
-    `shapes` of the inputs, a parameter, or `needs`, a tuple that says which inputs want a gradient.
+    `shapes` of the inputs, a parameter, or `needs`, a tuple that says which inputs want a gradient. uses: for each
+    input, the inputs that its gradient uses, where that is not all; one that no wanted gradient uses is not kept, and a
+    number stands in for it.
     launch(kernels, *arrays, **params) and launch_backward(kernels, needs, dy, *kept) do the same on a device that runs
     kernels; kernels are the op's own, by name. prepare(*arrays, **params) checks shapes and completes the parameters,
     for every device alike. broadcasts: gradients are summed over what was broadcast. integers: any dtype will do.
@@ -44,6 +47,7 @@ class Op:
         launch: Callable,
         launch_backward: Callable | None = None,
         prepare: Callable | None = None,
+        uses: Sequence[str] = (),
         cost: Callable | None = None,
         broadcasts: bool = False,
         integers: bool = False,
@@ -54,7 +58,7 @@ class Op:
         self.__name__, self.__doc__ = name, forward.__doc__
         self.kernels = dict(kernels)
         self.launch, self.launch_backward = launch, launch_backward
-        self.prepare, self.cost = prepare, cost
+        self.prepare, self.uses, self.cost = prepare, uses, cost
         self.broadcasts, self.integers, self.shares = broadcasts, integers, shares
         self.cases = tuple(cases)
         self.inputs = Inputs(name, forward)
@@ -76,7 +80,7 @@ class Op:
         result = Tensor(y, version=tensors[0].version if self.shares else None)
         if not (self.backward and tape.grad_enabled() and any(needs)):
             return result
-        kept = self._keep(arrays, y, params)
+        kept = self._keep(arrays, y, params, needs)
         vjp = partial(self.pull, kept, tuple(a.shape for a in arrays), needs)
         result.record(self.name, tensors, vjp, self._saved(kept, tensors, result))
         return result
@@ -106,7 +110,7 @@ class Op:
         params = self.prepare(*arrays, **params) if self.prepare else params
         y = self.run(arrays, params)
         needs = tuple(a.dtype.kind == "f" for a in arrays)
-        return self.pull(self._keep(arrays, y, params), tuple(a.shape for a in arrays), needs, dy)
+        return self.pull(self._keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs, dy)
 
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
@@ -128,19 +132,22 @@ class Op:
         return self.kernels[self._kernel_name(kernel)]
 
     def _kernel_name(self, name: str) -> str:
-        if name not in self.kernels:
+        if not isinstance(name, str) or name not in self.kernels:
             raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
         return name
 
-    def _keep(self, arrays: Sequence[AnyArray], y: AnyArray, params: Mapping[str, Any]) -> dict[str, Any]:
-        """What the gradient rule names, and nothing else: the rest of the forward pass may be freed."""
+    def _keep(self, arrays: Sequence[AnyArray], y: AnyArray, params: Mapping[str, Any], needs: tuple) -> dict[str, Any]:
+        """What the wanted gradients name, and nothing else: the rest of the forward pass may be freed."""
         named = {} if self.inputs.variadic else dict(zip(self.inputs.names, arrays, strict=True))
+        if self.uses:
+            used = {name for names, need in zip(self.uses, needs, strict=True) if need for name in names.split()}
+            named = {name: x if name in used else zero_like(x) for name, x in named.items()}
         available = {**named, **params, "y": y, "shapes": tuple(a.shape for a in arrays)}
         return {key: available[key] for key in self.keeps}
 
     def _saved(self, kept: dict, tensors: Sequence, result: Any) -> tuple[tape.Saved, ...]:
-        versions = dict(zip(self.inputs.names, (t.version for t in tensors), strict=False)) | {"y": result.version}
-        return tuple(tape.Saved(name, versions[name]) for name in kept if name in versions)
+        named = [*zip(self.inputs.names, tensors, strict=False), ("y", result)]
+        return tuple(tape.Saved(name, t.version) for name, t in named if kept.get(name) is t.array)
 
     def __repr__(self) -> str:
         from minigrad.card import text

@@ -8,6 +8,7 @@ import numpy as np
 from minigrad.convert import move
 from minigrad.kernel import Kernel
 from minigrad.ops.elementwise import per_element
+from minigrad.require import a, number
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -21,11 +22,10 @@ class Optimizer:
     def __init__(self, parameters: Iterable[Tensor], lr: float):
         if isinstance(parameters, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
-        self.parameters, self.lr = list(parameters), lr
+        self.parameters = list(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
+        self.lr = number(type(self).__name__, "lr", lr)
         if not self.parameters:
             raise ValueError(f"{type(self).__name__} got no parameters; pass model.parameters().")
-        if not lr >= 0:
-            raise ValueError(f"{type(self).__name__}: lr={lr} must be a number of at least 0.")
         for p in self.parameters:
             if not (isinstance(p, Tensor) and p.is_leaf and p.requires_grad):
                 raise TypeError(
@@ -46,7 +46,7 @@ class Optimizer:
         with no_grad():
             for i, parameter in enumerate(self.parameters):
                 if parameter.grad is not None:
-                    self._update(i, parameter, _matching(parameter, parameter.grad))
+                    self._update(i, parameter, parameter.grad)
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
         raise NotImplementedError
@@ -62,16 +62,6 @@ class Optimizer:
         return known
 
 
-def _matching(p: Tensor, grad: Tensor) -> Tensor:
-    """The gradient, if it is of its parameter's shape, dtype and device. Raises ValueError."""
-    if (grad.shape, grad.dtype, grad.device) != (p.shape, p.dtype, p.device):
-        raise ValueError(
-            f"step: a gradient is {grad.dtype} {grad.shape} on {grad.device}, its parameter {p.dtype} {p.shape} "
-            f"on {p.device}. Call zero_grad() and backward() again."
-        )
-    return grad
-
-
 def _run(kernel: Kernel, *arguments: Any) -> None:
     size = arguments[0].size
     kernel.launch(size)(*arguments, size)
@@ -82,7 +72,7 @@ class SGD(Optimizer):
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.0):
         super().__init__(parameters, lr)
-        self.momentum = momentum
+        self.momentum = number("SGD", "momentum", momentum)
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
         v = self._kept(i, "velocity", p)
@@ -108,7 +98,11 @@ class Adam(Optimizer):
         eps: float = 1e-8,
     ):
         super().__init__(parameters, lr)
-        self.betas, self.eps, self.steps = betas, eps, 0
+        if len(a("Adam: betas", betas, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
+            raise ValueError(f"Adam: betas={betas!r:.60} must be two numbers, e.g. (0.9, 0.999).")
+        b1, b2 = betas
+        self.betas = number("Adam", "betas[0]", b1, below=1), number("Adam", "betas[1]", b2, below=1)
+        self.eps, self.steps = number("Adam", "eps", eps), 0
 
     def step(self) -> None:
         """Update every parameter that has a gradient, and count the step."""

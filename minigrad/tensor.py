@@ -7,22 +7,23 @@ import numpy as np
 
 from minigrad import tape
 from minigrad.array import Array
-from minigrad.convert import FLOATS, check_dtype, constant, convert, copied, memory, move, to_host
+from minigrad.convert import FLOATS, check_dtype, convert, copied, device_of, memory, move, number, to_host
 from minigrad.devices import check
 from minigrad.operators import Operators
+from minigrad.require import a, flag
 from minigrad.values import Values
 
 
 class Tensor(Operators, Values):
     """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
 
-    __slots__ = ("__weakref__", "_requires_grad", "array", "grad", "node", "version")
+    __slots__ = ("__weakref__", "_grad", "_requires_grad", "array", "node", "version")
     __array_ufunc__ = None  # `ndarray * Tensor` asks Tensor, not NumPy
 
     def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
         self.array = array
         self.version = version or tape.Version()
-        self.grad: Tensor | None = None
+        self._grad: Tensor | None = None
         self.node: tape.Node | None = None
         self._requires_grad = requires_grad
 
@@ -39,7 +40,18 @@ class Tensor(Operators, Values):
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
         if wanted and self.dtype not in FLOATS:
             raise TypeError(f"only float32 and float64 tensors can require gradients; this one is {self.dtype}.")
-        self._requires_grad = bool(wanted)
+        self._requires_grad = flag("tensor", "requires_grad", wanted)
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The gradient that `backward` has added up here, or None. What is set must be of this shape, dtype, device."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, given: "Tensor | None") -> None:
+        if given is not None:
+            self._must_be_like(a("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None")
+        self._grad = given
 
     @property
     def is_leaf(self) -> bool:
@@ -65,13 +77,12 @@ class Tensor(Operators, Values):
         delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
         for at, total in tape.gradients(self.node or self, seed, add):
             if isinstance(at, Tensor):
-                total = (
-                    add(at.grad.array, total)
-                    if at.grad is not None
-                    else copied(total)
-                    if memory(total) in delivered
-                    else total
-                )
+                if device_of(total) != at.device:  # the leaf has moved since the forward pass
+                    total = move(total, at.device)
+                if at.grad is not None:
+                    total = add(at.grad.array, total)
+                elif memory(total) in delivered:
+                    total = copied(total)
                 delivered.add(memory(total))
                 at.grad = Tensor(total)
             elif not retain_graph:
@@ -87,13 +98,17 @@ class Tensor(Operators, Values):
                     "Reduce it, e.g. y.sum().backward(), or pass backward(grad) with the upstream gradient."
                 )
             return move(np.ones(self.shape, self.dtype), self.device)
-        grad = as_tensor(grad, self)
-        if grad.shape != self.shape or grad.dtype != self.dtype or grad.device != self.device:
-            raise ValueError(
-                f"backward: grad is {grad.dtype} {grad.shape} on {grad.device}; "
-                f"it must be {self.dtype} {self.shape} on {self.device}, like the tensor."
-            )
+        grad = as_tensor(grad, self, "backward")
+        self._must_be_like(grad, "backward: grad", "Give one like the tensor")
         return grad.array
+
+    def _must_be_like(self, other: "Tensor", what: str, way_out: str) -> None:
+        """Raise ValueError where another tensor is not of this one's shape, dtype and device."""
+        if (other.shape, other.dtype, other.device) != (self.shape, self.dtype, self.device):
+            raise ValueError(
+                f"{what} is {other.dtype} {other.shape} on {other.device}; "
+                f"it must be {self.dtype} {self.shape} on {self.device}. {way_out}."
+            )
 
     def detach(self) -> "Tensor":
         """The same memory, cut off the tape."""
@@ -109,18 +124,19 @@ class Tensor(Operators, Values):
 
     def assign(self, value: Any, who: str = "assign") -> "Tensor":
         """Overwrite the values in place, keeping the memory: parameters are updated so, under `no_grad`."""
-        other = as_tensor(value, self)
-        if other.shape != self.shape or other.dtype != self.dtype or other.device != self.device:
-            raise ValueError(
-                f"{who}: cannot put {other.dtype} {other.shape} on {other.device} "
-                f"into {self.dtype} {self.shape} on {self.device}."
-            )
+        other = self.fitting(value, who)
         self.written_by(who)
         if isinstance(self.array, Array):
             self.array.copy_from(other.array)
         else:
             np.copyto(self.array, other.array)
         return self
+
+    def fitting(self, value: Any, who: str) -> "Tensor":
+        """The value as a tensor that can be assigned to this one. Raises ValueError where it does not fit."""
+        other = as_tensor(value, self, who)
+        self._must_be_like(other, f"{who}: what is assigned", "Reshape, convert or move it")
+        return other
 
     # --- moving ---
 
@@ -145,14 +161,12 @@ class Tensor(Operators, Values):
         return result
 
 
-def as_tensor(value: Any, like: Tensor) -> Tensor:
+def as_tensor(value: Any, like: Tensor, who: str) -> Tensor:
     """A tensor as it is; a number or array becomes one on the device of `like`, a Python number in its dtype."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, bool | int | float):
-        own = to_host(value).dtype  # a number takes the dtype of `like` if that is of its kind or a wider one
-        dtype = like.dtype if "biuf".index(like.dtype.kind) >= "biuf".index(own.kind) else own
-        return Tensor(constant(repr(value + 0), dtype, like.device))
-    return Tensor(move(to_host(value), like.device))
+    if type(value) in (bool, int, float):
+        return Tensor(number(who, value, like.dtype, like.device))
+    return Tensor(move(to_host(value, who=who), like.device))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import device_of
 from minigrad.devices import default_device
 
 
@@ -40,7 +41,7 @@ class Values:
     @property
     def device(self) -> str:
         """`numpy`, `sim` or `cuda`."""
-        return self.array.device.name if isinstance(self.array, Array) else "numpy"
+        return device_of(self.array)
 
     def numpy(self) -> np.ndarray:
         """A copy as a NumPy array, from any device."""

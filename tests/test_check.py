@@ -112,6 +112,26 @@ def test_float32_inside_is_refused():
         check.gradient(lambda x: x.astype("float32") * 2.0, np.ones(2))
 
 
+def test_nothing_is_never_right():
+    with pytest.raises(ValueError, match="exp got no input of floats that has an element: nothing to compare"):
+        check.gradient(mg.exp, np.ones((0, 3)))
+    assert check.gradient(mg.concatenate, np.ones(0), np.ones(2)).inputs == ("x2",)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"eps": 0}, "check.gradient: eps=0 must be a number of at least 1e-300"),
+        ({"rtol": float("nan")}, "rtol=nan must be"),
+        ({"directions": 0}, "directions=0 must be a whole number of at least 1"),
+        ({"seed": "x"}, "seed='x' must be a whole number"),
+    ],
+)
+def test_how_a_gradient_is_checked_makes_sense(named, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        check.gradient(mg.exp, np.ones(3), **named)
+
+
 # --- kernels ---
 
 GOOD = """#include "common.cuh"
@@ -187,6 +207,27 @@ def test_guard_bands_on_a_device_without(index, wrote, monkeypatch):
     with pytest.raises(KernelError, match=re.escape(f"twice_forward: wrote {wrote}, and y has 70 elements")):
         check.bounds(op, op.cases[0])
     check.bounds(twice(), op.cases[0])
+
+
+def test_what_can_be_checked():
+    exp, case = mg.exp, mg.exp.cases[0]
+    with pytest.raises(ValueError, match="device 'numpy' runs no kernels; choose 'sim' or 'cuda'"):
+        check.op(exp, device="numpy")
+    with pytest.raises(TypeError, match=r"check takes an op, e\.g\. mg\.exp; got str 'exp'"):
+        check.op("exp")
+    with pytest.raises(TypeError, match="check of exp takes a case"):
+        check.value(exp, (3,))
+    for dtype in ("float16", "banana", "int64", None):
+        with pytest.raises(TypeError, match="is not one of float32, float64"):
+            check.value(exp, case, dtype=dtype)
+        with pytest.raises(TypeError, match="is not one of float32, float64"):
+            check.op(exp, dtypes=(dtype,))
+    with pytest.raises(ValueError, match="for 0 dtypes: nothing to check"):
+        check.op(exp, dtypes=())
+
+
+def test_one_dtype_is_enough(kernel_device):
+    assert check.op(twice(), kernel_device, "float32").dtypes == ("float32",)
 
 
 def test_variants_are_the_kernels_that_stand_in_for_each_other():

@@ -8,11 +8,6 @@ import minigrad as mg
 nan, inf = np.nan, np.inf
 
 
-@pytest.fixture(params=mg.devices())
-def device(request):
-    return request.param
-
-
 def gradients(op, *inputs, device, dtype="float64"):
     """The output and the gradients for an upstream gradient of 1."""
     xs = [mg.tensor(np.asarray(x, dtype), requires_grad=True, device=device) for x in inputs]

@@ -115,7 +115,7 @@ def test_batches_cover_every_row_once():
     assert sorted(np.concatenate([labels.numpy() for _, labels in pieces])) == list(range(10))
     for images, labels in pieces:
         np.testing.assert_array_equal(images.numpy()[:, 0], labels.numpy())
-    with pytest.raises(ValueError, match="10 images and 9 labels"):
+    with pytest.raises(ValueError, match=r"images \(10, 1\) and labels \(9,\)"):
         next(mg.data.batches(x, y[:9]))
 
 
@@ -134,9 +134,44 @@ def test_optimizers_refuse_what_cannot_train():
             mg.optim.SGD(wrong, lr=0.1)
     with pytest.raises(ValueError, match="twice"):
         mg.optim.SGD([p, p], lr=0.1)
-    p.grad = mg.ones(1)
-    with pytest.raises(ValueError, match=r"gradient is float32 \(1,\)"):
-        mg.optim.SGD([p], lr=0.1).step()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: mg.nn.Linear(0, 3), "Linear: inputs=0 must be a whole number of at least 1"),
+        (lambda p: mg.nn.Linear(3, 1.5), "Linear: outputs=1.5 must be a whole number"),
+        (lambda p: mg.nn.Linear(3, 3, "sim"), "Linear: bias takes True or False; got str 'sim'"),
+        (lambda p: mg.nn.Sequential(1), "Sequential takes modules and functions of a tensor; got int 1"),
+        (lambda p: mg.optim.SGD([p], lr="a"), "SGD: lr='a' must be a number of at least 0"),
+        (lambda p: mg.optim.SGD([p], 0.1, momentum=-1), "SGD: momentum=-1 must be a number of at least 0"),
+        (lambda p: mg.optim.Adam([p], betas=(1.0, 2.0)), r"Adam: betas\[0\]=1.0 must be a number from 0 to below 1"),
+        (lambda p: mg.optim.Adam([p], betas=(0.9,)), r"betas=\(0.9,\) must be two numbers"),
+        (lambda p: mg.optim.Adam([p], eps=float("nan")), "Adam: eps=nan must be a number of at least 0"),
+        (lambda p: list(mg.data.batches([[1.0]], [1], size=1.5)), "batches: size=1.5 must be a whole number"),
+        (lambda p: list(mg.data.batches([[1.0]], [1], seed=-1)), "batches: seed=-1 must be a whole number"),
+        (lambda p: mg.data.digits(test="a"), "digits: test='a' must be a whole number"),
+        (lambda p: mg.nn.accuracy(None, [1]), "accuracy takes logits as a tensor; got NoneType None"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(mg.ones(2, requires_grad=True))
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    model = mg.nn.Sequential(mg.nn.Linear(2, 3), mg.nn.Linear(3, 1))
+    before, other = model.state_dict(), {name: value + 1 for name, value in model.state_dict().items()}
+    for wrong, message in (
+        (np.ones(2), r"1\.bias: what is assigned is float32 \(2,\)"),
+        ("a", "cannot make numbers of str"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            model.load_state_dict(other | {"1.bias": wrong})
+        for name, value in model.state_dict().items():
+            np.testing.assert_array_equal(value, before[name])
+    with pytest.raises(TypeError, match="load_state_dict takes what state_dict"):
+        model.load_state_dict(None)
 
 
 def test_accuracy_wants_one_label_for_each_row():

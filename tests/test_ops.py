@@ -32,6 +32,25 @@ def test_every_op_tells_its_formula_cost_and_cases(op):
     assert flops >= 0 and nbytes >= 0
 
 
+@pytest.mark.parametrize(("op", "case"), [pair for pair in CASES if len(pair.values[1].inputs) > 1])
+def test_a_gradient_is_the_same_when_it_is_the_only_one(op, case, device):
+    if op.backward is None:
+        return
+
+    def gradients(wanted):
+        xs = [mg.tensor(x, i in wanted, device) for i, x in enumerate(case.arrays("float64"))]
+        y = op(*xs, **case.params)
+        y.backward(mg.tensor(np.cos(np.arange(y.size)).reshape(y.shape), device=device))
+        return [x.grad for x in xs]
+
+    floats = [i for i, x in enumerate(case.arrays("float64")) if x.dtype.kind == "f"]
+    together = gradients(floats)
+    for i in floats:
+        alone = gradients([i])
+        assert [j for j, grad in enumerate(alone) if grad is not None] == [i]
+        np.testing.assert_array_equal(alone[i].numpy(), together[i].numpy())
+
+
 # --- reductions ---
 
 

@@ -10,11 +10,6 @@ from minigrad.view import strides_of
 DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 
 
-@pytest.fixture(params=mg.devices())
-def device(request):
-    return request.param
-
-
 def numbers(*shape, dtype="float32"):
     return np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
 
@@ -187,6 +182,19 @@ def test_getitem_out_of_range(key, words, device):
         mg.ones(2, 3, device=device)[key]
 
 
+@pytest.mark.parametrize(
+    ("key", "error"), [(np.s_[::0], ValueError), (np.s_["a":], TypeError), (np.s_[:, 0.5:1], TypeError)]
+)
+def test_slices_are_of_whole_numbers(key, error, device):
+    with pytest.raises(error, match=r"getitem: slice\(.* on axis [01]: start and stop are whole numbers or None"):
+        mg.ones(2, 3, device=device)[key]
+
+
+def test_a_key_is_asked_for():
+    with pytest.raises(TypeError, match=r"getitem takes \(x, key\); got 1 argument"):
+        mg.getitem(mg.ones(3))
+
+
 # --- concatenate ---
 
 
@@ -232,7 +240,7 @@ def test_concatenate_checks_shapes(shapes, axis, words, device):
 def test_concatenate_checks_types():
     with pytest.raises(TypeError, match="one input is float32, another int64"):
         mg.concatenate([mg.ones(2), mg.tensor([1, 2])])
-    with pytest.raises(TypeError, match="concatenate takes tensors"):
+    with pytest.raises(TypeError, match="concatenate takes tensors; got none"):
         mg.concatenate([])
     with pytest.raises(TypeError, match="axis=None must be a whole number"):
         mg.concatenate([mg.ones(2)], axis=None)

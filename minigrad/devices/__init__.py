@@ -20,6 +20,8 @@ def get(name: str) -> Device:
         from minigrad.devices.gpu import GPU
 
         return GPU()
+    if name == "numpy":
+        raise ValueError("device 'numpy' runs no kernels; choose 'sim' or 'cuda'.")
     raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
 
 
@@ -56,7 +58,7 @@ def kernel_device() -> str:
 
 def check(name: str) -> str:
     """The name itself where that device works. Raises ValueError or DeviceError with the way out."""
-    if name not in NAMES:
+    if not isinstance(name, str) or name not in NAMES:
         raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
     if reason := why_not(name):
         raise DeviceError(reason)

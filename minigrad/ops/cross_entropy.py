@@ -72,7 +72,7 @@ def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]
             f"cross_entropy takes logits (rows, classes) and labels (rows,); got {logits.shape} and {labels.shape}. "
             "Reshape further axes into the rows."
         )
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
     if not (isinstance(labels, Array) and labels.device.name == "cuda"):
         check_labels(labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])

@@ -84,6 +84,7 @@ def binary(
     flops: int = 1,
     cases: Sequence[Case] = CASES,
     launch_backward: Callable | None = None,
+    uses: Sequence[str] = (),
 ) -> Op:
     """y = f(a, b) with broadcasting, by `<name>_forward(a, b, y, a_at, b_at, n)` in `cuda/<name>.cu`.
 
@@ -112,6 +113,7 @@ def binary(
         launch=launch,
         launch_backward=launch_backward or write_both,
         prepare=partial(must_broadcast, name),
+        uses=uses,
         cost=cost(flops),
         broadcasts=True,
         cases=cases,

@@ -36,7 +36,12 @@ def prepare(x: Any, key: Any) -> dict[str, Key]:
 def entry(step: Any, axis: int, shape: Shape) -> int | slice:
     """A slice as it is; a whole number counted from the front."""
     if isinstance(step, slice):
-        step.indices(shape[axis])  # raises where its parts are no whole numbers, or its step is 0
+        try:
+            step.indices(shape[axis])
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"getitem: {step} on axis {axis}: start and stop are whole numbers or None, and so is the step, not 0."
+            ) from None
         return step
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         raise TypeError(

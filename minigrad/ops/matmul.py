@@ -23,19 +23,19 @@ def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(a @ b)
 
 
-def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, needs: tuple) -> tuple:
+def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs: tuple) -> tuple:
     """da = dy @ b^T, db = a^T @ dy"""
-    rows, columns = np.atleast_2d(a), b[:, None] if b.ndim == 1 else b
-    dy = dy[..., None] if b.ndim == 1 else dy
-    dy = dy[..., None, :] if a.ndim == 1 else dy
-    da = _without(dy @ columns.swapaxes(-1, -2), -2, a) if needs[0] else None
-    db = _without(rows.swapaxes(-1, -2) @ dy, -1, b) if needs[1] else None
+    row, column = (len(shape) == 1 for shape in shapes)  # a vector is a row on the left, a column on the right
+    dy = dy[..., None] if column else dy
+    dy = dy[..., None, :] if row else dy
+    da = _without(dy @ (b[:, None] if column else b).swapaxes(-1, -2), -2, row) if needs[0] else None
+    db = _without((a[None] if row else a).swapaxes(-1, -2) @ dy, -1, column) if needs[1] else None
     return da, db
 
 
-def _without(matrix: np.ndarray, axis: int, operand: np.ndarray) -> np.ndarray:
+def _without(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
     """A gradient with the axis taken out again that a vector was given."""
-    return matrix.squeeze(axis) if operand.ndim == 1 else matrix
+    return matrix.squeeze(axis) if vector else matrix
 
 
 def per_tile(name: str, x: str, y: str) -> Kernel:
@@ -94,11 +94,11 @@ def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
     return c
 
 
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array) -> tuple:
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array, shapes: tuple) -> tuple:
     """A launch for each gradient that is wanted."""
-    w = work(a.shape, b.shape)
-    da = Array.empty(a.device, w.da, a.dtype) if needs[0] else None
-    db = Array.empty(b.device, w.db, b.dtype) if needs[1] else None
+    w = work(*shapes)
+    da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
+    db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
     if da is not None:
         kernels["backward_a"].launch(w.m, w.n, w.k, w.count)(dy, b, da, w.m, w.n, w.k, w.c_at, w.b_at)
     if db is not None:
@@ -149,6 +149,7 @@ matmul = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
+    uses=("b", "a"),
     cost=cost,
     broadcasts=True,
     cases=[Case(shapes) for shapes in SHAPES],

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
+from numbers import Integral
 from typing import Any
 
 from minigrad.array import Array
@@ -10,6 +11,7 @@ from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.op import Case
+from minigrad.require import flag
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
@@ -48,7 +50,7 @@ def per_element(file: str, name: str) -> Kernel:
 def axes_of(name: str, ndim: int, axis: Axis) -> Axes:
     """The axes as sorted numbers from 0: None is all of them, -1 the last. Raises ValueError or TypeError."""
     given = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
-    if any(isinstance(a, bool) or not hasattr(a, "__index__") for a in given):
+    if any(isinstance(a, bool) or not isinstance(a, Integral) for a in given):
         raise TypeError(f"{name}: axis={axis!r} must be a whole number, a tuple of them, or None.")
     for a in given:
         if not -ndim <= a < ndim:
@@ -73,7 +75,7 @@ def prepare(name: str) -> Callable:
     """Check and complete the parameters of a reduction."""
 
     def complete(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
-        return {"axis": axes_of(name, x.ndim, axis), "keepdims": bool(keepdims)}
+        return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
 
     return complete
 

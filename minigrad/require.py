@@ -1,0 +1,45 @@
+"""What an argument must be, said in one sentence: who was called, with what, and what would do."""
+
+from collections.abc import Callable
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def whole(who: str, name: str, value: Any, least: int = 0) -> int:
+    """The whole number itself, as Python's. Raises TypeError or ValueError."""
+    return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))
+
+
+def number(who: str, name: str, value: Any, least: float = 0, below: float = inf) -> float:
+    """The number itself, as Python's, with least <= value < below; NaN is none. Raises TypeError or ValueError."""
+    wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
+    wanted = "a finite number" if least == -inf else wanted
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and n != -inf))
+
+
+def flag(who: str, name: str, value: Any) -> bool:
+    """True or False itself. Raises TypeError, since a word such as "no" would count as True."""
+    return bool(a(f"{who}: {name}", value, bool | np.bool, "True or False"))
+
+
+def a(who: str, value: Any, kind: Any, wanted: str) -> Any:
+    """The value itself where it is of that kind. Raises TypeError: "who takes <wanted>; got ..."."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{who} takes {wanted}; got {short(value)}.")
+    return value
+
+
+def short(value: Any) -> str:
+    """The type of a value and the beginning of what it shows itself as, for a message."""
+    return f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
+
+
+def _among(who: str, name: str, value: Any, kind: type, wanted: str, fits: Callable[[Any], bool]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{who}: {name}={value!r:.60} must be {wanted}.")
+    if not fits(value):
+        raise ValueError(f"{who}: {name}={value!r:.60} must be {wanted}.")
+    return value

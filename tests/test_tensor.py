@@ -1,0 +1,94 @@
+"""What a tensor can be made of: numbers that do not fit, dtypes and shapes that do not exist."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+
+@pytest.mark.parametrize("dtype", ["banana", None, "float16", ">f4", complex, "f4,i4", 3])
+def test_dtypes_that_do_not_exist_here(dtype):
+    for make in (lambda: mg.ones(3, dtype=dtype), lambda: mg.ones(3).astype(dtype)):
+        with pytest.raises(TypeError, match="is not one of float32, float64, bool, uint8, int32, int64; choose"):
+            make()
+
+
+NO_NUMBERS = [
+    None, "a", {}, {1}, 1j, b"a", object(), [None, 1.0], np.array(["a"]), np.zeros(2, "f4,i4"),
+    np.array(["2020-01-01"], "M8[D]"), np.ma.masked_array([1.0, 2.0], [0, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NO_NUMBERS, ids=lambda data: type(data).__name__)
+def test_what_is_no_number(data):
+    with pytest.raises(TypeError, match="tensor: cannot make numbers of"):
+        mg.tensor(data)
+    with pytest.raises(TypeError, match="add: cannot make numbers of"):
+        mg.ones(2) + data
+
+
+def test_ragged_lists_name_the_op():
+    with pytest.raises(ValueError, match="multiply: the nested lists are ragged"):
+        mg.ones(2) * [[1.0], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.ones((4, 6))[::2, ::-2], np.arange(6.0).reshape(3, 2).T, np.broadcast_to(np.float32(2), (2, 3)),
+     np.ones((0, 3)), np.array(2.0)],
+)  # fmt: skip
+def test_arrays_however_they_lie_in_memory(array, device):
+    x = mg.tensor(array, device=device)
+    np.testing.assert_array_equal((x + x).numpy(), array + array)
+    assert x.dtype == array.dtype
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "number"),
+    [([300], "uint8", "300"), ([-1], "uint8", "-1"), ([2**31], "int32", "2147483648"), ([np.nan], "int64", "nan"),
+     ([2.0**63], "int64", r"9\.22"), ([np.inf], "int32", "inf")],
+)  # fmt: skip
+def test_a_number_that_does_not_fit_is_refused(data, dtype, number, device):
+    with pytest.raises(ValueError, match=f"tensor: {number}.* does not fit into {dtype}, which holds"):
+        mg.tensor(data, dtype=dtype, device=device)
+    with pytest.raises(ValueError, match=f"astype: {number}.* does not fit into {dtype}"):
+        mg.tensor(np.array(data), device=device).astype(dtype)
+
+
+def test_a_float_is_cut_off_behind_the_point(device):
+    assert mg.tensor([1.9, -1.9, 255.9], device=device).astype("int32").numpy().tolist() == [1, -1, 255]
+    assert mg.tensor([-0.5, 255.9], device=device, dtype="uint8").numpy().tolist() == [0, 255]
+
+
+def test_numbers_are_exact_or_refused(device):
+    whole = mg.tensor([2**53 + 1], device=device)
+    assert (whole == 2**53 + 1).numpy().all() and not (whole == 2**53).numpy().any()
+    with pytest.raises(ValueError, match="equal: 300 does not fit into uint8"):
+        mg.equal(mg.tensor(np.array([44], "uint8"), device=device), 300)
+    with pytest.raises(ValueError, match="less: 1180591620717411303424 does not fit into int64"):
+        mg.less(whole, 2**70)
+    assert (mg.ones(1, device=device) + 2**70).item() == np.float32(2**70)
+    with pytest.raises(ValueError, match=r"add: 10+ does not fit into float32"):
+        mg.ones(1, device=device) + 10**400
+    assert (mg.ones(1, device=device) * 1e300).item() == np.inf
+
+
+def test_flags_and_shapes():
+    with pytest.raises(TypeError, match="requires_grad takes True or False; got str 'sim'"):
+        mg.tensor([1.0], "sim")
+    with pytest.raises(ValueError, match=r"shape \(65536, 65536\) has 4294967296 elements; make it at most 2147483647"):
+        mg.zeros(65536, 65536)
+    with pytest.raises(TypeError, match="keepdims takes True or False"):
+        mg.ones(2).sum(keepdims="no")
+
+
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, None])
+def test_seeds_are_whole_numbers(seed):
+    with pytest.raises((TypeError, ValueError), match=r"manual_seed: seed=.* must be a whole number of at least 0"):
+        mg.manual_seed(seed)
+
+
+@pytest.mark.parametrize("bound", [np.nan, np.inf, None, "a"])
+def test_uniform_wants_finite_bounds(bound):
+    with pytest.raises((TypeError, ValueError), match=r"uniform: high=.* must be a finite number"):
+        mg.uniform(0, bound, (2,))
