@@ -333,6 +333,7 @@ extern "C" __global__ void past_the_end(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i % n] = x[i];  // past_the_end
 }
+extern "C" __global__ void behind(const real* x, real* y, int n) { y[threadIdx.x] += 0 * x[n + threadIdx.x]; }
 extern "C" __global__ void before_the_start(const float* x, float* y, int n) {
     y[threadIdx.x] = x[(int)threadIdx.x - 5000];  // before_the_start
 }
@@ -378,8 +379,13 @@ extern "C" __global__ void deep(float* y, int n) {
     for (int i = 0; i < n; ++i) local[i * 1000] = i;
     y[0] = local[n];
 }
+extern "C" __global__ void forever(int* x) {
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 5)
+        while (1) {}
+    x[0] = 1;
+}
 extern "C" __global__ void spinning(volatile int* x) {
-    while (x[0] == 0) {}
+    while (x[0] == 0) {}  // spinning
 }
 extern "C" __global__ void spinning_at_barriers(int* x) {
     for (;;) __syncthreads();  // spinning_at_barriers
@@ -440,6 +446,25 @@ def test_no_read_goes_past_the_end_unseen(size):
     with np.errstate(invalid="ignore"):
         y, n = filled(size), -(-size // 4) * 4 + 1  # the next multiple of 16 bytes is the furthest that may read as NaN
     assert error_of("past_the_end", filled(size), y, size, block=1, grid=n).buffer == "x"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 3, 31, 1023, 1025])
+def test_what_is_read_between_an_array_and_the_unmapped_page_is_nan(size, dtype):
+    slack = -size * np.dtype(dtype).itemsize % 16 // np.dtype(dtype).itemsize
+    x, y = filled(size, dtype), filled(32, dtype)
+    faults("behind", x, y, size, block=slack)
+    assert np.isnan(y.numpy()).tolist() == [True] * slack + [False] * (32 - slack)
+    error = error_of("behind", x, y, size, block=slack + 1)
+    assert (error.kind, error.buffer, error.thread) == ("out-of-bounds", "x", (slack, 0, 0))
+
+
+def test_fresh_memory_is_nan_in_every_floating_type():
+    sim, host = get("sim"), np.empty(1000, np.uint8)
+    sim.download(sim.allocate(1000).address, host)
+    bfloat16 = (host.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    for values in (host.view(np.float16), host.view(np.float32), host.view(np.float64), bfloat16):
+        assert np.isnan(values).all()
 
 
 def test_before_the_start():
@@ -518,12 +543,14 @@ def impatient():
     sim.timeout = before
 
 
-@pytest.mark.parametrize("name", ["spinning", "spinning_at_barriers", "spinning_at_a_lock"])
+@pytest.mark.parametrize("name", ["forever", "spinning", "spinning_at_barriers", "spinning_at_a_lock"])
 @pytest.mark.parametrize("grid", [1, 64])
 def test_a_kernel_that_does_not_end_is_stopped(name, grid, impatient):
     error = error_of(name, filled(1, np.int32), grid=grid)
-    assert error.kind == "timeout" and "after 0.2 s" in str(error)
-    if name != "spinning":
+    assert error.kind == "timeout" and f"after 0.2 s, block {error.block}, thread {error.thread}" in str(error)
+    if name == "forever":  # an empty loop has no line that compilers agree on
+        assert (error.block, error.thread) == ((grid - 1, 0, 0), (5, 0, 0))
+    else:
         assert error.line == line_of(name)
 
 

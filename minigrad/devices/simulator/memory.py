@@ -14,8 +14,13 @@ class Pool:
 
         | unmapped | canary ... | the buffer | up to 15 bytes of canary | unmapped |
 
-    The end of a buffer is flush with the unmapped page but for its alignment to 16 bytes. What lies in its own pages
-    beside it holds a canary, which is looked at after each launch. Fresh memory holds the same: NaN as a float.
+    A buffer begins at a multiple of 16 bytes, for a kernel may read its floats by fours, as it may on a GPU. So it ends
+    flush with the unmapped page where its size is such a multiple, and up to 15 bytes before it elsewhere.
+
+    - An access to an unmapped page stops the thread at its line.
+    - A write beside the buffer in its own pages damages the canary, which is looked at after each launch.
+    - A read there finds the canary, NaN in every floating type, which then stands in the result. It goes unseen where
+      the result does not depend on it, as that of fmax does not. Fresh memory holds the same.
     """
 
     def __init__(self, runtime: Any):

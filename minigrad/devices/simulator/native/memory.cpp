@@ -11,8 +11,9 @@
 
 namespace minigrad {
 
-// What fresh memory and the gaps around buffers hold: NaN as float and as double, an absurd index as int.
-static const uint32_t CANARY = 0x7ff7a5a5;
+// What fresh memory and the gaps around buffers hold: NaN as double, float, half and bfloat16, an absurd index as int,
+// and not the NaN that any computation makes.
+static const uint32_t CANARY = 0x7fff7fff;
 
 size_t page_size() {
     static const size_t size = sysconf(_SC_PAGESIZE);

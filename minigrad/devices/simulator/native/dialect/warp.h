@@ -3,7 +3,7 @@
 
 namespace minigrad {
 
-constexpr uint64_t NOBODY = 0x7ff7a5a57ff7a5a5;  // read from a lane that is not there: NaN as float and as double
+constexpr uint64_t NOBODY = 0x7fff7fff7fff7fff;  // read from a lane that is not there: NaN in every floating type
 
 MINIGRAD_INLINE uint64_t exchange(unsigned mask, uint64_t value, unsigned argument, Finish* finish, const char* name,
                                   const char* file, int line) {
