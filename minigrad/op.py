@@ -34,7 +34,8 @@ class Op:
     launch(kernels, *arrays, **params) and launch_backward(kernels, needs, dy, *kept) do the same on a device that runs
     kernels; kernels are the op's own, by name. prepare(*arrays, **params) checks shapes and completes the parameters,
     for every device alike. broadcasts: gradients are summed over what was broadcast. integers: any dtype will do.
-    shares: the output is the input's memory, as in reshape.
+    shares: the output is the input's memory, as in reshape. cost(*arrays, **params) counts FLOPs and bytes: each input
+    read once, the output written once; backward_flops is how many times these FLOPs the gradient takes, if counted.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Op:
         prepare: Callable | None = None,
         uses: Sequence[str] = (),
         cost: Callable | None = None,
+        backward_flops: int = 0,
         broadcasts: bool = False,
         integers: bool = False,
         shares: bool = False,
@@ -59,6 +61,7 @@ class Op:
         self.kernels = dict(kernels)
         self.launch, self.launch_backward = launch, launch_backward
         self.prepare, self.uses, self.cost = prepare, uses, cost
+        self.backward_flops = backward_flops
         self.broadcasts, self.integers, self.shares = broadcasts, integers, shares
         self.cases = tuple(cases)
         self.inputs = Inputs(name, forward)
@@ -105,12 +108,16 @@ class Op:
             grads = tuple(unbroadcast(g, s) if n else None for g, s, n in zip(grads, shapes, needs, strict=True))
         return grads
 
-    def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
-        """The gradients of the inputs for an upstream gradient, with no tape: what `check` and `bench` run."""
+    def pullback(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> tuple[AnyArray, partial]:
+        """The output, and what turns its gradient into those of the inputs: a node of the tape without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
         y = self.run(arrays, params)
         needs = tuple(a.dtype.kind == "f" for a in arrays)
-        return self.pull(self._keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs, dy)
+        return y, partial(self.pull, self._keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs)
+
+    def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
+        """The gradients of the inputs for an upstream gradient, with no tape: what `check` runs."""
+        return self.pullback(arrays, params)[1](dy)
 
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""

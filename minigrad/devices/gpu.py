@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -18,12 +18,13 @@ import numpy as np
 
 from minigrad.devices import nvcc
 from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.measured import Measured
 from minigrad.devices.pooled import PooledBuffer
 from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.source import Source
 
 
-class GPU:
+class GPU(Measured):
     """One NVIDIA GPU: its primary context, a stream, a memory pool, and what has been compiled for it."""
 
     name = "cuda"
@@ -36,14 +37,14 @@ class GPU:
         self._modules: dict[tuple, Any] = {}
         self._launched: deque[str] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
         self._dead = ""
-        device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
-        self.label: str = device.name()
-        self.arch = "sm_{}{}".format(*device.compute_capability())
-        self._context = device.retain_primary_context()
+        self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
+        self.label: str = self._device.name()
+        self.arch = "sm_{}{}".format(*self._device.compute_capability())
+        self._context = self._device.retain_primary_context()
         with self.current():
             from pycuda.tools import DeviceMemoryPool
 
-            self._stream, self._pool = self._driver.Stream(), DeviceMemoryPool()
+            self.stream, self._pool = self._driver.Stream(), DeviceMemoryPool()
         atexit.register(self.close)
 
     @contextmanager
@@ -75,24 +76,24 @@ class GPU:
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
         with self._guarded():
-            self._driver.memcpy_htod_async(address, host, self._stream)
+            self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
         with self._guarded():
-            self._driver.memcpy_dtoh_async(host, address, self._stream)
-            self._stream.synchronize()
+            self._driver.memcpy_dtoh_async(host, address, self.stream)
+            self.stream.synchronize()
             self._launched.clear()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
         with self._guarded():
-            self._driver.memcpy_dtod_async(target, source, nbytes, self._stream)
+            self._driver.memcpy_dtod_async(target, source, nbytes, self.stream)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
         with self._guarded():
-            self._driver.memset_d8_async(address, 0, nbytes, self._stream)
+            self._driver.memset_d8_async(address, 0, nbytes, self.stream)
 
     # --- kernels ---
 
@@ -115,7 +116,7 @@ class GPU:
                 function.prepare([f"{arguments.size}s"])
             self._launched.append(name)
             try:
-                function.prepared_async_call(grid, block, self._stream, packed, shared_size=shared)
+                function.prepared_async_call(grid, block, self.stream, packed, shared_size=shared)
             except self._driver.LaunchError as error:
                 raise LaunchError(
                     f"{name}: the GPU refused grid={grid}, block={block}, shared={shared}: {error}. "
@@ -125,26 +126,13 @@ class GPU:
     def synchronize(self) -> None:
         """Wait for the stream. Raises KernelError where a kernel went wrong."""
         with self._guarded():
-            self._stream.synchronize()
+            self.stream.synchronize()
             self._launched.clear()
-
-    def time(self, work: Callable[[], None], repeats: int = 20) -> list[float]:
-        """The time of each of some runs of `work`, in seconds, by CUDA events, after a warm-up."""
-        work()
-        seconds = []
-        with self._guarded():
-            for _ in range(repeats):
-                start, stop = self._driver.Event(), self._driver.Event()
-                start.record(self._stream)
-                work()
-                stop.record(self._stream).synchronize()
-                seconds.append(start.time_till(stop) * 1e-3)
-        return seconds
 
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
         if self._dead:  # nothing can be given back; PyCUDA would complain of each piece as it goes, so they never go
-            for lost in (self._pool, self._stream, *self._modules.values()):
+            for lost in (self._pool, self.stream, *self._modules.values()):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return
         for buffer in list(self._open):
@@ -153,7 +141,7 @@ class GPU:
             self._functions.clear()
             self._modules.clear()
             self._pool.stop_holding()
-            del self._pool, self._stream
+            del self._pool, self.stream
         self._context.detach()
 
     @contextmanager

@@ -19,11 +19,12 @@ from minigrad.source import Source
 
 def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     """The compiled image, from the disk cache or new. Raises CompileError, or LaunchError: too much shared memory."""
-    options = [f"-arch={arch}", "-std=c++17", "-lineinfo", f"-I{source.folder}"]
+    options = [f"-arch={arch}", "-std=c++17", "-lineinfo"]
     options += [f"-D{name}={value}" for name, value in defines.items()]
     cached = _cache_path(source, options)
     if cached.is_file():
         return cached.read_bytes()
+    options.append(f"-I{source.folder}")
     compiler = find_nvcc()
     image = _by_nvcc(str(compiler), source, options) if compiler else _by_nvrtc(source, options)
     cached.parent.mkdir(parents=True, exist_ok=True)
@@ -36,8 +37,8 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 def _cache_path(source: Source, options: list[str]) -> Path:
     folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
     headers = [path.read_bytes() for path in sorted(source.folder.glob("*.cuh"))]
-    words = [source.name, source.text, *options[:-1], _version(), *map(repr, headers)]
-    return folder / f"{hashlib.sha256(repr([words, options]).encode()).hexdigest()[:32]}.cubin"
+    words = [source.name, source.text, options, _version(), headers]
+    return folder / f"{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}.cubin"
 
 
 @cache

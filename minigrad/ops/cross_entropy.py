@@ -91,7 +91,8 @@ def check_labels(labels: np.ndarray, classes: int) -> None:
 
 def cost(logits: Any, labels: Any, reduction: str = "mean") -> tuple[int, int]:
     """Per logit a comparison, a subtraction, an exponential and an addition; logits and labels read once."""
-    return 4 * logits.size, (logits.size + 1) * logits.dtype.itemsize + labels.size * 8
+    losses = labels.size if reduction == "none" else 1
+    return 4 * logits.size, (logits.size + losses) * logits.dtype.itemsize + labels.size * 8
 
 
 def _case(rows: int, classes: int, **params: str) -> Case:

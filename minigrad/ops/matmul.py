@@ -151,6 +151,7 @@ matmul = Op(
     prepare=prepare,
     uses=("b", "a"),
     cost=cost,
+    backward_flops=2,
     broadcasts=True,
     cases=[Case(shapes) for shapes in SHAPES],
 )

@@ -35,13 +35,14 @@ def _bar(label: str, done: int, total: int, seconds: float) -> Line:
 
 def _writer() -> Callable[[Line], None]:
     """How to rewrite a line here: in the cell's output, on a terminal, or not at all where nobody looks."""
-    from IPython import get_ipython
-    from IPython.display import DisplayHandle
+    if "IPython" in sys.modules:  # a notebook has loaded it; the command line need not have it
+        from IPython import get_ipython
+        from IPython.display import DisplayHandle
 
-    if get_ipython() is not None:
-        handle = DisplayHandle()
-        handle.display(Line(""))
-        return handle.update
+        if get_ipython() is not None:
+            handle = DisplayHandle()
+            handle.display(Line(""))
+            return handle.update
     if sys.stderr.isatty():
         return lambda line: print(f"\r{line}", end="", file=sys.stderr, flush=True)
     return lambda line: None

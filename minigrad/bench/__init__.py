@@ -1,0 +1,16 @@
+"""How fast is it? Every result is checked before it is timed; every time is the GPU's alone, by CUDA events.
+
+`mg.bench.time(work)` times any launches, `mg.bench.measure(mg.relu, (2**26,))` an op with its bytes and FLOPs,
+`mg.bench.sweep(...)` every legal block size, and `minigrad bench` on the command line the whole set. Nothing is
+measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
+"""
+
+from minigrad.bench.measure import Measurement, measure
+from minigrad.bench.record import Record, load, newest
+from minigrad.bench.suite import run, suite
+from minigrad.bench.sweeps import Sweep, sweep
+from minigrad.bench.timing import Timing, time
+from minigrad.bench.work import Work
+
+__all__ = ["Measurement", "Record", "Sweep", "Timing", "Work", "load", "measure", "newest", "run", "suite", "sweep",
+           "time"]  # fmt: skip

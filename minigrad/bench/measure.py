@@ -1,0 +1,126 @@
+"""One op checked, then timed; beside NumPy and PyTorch on the same inputs, if asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+from minigrad.bench.stage import Stage
+from minigrad.bench.timing import Timing, timer
+from minigrad.bench.work import Work, work_of
+from minigrad.devices import check, get
+from minigrad.op import Op
+
+RIVALS = ("torch", "numpy")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a work took, and what it moved and computed. `rivals` took this on the same inputs in the same process."""
+
+    title: str
+    kernels: tuple[str, ...]
+    timing: Timing
+    flops: int
+    nbytes: int
+    unit: str = "float32"  # what does the arithmetic: float32, tf32 or bfloat16
+    rivals: Mapping[str, Timing] = field(default_factory=dict)
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The fewest bytes that the work must move, over its time."""
+        return self.nbytes / self.timing.seconds
+
+    @property
+    def flops_per_second(self) -> float:
+        """FLOPs over time; 0 where they are not counted."""
+        return self.flops / self.timing.seconds
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs for each byte that must be moved."""
+        return self.flops / self.nbytes
+
+    def against(self, rival: str) -> float | None:
+        """How many times faster than the rival; below 1: slower."""
+        return self.rivals[rival].seconds / self.timing.seconds if rival in self.rivals else None
+
+    def __repr__(self) -> str:
+        parts = [f"{self.title}: {self.timing!r}, {self.bytes_per_second / 1e9:.0f} GB/s"]
+        parts += [f"{self.flops_per_second / 1e12:.2f} TFLOP/s"] if self.flops else []
+        parts += [f"{self.against(name):.2f} x {name}" for name in self.rivals]
+        return ", ".join(parts)
+
+
+def measure(
+    op: Op | str,
+    *shapes: Any,
+    way: str = "forward",
+    variant: str | None = None,
+    against: Sequence[str] = (),
+    **params: Any,
+) -> Measurement:
+    """Check, then time an op on random float32 numbers: `measure(mg.relu, (2**26,), against=["torch"])`.
+
+    shapes stand for the inputs, as shapes or arrays; params are the op's own, as axis=0. Before each run the cache is
+    flushed, and each call gets other inputs. Raises ValueMismatch for a wrong result, DeviceError where there is no
+    GPU: no time of `sim` says anything about one.
+    """
+    return measured(work_of(op, shapes, way, variant, **params), against)
+
+
+def measured(work: Work, against: Sequence[str] = (), repeats: int = 20) -> Measurement:
+    """The measurement of a work on this machine's GPU."""
+    gpu: Any = get(check("cuda"))
+    stage = Stage(work, gpu, gpu.chip.l2)
+    contestants = verified(stage, against)
+    numpy = contestants.pop("numpy", None)
+    runs = timer().interleaved(list(contestants.values()), repeats, 2e-4)
+    times = {name: Timing.of(r.seconds, not r.queued) for name, r in zip(contestants, runs, strict=True)}
+    if numpy:
+        times["numpy"] = wall(numpy)
+    kernels = tuple(dict.fromkeys(launch.kernel for launch in stage.dry.launches))
+    mine = times.pop("minigrad")
+    return Measurement(work.title, kernels, mine, stage.dry.flops, stage.dry.nbytes, unit_of(work), times)
+
+
+def verified(stage: Stage, against: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
+    """The calls to time by name, each of whose results agrees with NumPy's. Raises ValueMismatch, ValueError."""
+    if unknown := [name for name in against if name not in RIVALS]:
+        raise ValueError(f"against={unknown[0]!r}: it can be measured against {' and '.join(RIVALS)}.")
+    wanted = stage.reference()
+    calls: dict[str, Callable[[], Any]] = {"minigrad": stage.calls()}
+    stage.check(stage.calls()(), wanted, "minigrad")
+    if "torch" in against:
+        calls["torch"] = rival("torch").calls(stage)
+        stage.check([x.cpu().numpy() for x in rival("torch").calls(stage)()], wanted, "torch")
+    if "numpy" in against:
+        calls["numpy"] = stage.reference_call()
+    return calls
+
+
+@cache
+def rival(name: str) -> Any:
+    """PyTorch, on the stream of the device `cuda`. Raises ImportError where it is not installed."""
+    from minigrad.bench.pytorch import PyTorch
+
+    return PyTorch(get("cuda"))
+
+
+def wall(work: Callable[[], Any], enough: float = 0.5) -> Timing:
+    """The time on the host's clock: three runs, or fewer once they have taken long enough."""
+    seconds: list[float] = []
+    while len(seconds) < 3 and sum(seconds) < enough:
+        start = perf_counter()
+        work()
+        seconds.append(perf_counter() - start)
+    return Timing.of(seconds)
+
+
+def unit_of(work: Work) -> str:
+    """The unit that does the arithmetic: tensor cores where the kernel's name says so."""
+    name = work.variant or ""
+    if work.dtype == "bfloat16":
+        return "bfloat16"
+    return "tf32" if "tf32" in name else "float32"

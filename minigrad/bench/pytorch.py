@@ -1,0 +1,73 @@
+"""PyTorch's version of every op, on the very arrays and the stream of minigrad, so that both are timed alike."""
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
+
+from minigrad.array import Array
+
+NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
+
+
+class Shared:
+    """Device memory of minigrad under the name by which other libraries take it without a copy."""
+
+    def __init__(self, array: Array):
+        kind = array.dtype.str if array.dtype.kind != "V" else "<V2"
+        self.keep = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
+        }  # fmt: skip
+
+
+class PyTorch:
+    """The rival: results by `torch`, gradients by its autograd."""
+
+    def __init__(self, gpu: Any):
+        import torch
+
+        self.torch = torch
+        self.stream = torch.cuda.ExternalStream(gpu.stream.handle)
+
+    def calls(self, stage: Any) -> Callable[[], Sequence[Any]]:
+        """A function that runs the op on the next set of inputs each time."""
+        with self.torch.cuda.stream(self.stream):
+            each = cycle([self._call(stage.work, arrays) for arrays in stage.inputs])
+
+        def call() -> Sequence[Any]:
+            with self.torch.cuda.stream(self.stream):
+                return next(each)()
+
+        return call
+
+    def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
+        tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+        inputs = tensors[: len(work.case.inputs)]
+        if work.way == "forward":
+            return lambda: [self.run(work.op.name, inputs, **work.case.params)]
+        wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
+        y = self.run(work.op.name, inputs, **work.case.params)
+        return lambda: self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
+
+    def run(self, name: str, xs: Sequence[Any], **params: Any) -> Any:
+        """The op by PyTorch, with its result in memory of its own."""
+        torch = self.torch
+        match name:
+            case "transpose":
+                return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
+            case "getitem":
+                return xs[0][params["key"]].clone(memory_format=torch.contiguous_format)
+            case "concatenate":
+                return torch.cat(xs, params.get("axis", 0))
+            case "reshape":
+                return xs[0].reshape(params["shape"])
+            case "cross_entropy":
+                return torch.nn.functional.cross_entropy(*xs, **params)
+            case "softmax" | "log_softmax":
+                return getattr(torch, name)(*xs, params.get("axis", -1))
+            case "sum" | "mean" | "max":
+                axis = params.get("axis")
+                axes = tuple(range(xs[0].ndim)) if axis is None else axis
+                return getattr(torch, NAMES.get(name, name))(*xs, axes, params.get("keepdims", False))
+            case _:
+                return getattr(torch, NAMES.get(name, name))(*xs)

@@ -1,0 +1,171 @@
+"""Records: what was measured on a GPU, on which day, with which versions and command; saved and found again."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from minigrad.bench.measure import Measurement
+from minigrad.bench.timing import Timing
+from minigrad.devices.chip import Chip
+from minigrad.show.tables import Table, table
+from minigrad.source import PACKAGE
+
+FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
+HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
+Times = dict[str, Timing]  # of the values of the tunables, as "BLOCK=256"
+
+
+@dataclass
+class Record:
+    """Everything measured on one device on one day. `copy` is the bandwidth of a plain copy, in bytes per second."""
+
+    device: str
+    date: str
+    command: str
+    versions: dict[str, str]
+    chip: Chip | None = None
+    copy: float | None = None
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    sweeps: dict[str, Times] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)  # of the automatic search, by the title of the sweep
+    resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
+
+    @property
+    def name(self) -> str:
+        """nvidia-h200-2026-11-21"""
+        return f"{self.device.lower().replace(' ', '-')}-{self.date}"
+
+    @property
+    def place(self) -> str:
+        """NVIDIA H200, 2026-11-21"""
+        return f"{self.device}, {self.date}"
+
+    def save(self, folder: Path | str | None = None) -> Path:
+        """Write `<device>-<date>.json`; what that file already holds and this record has not measured again, stays."""
+        folder = Path(folder) if folder else FOLDERS[0]
+        path = folder / f"{self.name}.json"
+        if path.is_file():
+            old = Record.load(path)
+            for key in ("measurements", "sweeps", "choices", "resources"):
+                setattr(self, key, getattr(old, key) | getattr(self, key))
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(_one_line_lists(json.dumps(_written(self), indent=1)) + "\n")
+        return path
+
+    @staticmethod
+    def load(path: Path | str) -> "Record":
+        """Read a record again. Raises ValueError where the file is none."""
+        content = json.loads(Path(path).read_text())
+        if not isinstance(content, dict) or not {"device", "date", "versions"} <= content.keys():
+            raise ValueError(f"{path} is no record: it has no device, date and versions. `minigrad bench` writes one.")
+        chip = content.get("chip")
+        return Record(
+            device=content["device"],
+            date=content["date"],
+            command=content["command"],
+            versions=content["versions"],
+            chip=Chip(**chip | {"compute": tuple(chip["compute"])}) if chip else None,
+            copy=content.get("copy"),
+            measurements={title: _measurement(title, m) for title, m in content.get("measurements", {}).items()},
+            sweeps={title: _times(times) for title, times in content.get("sweeps", {}).items()},
+            choices=content.get("choices", {}),
+            resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
+        )
+
+    def only(self, op: str | None) -> "Record":
+        """The measurements of one op; of all where op is None."""
+        kept = {title: m for title, m in self.measurements.items() if op in (None, title.split()[0])}
+        return replace(self, measurements=kept)
+
+    def table(self) -> Table:
+        """A row for each measurement."""
+        return table([self._row(m) for m in self.measurements.values()], HEADERS)
+
+    def _row(self, m: Measurement) -> tuple[str, ...]:
+        share = f"{m.bytes_per_second / self.copy:.2f}" if self.copy else ""
+        peak = self.chip.peak(m.unit) if self.chip and m.flops else None
+        times = [f"{value:.2f}" if (value := m.against(rival)) else "" for rival in ("torch", "numpy")]
+        rate = f"{m.flops_per_second / 1e12:.2f}" if m.flops else ""
+        return (
+            m.title, f"{m.timing.seconds * 1e6:.1f}", f"{m.bytes_per_second / 1e9:.0f}", share,
+            rate, f"{m.flops_per_second / peak:.2f}" if peak else "", *times,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self.table()!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
+
+    def _head(self) -> str:
+        copy = f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return f"{self.place}; {versions}. {self.command}.{copy}"
+
+
+def records(device: str | None = None) -> Iterator[Record]:
+    """All records, of a device if named, the newest first."""
+    files = [path for folder in FOLDERS for path in folder.glob("*.json")]
+    for path in sorted(files, key=lambda path: path.stem[-10:], reverse=True):
+        record = Record.load(path)
+        if device in (None, record.device):
+            yield record
+
+
+def newest(device: str | None = None) -> Record | None:
+    """The newest record, of a device if named."""
+    return next(records(device), None)
+
+
+def load(path: Path | str) -> Record:
+    """Read the record of a file."""
+    return Record.load(path)
+
+
+def recorded(title: str, device: str | None = None) -> tuple[Times, Record | None]:
+    """The newest recorded sweep of that title, and the record it is from."""
+    return next(((r.sweeps[title], r) for r in records(device) if title in r.sweeps), ({}, None))
+
+
+def _written(record: Record) -> dict[str, Any]:
+    """The record as JSON holds it: times as [median, fastest, slowest, repeats], seconds in microseconds."""
+    plain = {f.name: getattr(record, f.name) for f in fields(record)}
+    plain["chip"] = asdict(record.chip) if record.chip else None
+    plain["sweeps"] = {title: {k: _list(t) for k, t in times.items()} for title, times in record.sweeps.items()}
+    plain["measurements"] = {
+        title: {
+            "kernels": m.kernels, "us": _list(m.timing), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
+            "rivals": {name: _list(t) for name, t in m.rivals.items()},
+        }
+        for title, m in record.measurements.items()
+    }  # fmt: skip
+    return plain
+
+
+def _list(timing: Timing) -> list[float]:
+    digits = [round(seconds * 1e6, 3) for seconds in (timing.seconds, timing.fastest, timing.slowest)]
+    return [*digits, timing.repeats, *[1] * timing.host]
+
+
+def _timing(given: list[float]) -> Timing:
+    middle, low, high = (microseconds / 1e6 for microseconds in given[:3])
+    return Timing(middle, low, high, int(given[3]), len(given) > 4)
+
+
+def _times(given: Mapping[str, list[float]]) -> Times:
+    return {key: _timing(times) for key, times in given.items()}
+
+
+def _measurement(title: str, given: Mapping[str, Any]) -> Measurement:
+    rivals = _times(given["rivals"])
+    return Measurement(
+        title, tuple(given["kernels"]), _timing(given["us"]), given["flops"], given["bytes"], given["unit"], rivals
+    )
+
+
+def _one_line_lists(text: str) -> str:
+    """Lists of numbers and words on one line each: a record is read by people, too."""
+    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)

@@ -1,0 +1,118 @@
+"""The set of works that `minigrad bench` measures, and the run over it."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.bench.measure import measured
+from minigrad.bench.record import Record
+from minigrad.bench.timing import Timing, timer
+from minigrad.bench.work import WAYS, Work, work_of
+from minigrad.check import variants
+from minigrad.devices import check, get
+from minigrad.op import OPS, Op
+
+MANY = 2**26  # elements that no cache holds
+LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
+FLAGS = np.asarray(np.arange(MANY) % 3 == 0)
+EDGES = (1024, 2048, 4096, 8192)
+GIB = 2**30
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+
+# What an op is measured on where MANY elements for each input is not the thing to ask.
+OWN: dict[str, tuple[Inputs, ...]] = {
+    **{name: ((((MANY,),), {}), (((4 * MANY,),), {})) for name in ("relu", "exp")},
+    **{name: ((((MANY,), (MANY,)), {}), (((4 * MANY,), (4 * MANY,)), {})) for name in ("add", "multiply")},
+    "where": (((FLAGS, (MANY,), (MANY,)), {}),),
+    "sum": ((((MANY,),), {}), (((4 * MANY,),), {}), (((16384, 16384),), {"axis": 0}), (((16384, 16384),), {"axis": 1})),
+    "softmax": ((((16384, 16384),), {}), (((8192, 1024),), {})),
+    "log_softmax": ((((8192, 1024),), {}),),
+    "cross_entropy": ((((8192, 1000), LABELS), {}),),
+    "transpose": ((((8192, 8192),), {}), (((16384, 16384),), {}), (((64, 512, 16, 128),), {"axes": (0, 2, 1, 3)})),
+    "getitem": ((((8192, 8192),), {"key": (slice(None, None, 2), slice(1, None))}),),
+    "concatenate": ((((4096, 8192), (4096, 8192)), {"axis": 1}),),
+    "matmul": (*((((n, n), (n, n)), {}) for n in EDGES), (((4095, 4097), (4097, 4099)), {})),
+    "reshape": (),
+}
+
+
+def suite(only: str | None = None) -> list[Work]:
+    """Every op forward and, where it launches a kernel, backward; then its other kernels, on the first of its sizes.
+
+    `only` takes one op. Raises ValueError where there is none of that name.
+    """
+    chosen = [op for op in OPS.values() if only in (None, op.name)]
+    if not chosen:
+        raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
+    works = [work_of(op, inputs, way, **params) for op in chosen for inputs, params in sizes(op) for way in ways(op)]
+    for op in chosen:
+        works += [work_of(op, inputs, variant=v, **params) for inputs, params in sizes(op)[:1] for v in variants(op)]
+    return [work for work in works if work.dry().launches]
+
+
+def sizes(op: Op) -> Sequence[Inputs]:
+    """The inputs and parameters that an op is measured on."""
+    return OWN.get(op.name, ((((MANY,),) * len(op.inputs.names), {}),))
+
+
+def ways(op: Op) -> Sequence[str]:
+    """Forward, and backward where there is a gradient."""
+    return WAYS if op.backward else WAYS[:1]
+
+
+def run(
+    only: str | None = None,
+    against: Sequence[str] = (),
+    track: Callable[[Sequence[Work]], Iterable[Work]] = iter,
+    command: str = "mg.bench.run()",
+) -> Record:
+    """Measure the whole set on this GPU, or one op of it, and return the record.
+
+    track goes through the works and may show how far it is, as `mg.show.progress`. Raises DeviceError without a GPU.
+    """
+    record = blank(command)
+    record.copy = copy_bandwidth()
+    for work in track(suite(only)):
+        record.measurements[work.title] = measured(work, against)
+    return record
+
+
+def blank(command: str) -> Record:
+    """A record of this GPU, of today, with nothing measured yet."""
+    gpu: Any = get(check("cuda"))
+    return Record(gpu.label, date.today().isoformat(), command, versions(), gpu.chip)
+
+
+def copy_bandwidth(nbytes: int = GIB) -> float:
+    """Bytes per second of a copy within the device, read and written both counted: what memory-bound work can reach."""
+    gpu: Any = get(check("cuda"))
+    source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
+    gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
+    (runs,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
+    return 2 * nbytes / Timing.of(runs.seconds).seconds
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on: driver, CUDA compiler, Python and its packages."""
+    return dict(_versions())
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    from minigrad.devices.toolkit import find_nvcc, nvcc_version
+
+    if smi := shutil.which("nvidia-smi"):
+        asked = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
+        yield "driver", subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
+    if nvcc := find_nvcc():
+        yield "nvcc", nvcc_version(nvcc)
+    yield "python", platform.python_version()
+    yield "numpy", np.__version__
+    yield from ((name, metadata.version(name)) for name in ("pycuda", "torch") if name in sys.modules)

@@ -1,0 +1,139 @@
+"""Every legal value of an op's tunables: which there are, what each launches, and what each takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from itertools import product
+from typing import Any
+
+from minigrad.bench.record import Times, recorded
+from minigrad.bench.stage import Stage
+from minigrad.bench.timing import Timing, timer
+from minigrad.bench.work import Dry, Work, work_of
+from minigrad.devices import get, why_not
+from minigrad.errors import LaunchError
+from minigrad.op import Op
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An op with values for its tunables, and what it would launch."""
+
+    values: Mapping[str, int]
+    op: Op
+    dry: Dry
+
+    @property
+    def label(self) -> str:
+        """BLOCK=256 CHUNK=8192"""
+        return label(self.values)
+
+
+def label(values: Mapping[str, int]) -> str:
+    """Values of tunables as words: BLOCK=256 CHUNK=8192"""
+    return " ".join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def settings(work: Work, **fixed: int) -> list[Setting]:
+    """The legal settings of the kernels that a work launches, one for each way in which the launches differ."""
+    launched = {launch.kernel for launch in work.dry().launches}
+    kernels = [kernel for kernel in work.chosen.kernels.values() if kernel.name in launched]
+    legal = {key: sorted(set(values)) for kernel in kernels for key, values in kernel.tunables.items()}
+    legal |= {key: [value] for key, value in fixed.items()}
+    found: dict[Any, Setting] = {}
+    for values in product(*legal.values()):
+        setting = dict(zip(legal, values, strict=True))
+        op = work.chosen.using(None, **setting)
+        try:
+            dry = work.dry(op)
+        except LaunchError:
+            continue  # legal one by one, not together
+        same = tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
+        found.setdefault(same, Setting(setting, op, dry))
+    return list(found.values())
+
+
+def default(work: Work) -> dict[str, int]:
+    """The values that the op takes by itself."""
+    launched = {launch.kernel for launch in work.dry().launches}
+    kernels = [kernel for kernel in work.chosen.kernels.values() if kernel.name in launched]
+    return {key: value for kernel in kernels for key, value in kernel.values.items()}
+
+
+def swept(work: Work, chosen: list[Setting], repeats: int = 20, stage: Stage | None = None) -> Times:
+    """The time of each setting on this GPU, after a check that each gives what NumPy gives."""
+    gpu: Any = get("cuda")
+    stage = stage or Stage(work, gpu, gpu.chip.l2)
+    wanted = stage.reference()
+    for setting in chosen:
+        stage.check(stage.calls(setting.op)(), wanted, setting.label)
+    runs = timer().interleaved([stage.calls(setting.op) for setting in chosen], repeats, 2e-4)
+    return {s.label: Timing.of(r.seconds, not r.queued) for s, r in zip(chosen, runs, strict=True)}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The time of one op for each legal value of a tunable: on this machine's GPU, and as recorded on another."""
+
+    title: str
+    tunable: str
+    live: dict[int, Timing]
+    live_on: str
+    recorded: dict[int, Timing]
+    recorded_on: str
+
+    def at(self, value: int) -> str:
+        """The time for one value, of what, and whether it is live or recorded; empty where it is not known."""
+        known = [
+            f"{runs[value]} {where}"
+            for runs, where in (
+                (self.live, f"live on {self.live_on}"),
+                (self.recorded, f"recorded on {self.recorded_on}"),
+            )
+            if value in runs
+        ]
+        return f"{'; '.join(known)}, for {self.title}" if known else ""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row for each value: value, live time, recorded time."""
+        values = sorted({*self.live, *self.recorded})
+        return [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in (self.live, self.recorded))) for v in values]
+
+    def _heads(self) -> tuple[str, str, str]:
+        return self.tunable, self.live_on or "live: no GPU here", f"recorded on {self.recorded_on or 'no GPU yet'}"
+
+    def __repr__(self) -> str:
+        table = [self._heads(), *self.rows()]
+        widths = [max(len(row[i]) for row in table) for i in range(3)]
+        lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table)
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(word)}</th>" for word in self._heads())
+        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
+        return f"<b>{escape(self.title)}</b><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def sweep(
+    op: Op, *shapes: Any, tunable: str = "BLOCK", variant: str | None = None, way: str = "forward", **params: Any
+) -> Sweep:
+    """Time an op on random float32 arrays of these shapes for each legal value of a tunable, the others as they are.
+
+    Where there is no GPU, the times are those that were recorded, and the result says so.
+    """
+    work = work_of(op, shapes, way, variant, **params)
+    others = {key: value for key, value in default(work).items() if key != tunable}
+    chosen = [s for s in settings(work, **others) if tunable in s.values]
+    if not chosen:
+        raise ValueError(
+            f"{work.title}: no kernel with a tunable {tunable}; there is {label(default(work)) or 'none'}."
+        )
+    title = f"{work.title}, by {tunable}"
+    times, record = recorded(work.title)
+    old = {s.values[tunable]: times[s.label] for s in chosen if s.label in times}
+    if why_not("cuda"):
+        return Sweep(title, tunable, {}, "", old, record.place if record else "")
+    device: Any = get("cuda")
+    live = swept(work, chosen)
+    new = {s.values[tunable]: live[s.label] for s in chosen}
+    return Sweep(title, tunable, new, device.label, old, record.place if record else "")

@@ -1,0 +1,55 @@
+"""Chip: the numbers of a GPU that bound a kernel, read off the driver or from a record."""
+
+from dataclasses import dataclass
+from typing import Any
+
+# Floating-point operations that a multiprocessor completes in a clock, an addition and a multiplication each counted:
+# twice its float32 cores, and what its tensor cores are given in NVIDIA's tables of compute capabilities (dense).
+FLOAT32 = {(7, 0): 128, (7, 5): 128, (8, 0): 128, (8, 6): 256, (8, 7): 256, (8, 9): 256, (9, 0): 256, (10, 0): 256}
+TENSOR = {"tf32": {(8, 0): 1024, (9, 0): 2048}, "bfloat16": {(8, 0): 2048, (9, 0): 4096}}
+FLOPS_PER_CLOCK = {"float32": FLOAT32, **TENSOR}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A GPU as its driver describes it. `registers`, `shared`, `threads` and `blocks` are those of a multiprocessor."""
+
+    name: str
+    compute: tuple[int, int]
+    sms: int
+    clock: float  # in Hz, the highest
+    bandwidth: float  # bytes per second: the width of the bus times twice the clock of the memory
+    l2: int  # bytes
+    registers: int
+    shared: int  # bytes
+    reserved: int  # bytes of shared memory that the driver takes for each block
+    threads: int
+    blocks: int
+
+    def peak(self, unit: str = "float32") -> float | None:
+        """FLOP/s = multiprocessors * FLOPs per clock * clock, of float32, tf32 or bfloat16; None if not known."""
+        per_clock = FLOPS_PER_CLOCK[unit].get(self.compute)
+        return self.sms * per_clock * self.clock if per_clock else None
+
+    @property
+    def warps(self) -> int:
+        """Warps that a multiprocessor holds."""
+        return self.threads // 32
+
+
+def chip_of(gpu: Any) -> Chip:
+    """The chip behind the device `cuda`, by its driver's attributes."""
+    of = gpu.attribute
+    return Chip(
+        name=gpu.label,
+        compute=(of("COMPUTE_CAPABILITY_MAJOR"), of("COMPUTE_CAPABILITY_MINOR")),
+        sms=of("MULTIPROCESSOR_COUNT"),
+        clock=of("CLOCK_RATE") * 1e3,
+        bandwidth=2 * of("MEMORY_CLOCK_RATE") * 1e3 * of("GLOBAL_MEMORY_BUS_WIDTH") / 8,
+        l2=of("L2_CACHE_SIZE"),
+        registers=of("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        shared=of("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        reserved=of("RESERVED_SHARED_MEMORY_PER_BLOCK"),
+        threads=of("MAX_THREADS_PER_MULTIPROCESSOR"),
+        blocks=of("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+    )

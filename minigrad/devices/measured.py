@@ -1,0 +1,48 @@
+"""What a GPU tells of itself: its chip, what a kernel takes of it, and when it came to an event."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+from minigrad.devices.chip import Chip, chip_of
+
+
+class Measured:
+    """The part of the device `cuda` that measures."""
+
+    _driver: Any
+    _device: Any
+    _guarded: Callable[[], AbstractContextManager[None]]
+    stream: Any
+
+    @cached_property
+    def chip(self) -> Chip:
+        """What the driver says of this GPU."""
+        return chip_of(self)
+
+    def attribute(self, name: str) -> int:
+        """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
+        return self._device.get_attribute(getattr(self._driver.device_attribute, name))
+
+    def resources(self, module: Any, name: str) -> tuple[int, int, int]:
+        """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
+        with self._guarded():
+            function = module.get_function(name)
+            return function.num_regs, function.shared_size_bytes, function.local_size_bytes
+
+    def mark(self) -> Any:
+        """An event at this place in the stream."""
+        with self._guarded():
+            return self._driver.Event().record(self.stream)
+
+    def passed(self, event: Any) -> bool:
+        """Whether the GPU has come to the event."""
+        with self._guarded():
+            return bool(event.query())
+
+    def between(self, start: Any, stop: Any) -> float:
+        """The seconds from one event to another, once the GPU has come to both."""
+        with self._guarded():
+            stop.synchronize()
+            return float(start.time_till(stop)) * 1e-3

@@ -1,0 +1,349 @@
+"""Measuring: costs are counted right, wrong results are not timed, the host is not in a time, records come back."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import __main__ as command_line
+from minigrad import bench
+from minigrad.array import Array
+from minigrad.bench import record as record_module
+from minigrad.bench.measure import verified
+from minigrad.bench.stage import Stage
+from minigrad.bench.sweeps import settings
+from minigrad.bench.work import Work, work_of
+from minigrad.check import ValueMismatch
+from minigrad.devices import get
+from minigrad.devices.chip import Chip
+from minigrad.devices.dry import DryRun
+from minigrad.devices.timer import SHORTEST, Timer
+from minigrad.errors import DeviceError
+from minigrad.op import OPS
+
+H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
+COSTS = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
+
+
+# --- what is counted ---
+
+
+@pytest.mark.parametrize(("op", "case"), COSTS)
+def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op, case):
+    device = DryRun()
+    inputs = [Array.empty(device, x.shape, x.dtype) for x in case.arrays("float32")]
+    params = op.prepare(*inputs, **case.params) if op.prepare else case.params
+    y = op.run(inputs, params)
+    read, written = set(), set()
+    for launch in device.launches:
+        pointers = {p.name: p.const for p in launch.source.signature(launch.kernel).params if p.pointer}
+        for name, array in launch.arrays:
+            (read if pointers[name] else written).add(array.address)
+    inside = sum({x.address: x.nbytes for x in inputs if x.address in read}.values())
+    if op.name == "getitem":
+        inside = y.nbytes  # of x it reads what the key names
+    outside = y.nbytes if y.address in written else 0
+    flops, nbytes = op.cost(*inputs, **case.params)
+    assert flops >= 0
+    if y.size:
+        assert nbytes == inside + outside
+
+
+def test_a_work_knows_what_it_moves_and_computes():
+    product = work_of("matmul", [(64, 32), (32, 16)]).dry()
+    assert (product.flops, product.nbytes) == (2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16))
+    back = work_of("matmul", [(64, 32), (32, 16)], "backward").dry()
+    assert [run.kernel for run in back.launches] == ["matmul_backward_a", "matmul_backward_b"]
+    assert back.flops == 2 * product.flops
+    assert back.nbytes == 4 * (64 * 16 + 2 * (64 * 32 + 32 * 16))
+    assert work_of("relu", [(1000,)], "backward").dry().nbytes == 3 * 4000
+    with pytest.raises(ValueError, match="less has no gradient"):
+        work_of("less", [(3,), (3,)], "backward")
+    with pytest.raises(ValueError, match="'sideways' must be"):
+        work_of("relu", [(3,)], "sideways")
+
+
+def test_the_set_holds_every_op_that_launches_a_kernel():
+    measured = {work.op.name for work in bench.suite()}
+    assert measured == {op.name for op in OPS.values() if op.kernels}
+    assert len({work.title for work in bench.suite()}) == len(bench.suite())
+    assert {work.op.name for work in bench.suite("softmax")} == {"softmax"}
+    with pytest.raises(ValueError, match="only='sofmax' is no op; there is add, "):
+        bench.suite("sofmax")
+
+
+# --- right first ---
+
+SMALL = {
+    "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
+    "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
+    "cross_entropy": ((7, 10), np.arange(7)),
+}  # fmt: skip
+PARAMS = {"getitem": {"key": (slice(None, None, 2), 1)}}
+
+
+def small(op, way):
+    return work_of(op, SMALL.get(op.name, ((1000,),) * len(op.inputs.names)), way, **PARAMS.get(op.name, {}))
+
+
+@pytest.mark.parametrize("way", ["forward", "backward"])
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.kernels], ids=lambda op: op.name)
+def test_every_op_is_right_on_every_set_of_inputs(op, way, kernel_device):
+    if way == "backward" and op.backward is None:
+        return
+    stage = Stage(small(op, way), get(kernel_device), cache=40_000)
+    assert stage.windows > 1 and len({row[0].address for row in stage.inputs}) in (1, stage.windows)
+    call, wanted = verified(stage)["minigrad"], stage.reference()
+    for _ in range(stage.windows):
+        call()
+    stage.check(call(), wanted, "the first set again")
+
+
+def test_a_wrong_result_is_not_timed():
+    def launch(kernels, x):
+        y = mg.relu.launch(kernels, x)
+        y.device.zero(y.address, 4)
+        return y
+
+    wrong = mg.relu.using()
+    wrong.launch = launch
+    numbers = Stage(work_of(mg.relu, [(100,)]), get("sim")).reference()[0]
+    assert numbers[0] > 0
+    with pytest.raises(ValueMismatch, match=r"relu of 100 by minigrad is off by .* It is not timed"):
+        verified(Stage(work_of(wrong, [(100,)]), get("sim")))
+
+
+def test_nan_is_wrong():
+    stage = Stage(work_of(mg.relu, [(100,)]), get("sim"))
+    wanted = stage.reference()
+    with pytest.raises(ValueMismatch, match="off by nan"):
+        stage.check([np.full(100, np.nan, np.float32)], wanted, "nobody")
+
+
+def test_an_unknown_rival():
+    with pytest.raises(ValueError, match="against='cupy': it can be measured against torch and numpy"):
+        verified(Stage(work_of(mg.relu, [(100,)]), get("sim")), ["cupy"])
+
+
+# --- the timer, on a GPU of pencil and paper ---
+
+
+class Paper:
+    """A queue with a clock: the host needs `host` seconds for a launch, the GPU `kernel` seconds to run it."""
+
+    name = "paper"
+    chip = H200
+
+    def __init__(self, host, kernel):
+        self.host, self.kernel, self.now, self.free = host, kernel, 0.0, 0.0
+
+    def allocate(self, nbytes):
+        return SimpleNamespace(address=256, nbytes=nbytes)
+
+    def zero(self, address, nbytes):
+        self.queue(0.0)
+
+    def build(self, source, defines):
+        return None
+
+    def launch(self, module, name, grid, block, shared, arguments):
+        self.queue(arguments.packed.p1 * 1e-9)  # spin
+
+    def queue(self, seconds):
+        self.now += self.host
+        self.free = max(self.free, self.now) + seconds
+
+    def mark(self):
+        self.free = max(self.free, self.now)
+        return self.free
+
+    def passed(self, event):
+        return self.now >= event
+
+    def between(self, start, stop):
+        self.now = max(self.now, stop)
+        return stop - start
+
+
+@pytest.mark.parametrize("host", [1e-6, 2e-5, 3e-4])
+def test_the_time_of_the_host_is_not_in_a_time(host):
+    paper = Paper(host, 3e-6)
+    (runs,) = Timer(paper).interleaved([lambda: paper.queue(3e-6)], repeats=5, seconds=1e-4)
+    assert runs.queued and np.allclose(runs.seconds, 3e-6)
+
+
+def test_work_that_waits_for_the_gpu_says_that_the_host_is_in_its_time():
+    paper = Paper(1e-5, 3e-6)
+
+    def work():
+        paper.queue(3e-6)
+        paper.now = paper.free  # as .item() does
+
+    (runs,) = Timer(paper).interleaved([work], repeats=3, seconds=1e-4)
+    timing = bench.Timing.of(runs.seconds, not runs.queued)
+    assert timing.host and timing.seconds > 3e-6 and "the host's time included" in repr(timing)
+
+
+def test_works_take_turns():
+    paper, order = Paper(1e-6, 0), []
+
+    def work(name, seconds):
+        order.append(name)
+        paper.queue(seconds)
+
+    runs = Timer(paper).interleaved([lambda: work("a", 1e-3), lambda: work("b", 2e-3)], repeats=3, seconds=1e-6)
+    assert "".join(order).endswith("ababab")
+    assert [np.median(run.seconds) for run in runs] == pytest.approx([1e-3, 2e-3])
+    assert SHORTEST > 0
+
+
+def test_a_timing_is_median_and_spread():
+    timing = bench.Timing.of([3e-6, 1e-6, 2e-6])
+    assert repr(timing) == "2.0 us (median of 3; 1.0 to 3.0)"
+
+
+# --- records ---
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    return tmp_path
+
+
+def example(date="2026-01-02"):
+    made = bench.Record("NVIDIA H200", date, "minigrad bench", {"python": "3.12"}, H200, 4e12)
+    times = {"torch": bench.Timing(1e-3, 1e-3, 1e-3, 20)}
+    timing = bench.Timing(5e-4, 4e-4, 6e-4, 20)
+    made.measurements["matmul of 2 x 2"] = bench.Measurement(
+        "matmul of 2 x 2", ("matmul_tiled",), timing, 16 * 10**9, 10**9, "float32", times
+    )
+    made.sweeps["relu of 8"] = {"BLOCK=32": timing, "BLOCK=64": bench.Timing(1e-4, 1e-4, 1e-4, 20, host=True)}
+    made.resources["relu_forward BLOCK=32"] = (16, 0, 0)
+    made.choices["relu of 8"] = "BLOCK=64"
+    return made
+
+
+def test_a_record_comes_back_as_it_was(folder):
+    path = example().save()
+    assert path == folder / "nvidia-h200-2026-01-02.json"
+    back = bench.load(path)
+    assert back == example() and bench.newest() == example()
+    assert '"BLOCK=32": [500.0, 400.0, 600.0, 20]' in path.read_text(), "a list of numbers stands on one line"
+
+
+def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
+    example().save()
+    later = example()
+    later.sweeps = {"add of 8, 8": {"BLOCK=32": bench.Timing(1e-6, 1e-6, 1e-6, 20)}}
+    later.save()
+    assert set(bench.newest().sweeps) == {"relu of 8", "add of 8, 8"}
+    example("2026-01-03").save()
+    assert [r.date for r in record_module.records()] == ["2026-01-03", "2026-01-02"]
+    assert bench.newest("NVIDIA A100") is None
+
+
+def test_a_record_shows_shares_of_copy_peak_and_rival():
+    (row,) = example().table().rows
+    assert row == ("matmul of 2 x 2", "500.0", "2000", "0.50", "32.00", "0.48", "2.00", "")
+    assert "A copy moves 4000 GB/s" in repr(example()) and "matmul of 2 x 2" in example()._repr_html_()
+    assert H200.peak() == 132 * 256 * 1.98e9 and H200.peak("bfloat16") == 16 * H200.peak()
+
+
+def test_a_file_that_is_no_record(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps({"device": "a"}))
+    with pytest.raises(ValueError, match=r"x\.json is no record"):
+        bench.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("path", sorted(record_module.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
+def test_the_records_of_the_project_can_be_read(path):
+    record = bench.load(path)
+    assert path.stem == record.name and record.command and record.versions
+    assert all(times for times in record.sweeps.values())
+    for m in record.measurements.values():
+        assert m.timing.fastest <= m.timing.seconds <= m.timing.slowest and m.nbytes > 0
+
+
+# --- sweeps ---
+
+
+def test_settings_are_the_legal_values_that_make_a_difference():
+    assert [s.label for s in settings(work_of("relu", [(100,)]))] == [f"BLOCK={2**i}" for i in range(5, 11)]
+    both = [s.label for s in settings(work_of("sum", [(10**6,)]))]
+    assert "BLOCK=64 CHUNK=100" in both and "BLOCK=64 CHUNK=8192" in both
+    alone = settings(work_of("sum", [(10,)]), BLOCK=64)
+    assert [s.values["BLOCK"] for s in alone] == [64], "with 10 elements no CHUNK makes a difference"
+
+
+def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
+    monkeypatch.setattr("minigrad.bench.sweeps.why_not", lambda name: "no GPU")
+    example().save()
+    sweep = mg.bench.sweep(mg.relu, (8,))
+    assert list(sweep.recorded) == [32, 64] and not sweep.live
+    told = sweep.at(32)
+    assert told.startswith("500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu of 8")
+    assert "live: no GPU here" in repr(sweep)
+    with pytest.raises(ValueError, match="no kernel with a tunable TILE; there is BLOCK=256"):
+        mg.bench.sweep(mg.relu, (8,), tunable="TILE")
+
+
+# --- the command line ---
+
+
+def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "why_not", lambda name: "device 'cuda': no GPU.")
+    assert command_line.main(["bench"]) == 0
+    assert "Speed cannot be measured here: device 'cuda': no GPU." in (said := capsys.readouterr().out)
+    assert "There is no record yet." in said
+    example().save()
+    command_line.main(["bench", "--only", "matmul"])
+    assert "NVIDIA H200, 2026-01-02" in (said := capsys.readouterr().out) and "matmul of 2 x 2" in said
+    command_line.main(["bench", "--only", "relu"])
+    assert "matmul of 2 x 2" not in capsys.readouterr().out
+
+
+def test_no_time_of_sim(monkeypatch):
+    if mg.bench.newest() is None or "cuda" in mg.devices():
+        pytest.skip("for a machine without a GPU")
+    for call in (lambda: mg.bench.measure(mg.relu, (8,)), lambda: mg.bench.time(print), mg.bench.run):
+        with pytest.raises(DeviceError, match="device 'cuda'"):
+            call()
+
+
+def test_the_doctor_on_the_command_line(capsys):
+    assert command_line.main(["doctor"]) == 0 and "C++ compiler" in capsys.readouterr().out
+    done = subprocess.run([sys.executable, "-m", "minigrad", "--help"], capture_output=True, text=True, check=True)
+    assert "bench" in done.stdout and "doctor" in done.stdout
+
+
+# --- on a GPU ---
+
+
+@pytest.mark.gpu
+def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
+    fast = mg.bench.measure(mg.relu, (2**26,), against=["numpy"])
+    assert not fast.timing.host and fast.against("numpy") > 1
+    assert fast.bytes_per_second < get("cuda").chip.bandwidth
+    tiny = mg.bench.measure(mg.relu, (32,))
+    assert 1e-7 < tiny.timing.seconds < 2e-5, "the launch takes the host longer than this"
+
+
+@pytest.mark.gpu
+def test_pytorch_does_the_same_on_the_same_arrays():
+    pytest.importorskip("torch")
+    for op in OPS.values():
+        for way in ("forward", "backward") if op.backward else ("forward",):
+            if op.kernels:
+                verified(Stage(small(op, way), get("cuda"), cache=40_000), ["torch"])
+
+
+@pytest.mark.gpu
+def test_the_chip_is_what_the_driver_says():
+    chip = get("cuda").chip
+    assert chip.sms > 0 and chip.threads % 32 == 0 and chip.l2 > 0 and 1e11 < chip.bandwidth < 1e14
+    assert isinstance(small(mg.relu, "forward"), Work)
