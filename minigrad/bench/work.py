@@ -83,10 +83,10 @@ def _extents(case: Case) -> str:
 
 
 def work_of(
-    op: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
+    given: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
 ) -> Work:
     """The work of an op on inputs given as shapes, arrays or tensors. Raises ValueError or TypeError."""
-    op = a("mg.bench", OPS.get(op, op) if isinstance(op, str) else op, Op, "an op, e.g. mg.relu")
+    op: Op = a("mg.bench", OPS.get(given, given) if isinstance(given, str) else given, Op, "an op, e.g. mg.relu")
     if way not in WAYS:
         raise ValueError(f"way={way!r} must be 'forward' or 'backward'.")
     if way == "backward" and op.backward is None:
