@@ -12,7 +12,8 @@ from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 __version__ = "0.1.0"
-_LATER = ("bench", "check", "data", "nn", "optim", "show")  # loaded at their first use: import minigrad stays quick
+# Loaded at their first use: import minigrad stays quick.
+_LATER = ("bench", "check", "data", "microscope", "nn", "optim", "show")
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",
     "uniform", "zeros", *_LATER, *OPS,
@@ -23,6 +24,8 @@ globals().update(OPS)
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return import_module(f"minigrad.{name}")
+    if name == "inspect":
+        return import_module("minigrad.microscope").inspect
     if name == "doctor":
         return import_module("minigrad.doctor").doctor
     raise AttributeError(f"minigrad has no {name!r}.")

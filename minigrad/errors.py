@@ -32,7 +32,8 @@ class KernelError(RuntimeError):
         block: tuple[int, int, int] | None = None,
         thread: tuple[int, int, int] | None = None,
         line: int | None = None,
+        file: str | None = None,
     ):
         super().__init__(message)
         self.kernel, self.kind, self.buffer = kernel, kind, buffer
-        self.block, self.thread, self.line = block, thread, line
+        self.block, self.thread, self.line, self.file = block, thread, line, file

@@ -649,7 +649,7 @@ def test_an_included_file_is_followed(tmp_path):
 
 
 def test_the_disk_cache_serves_several_processes_at_once(tmp_path):
-    script = "from test_simulator import *; test_dynamic_shared_memory(); print(get('sim')._compiler.identity)"
+    script = "from test_simulator import *; test_dynamic_shared_memory(); print(compiler.find_compiler().identity)"
     command = [sys.executable, "-c", script]
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path])
     environment = os.environ | {"PYTHONPATH": paths, "MINIGRAD_CACHE": str(tmp_path)}

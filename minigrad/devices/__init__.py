@@ -1,6 +1,8 @@
 """The devices by name: `numpy` (the references), `sim` (the kernels on the CPU), `cuda` (the kernels on the GPU)."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from minigrad.devices.base import Device
@@ -54,6 +56,24 @@ def kernel_device() -> str:
     if asked in ("sim", "cuda"):
         return check(asked)
     return "sim" if why_not("cuda") else "cuda"
+
+
+_watching: list[Device] = []  # microscopes in use, the innermost last
+
+
+def watched(device: Device) -> Device:
+    """The device for a launch: a microscope takes the place of `sim` while it is in use."""
+    return _watching[-1] if _watching and device.name == "sim" else device
+
+
+@contextmanager
+def through(microscope: Device) -> Iterator[None]:
+    """Let every launch on `sim` go through the microscope."""
+    _watching.append(microscope)
+    try:
+        yield
+    finally:
+        _watching.remove(microscope)
 
 
 def check(name: str) -> str:

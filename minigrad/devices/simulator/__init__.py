@@ -9,41 +9,18 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from minigrad.devices.base import Arguments, Dim3
-from minigrad.devices.simulator import cache, report
-from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
-from minigrad.devices.simulator.lines import explain, undefined
+from minigrad.devices.simulator import report
+from minigrad.devices.simulator.compiler import find_compiler
 from minigrad.devices.simulator.memory import GuardedBuffer, Pool
-from minigrad.devices.simulator.rewrite import translate
+from minigrad.devices.simulator.module import Module, Modules
 from minigrad.devices.simulator.runtime import Order, runtime
 from minigrad.errors import DeviceError
 from minigrad.source import Source
-
-
-@dataclass
-class Module:
-    """A compiled file."""
-
-    source: Source
-    path: Path
-    names: tuple[str, ...]  # of the texts that it was made of
-    library: Any
-    stamps: dict[Path, int]  # the included files, by their dates
-    entries: dict[str, int] = field(default_factory=dict)
-
-    def entry(self, kernel: str) -> int:
-        """The address of the function that runs a block's threads."""
-        if kernel not in self.entries:
-            function = getattr(self.library, f"minigrad_run_{kernel}")
-            self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        return self.entries[kernel]
 
 
 class Simulator:
@@ -59,8 +36,8 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._compiler = find_compiler()
-        self._modules: dict[tuple, Module] = {}
+        find_compiler()
+        self._modules = Modules()
         self._pool: Pool | None = None
 
     # --- memory ---
@@ -91,30 +68,7 @@ class Simulator:
 
     def build(self, source: Source, defines: Mapping[str, str]) -> Module:
         """Compile for this CPU and load; what has been compiled is kept in memory and on disk. Raises CompileError."""
-        key = (source.text, source.name, source.folder, *sorted(defines.items()))
-        module = self._modules.get(key)
-        if module is None or module.stamps != _stamps(module.stamps):
-            module = self._modules[key] = self._build(source, defines)
-        return module
-
-    def _build(self, source: Source, defines: Mapping[str, str]) -> Module:
-        runtime()  # the kernels' calls are bound to it when they are loaded
-        translation = translate(source)
-        macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-        text = f'#include "dialect.h"\n{macros}{translation.text}\n'
-        stem = Path(source.name).stem
-
-        def compile(scratch: Path) -> Path:
-            try:
-                return self._compiler.build(text, f"{stem}.cu", KERNEL, scratch)
-            except Refused as error:
-                raise explain(str(error), translation.parts) from None
-
-        try:
-            library, path = cache.load(stem, text, self._compiler, compile, ctypes.DEFAULT_MODE)
-        except OSError as error:
-            raise undefined(source.name, str(error)) from error
-        return Module(source, path, tuple(translation.parts), library, _stamps(translation.files))
+        return self._modules.get(source, defines)
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process lives on."""
@@ -147,10 +101,6 @@ class Simulator:
 
     def synchronize(self) -> None:
         """Nothing to wait for: a launch returns when its kernel has ended."""
-
-
-def _stamps(files: Iterable[Path]) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns if path.is_file() else 0 for path in files}
 
 
 def _address(host: np.ndarray) -> int:

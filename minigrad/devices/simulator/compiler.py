@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,7 +44,7 @@ class Compiler:
     link: tuple[str, ...]
     identity: str
 
-    def build(self, text: str, name: str, flags: list[str], folder: Path) -> Path:
+    def build(self, text: str, name: str, flags: Sequence[str], folder: Path, link: Sequence[str] = ()) -> Path:
         """Compile the text, as a file of that name, in an empty folder. Raises Refused."""
         file, compiled, linked = folder / name, folder / "kernel.o", folder / "kernel.so"
         file.write_text(text)
@@ -53,7 +54,7 @@ class Compiler:
             if not refused:
                 raise Refused(error)
             optional = [flag for flag in optional if flag not in refused]
-        if error := _run([*self.link, str(compiled), *LINK, "-o", str(linked)]):
+        if error := _run([*self.link, str(compiled), *LINK, *link, "-o", str(linked)]):
             raise Refused(error)
         return linked
 
@@ -97,6 +98,13 @@ def _compiler(words: list[str]) -> Compiler:
     if len(words) > 1 and words[-1] == "c++":
         link = [*words[:-1], "cc"]  # zig would first build its C++ library, for half a minute; nothing here needs it
     return Compiler(tuple(words), tuple(link), f"{words} {path} {stat.st_size} {stat.st_mtime_ns}")
+
+
+@cache
+def is_clang() -> bool:
+    """Whether the compiler is Clang, under whatever name: the two families take different options."""
+    done = subprocess.run([*find_compiler().compile, "--version"], capture_output=True, text=True)
+    return "clang" in done.stdout.lower()
 
 
 @cache

@@ -11,7 +11,7 @@ from minigrad.devices.simulator.lines import locate
 from minigrad.errors import KernelError, LaunchError
 
 if TYPE_CHECKING:
-    from minigrad.devices.simulator import Module
+    from minigrad.devices.simulator.module import Module
 
 FAR = 2**32  # bytes from null: an index into nothing, and no address that the system gives
 REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
@@ -43,13 +43,13 @@ def explain(
         return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
     if report.cause == Cause.SYSTEM:
         return MemoryError(f"{kernel}: the system has no memory for the stacks of a block. Choose a smaller block.")
-    file, line = locate(module.path, report.pc, module.names) or (report.file.decode(), report.line or None)
+    file, line = locate(module.path, report.pc, module.parts) or (report.file.decode(), report.line or None)
     finding = _find(report, module, kernel, timeout, arguments)
     block, thread = _dim3(report.block, report.has_thread), _dim3(report.thread, report.has_thread)
     where = [f"block {block}, thread {thread}"] if block else []
     where += [f"{file}({line})"] if line else []
     message = f"{kernel}: {', '.join([finding.what, *where])}. {finding.way_out}".strip()
-    return KernelError(message, kernel, finding.kind, finding.buffer, block, thread, line)
+    return KernelError(message, kernel, finding.kind, finding.buffer, block, thread, line, file or None)
 
 
 def damage(kernel: str, name: str, array: Array) -> KernelError:

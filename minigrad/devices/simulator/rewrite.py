@@ -105,7 +105,7 @@ def _static(declaration: str) -> str:
     renamed = ", ".join(_rename(piece) for piece in pieces)
     text = f"typedef {renamed}; "
     for name in names:
-        text += f"static minigrad::Slot minigrad_{name}_slot; "
+        text += f'static minigrad::Slot minigrad_{name}_slot = {{"{name}"}}; '
         text += f"minigrad_{name}_type& {name} = minigrad::shared<minigrad_{name}_type>(minigrad_{name}_slot); "
     return text.rstrip()
 
@@ -115,8 +115,8 @@ def _dynamic(declaration: str, in_function: bool) -> str:
     name = _NAME.search(_head(declaration))[1]  # type: ignore[index]
     text = f"typedef {_rename(declaration)}; "
     if in_function:
-        return text + f"auto* const {name} = minigrad::dynamic_shared<minigrad_{name}_type>();"
-    return text + f"static const minigrad::DynamicShared<minigrad_{name}_type> {name};"
+        return text + f'auto* const {name} = minigrad::dynamic_shared<minigrad_{name}_type>("{name}");'
+    return text + f'static const minigrad::DynamicShared<minigrad_{name}_type> {name} = {{"{name}"}};'
 
 
 _NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`

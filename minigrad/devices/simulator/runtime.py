@@ -67,6 +67,6 @@ def runtime() -> Any:
     library.minigrad_map.argtypes, library.minigrad_map.restype = [ctypes.c_size_t], ctypes.c_void_p
     library.minigrad_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.minigrad_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.launching = threading.Lock()  # the runtime has one launch at a time
-    os.register_at_fork(after_in_child=lambda: setattr(library, "launching", threading.Lock()))
+    library.launching = threading.RLock()  # the runtime has one launch at a time; who watches holds it around one
+    os.register_at_fork(after_in_child=lambda: setattr(library, "launching", threading.RLock()))
     return library

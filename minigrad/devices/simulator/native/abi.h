@@ -39,6 +39,7 @@ struct Thread {
 
 // One `__shared__` variable: its distance below shared_end, valid during the launch of that number.
 struct Slot {
+    const char* name;
     unsigned long long launch;
     unsigned offset;
 };
@@ -69,6 +70,10 @@ void minigrad_yield(const minigrad::Site* site, int);
 
 int minigrad_next_thread();  // this thread has returned: become another of the block, or 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
+// Of a kernel that is watched: its shared variables by element size and extents, which end with a 0; its atomics.
+void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent);
+void minigrad_note_atomic(void* address, size_t bytes);
+void minigrad_note_fence();
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
 void minigrad_misaligned(uintptr_t address, int alignment) __attribute__((noreturn));

@@ -2,7 +2,7 @@
 // returned early is missed here, as the CUDA guide has it, though many a GPU would let the others pass.
 #include <sched.h>
 
-#include "runtime.h"
+#include "watch.h"
 
 namespace minigrad {
 
@@ -21,6 +21,7 @@ static Context* open_barrier(Worker& worker) {
     worker.barrier->clear();
     worker.ready = all;
     worker.call = nullptr;
+    if (watch.on) watch_barrier();
     return next_to_run(worker);
 }
 

@@ -2,7 +2,7 @@
 // a scheduler; only when nobody can run is there something to decide.
 #include <stdio.h>
 
-#include "runtime.h"
+#include "watch.h"
 
 namespace minigrad {
 
@@ -141,6 +141,7 @@ void run_block(Worker& worker, uint64_t number) {
     uint64_t row = number / launch.grid.x;
     unsigned x = number % launch.grid.x, y = row % launch.grid.y, z = row / launch.grid.y;
     worker.block.blockIdx = {x, y, z};
+    if (watch.on) watch_block(worker, number);
     worker.next = {0, 0, 0};
     worker.started = worker.votes = worker.gathered = 0;
     worker.call = nullptr;

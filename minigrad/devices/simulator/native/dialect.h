@@ -24,6 +24,7 @@
 // Functions of the dialect vanish into their callers, so that a fault is on the kernel's line.
 #define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
 
+#include "dialect/notes.h"
 #include "dialect/vectors.h"
 #include "dialect/block.h"
 #include "dialect/warp.h"

@@ -1,4 +1,5 @@
 // The whole runtime as one file for the compiler, which is three times as fast as file by file.
+#include "watch.cpp"
 #include "memory.cpp"
 #include "print.cpp"
 #include "block.cpp"
@@ -8,3 +9,5 @@
 #include "watchdog.cpp"
 #include "workers.cpp"
 #include "grid.cpp"
+#include "access.cpp"
+#include "hooks.cpp"

@@ -1,6 +1,6 @@
 // Warp operations: a rendezvous of the lanes that a mask names. Lanes that have returned, or that a block of odd size
 // never had, are not waited for.
-#include "runtime.h"
+#include "watch.h"
 
 namespace minigrad {
 
@@ -25,6 +25,7 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     }
     warp.finish[first](warp.value, warp.argument, lanes);
     warp.waiting &= ~lanes;
+    if (watch.on) watch_warp(&warp - worker.warps, lanes, warp.lane[first]->site->what);
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         warp.lane[i]->thread.result = warp.value[i];

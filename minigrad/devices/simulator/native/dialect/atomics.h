@@ -7,7 +7,9 @@ namespace minigrad {
 // Replace *address by change(*address) and return what was there.
 template <class T, class Change>
 MINIGRAD_INLINE T atomic_update(T* address, Change change) {
-    T old = *address, next;  // the plain read faults on a bad address, like any other
+    MINIGRAD_NOTE_ATOMIC(address);
+    T old, next;
+    __atomic_load(address, &old, __ATOMIC_RELAXED);
     do next = change(old);
     while (!__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return old;
@@ -32,6 +34,7 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
 
 #define MINIGRAD_FETCH(T, name, operation, nothing)                                                       \
     MINIGRAD_INLINE T name(T* address, T value, MINIGRAD_HERE) {                                          \
+        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
         return minigrad::yielding(old, value == (T)(nothing), file, line);                                \
     }                                                                                                     \
@@ -40,6 +43,7 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
 
 #define MINIGRAD_SWAP(T)                                                                                  \
     MINIGRAD_INLINE T atomicExch(T* address, T value, MINIGRAD_HERE) {                                    \
+        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
         T old;                                                                                            \
         __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);                                       \
         return minigrad::yielding(old, old == value, file, line);                                         \
@@ -47,6 +51,7 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
 // After the exchange `expected` holds what was there.
 #define MINIGRAD_CAS(T)                                                                                   \
     MINIGRAD_INLINE T atomicCAS(T* address, T expected, T value, MINIGRAD_HERE) {                         \
+        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
         bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST,       \
                                                 __ATOMIC_SEQ_CST);                                        \
         return minigrad::yielding(expected, !done, file, line);                                           \

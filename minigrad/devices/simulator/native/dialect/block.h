@@ -21,9 +21,15 @@ MINIGRAD_INLINE int __syncthreads_or(int predicate, MINIGRAD_HERE) {
 MINIGRAD_INLINE int __syncthreads_and(int predicate, MINIGRAD_HERE) {
     return __syncthreads_count(!predicate, file, line) == 0;
 }
-MINIGRAD_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MINIGRAD_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MINIGRAD_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+namespace minigrad {
+MINIGRAD_INLINE void fence() {
+    MINIGRAD_NOTE_FENCE();
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+}  // namespace minigrad
+MINIGRAD_INLINE void __threadfence_block() { minigrad::fence(); }
+MINIGRAD_INLINE void __threadfence() { minigrad::fence(); }
+MINIGRAD_INLINE void __threadfence_system() { minigrad::fence(); }
 MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) {
     minigrad::Site site = {"__nanosleep", file, line};
     minigrad_yield(&site, 0);
@@ -40,7 +46,10 @@ namespace minigrad {
 template <class T>
 MINIGRAD_INLINE T& shared(Slot& slot) {
     Thread* self = minigrad_self();
-    if (__atomic_load_n(&slot.launch, __ATOMIC_ACQUIRE) != self->launch) minigrad_place(&slot, sizeof(T));
+    if (__atomic_load_n(&slot.launch, __ATOMIC_ACQUIRE) != self->launch) {
+        minigrad_place(&slot, sizeof(T));
+        MINIGRAD_NOTE_SHARED(T, slot.name, self->shared_end - slot.offset);
+    }
     return *reinterpret_cast<T*>(self->shared_end - slot.offset);
 }
 
@@ -49,15 +58,17 @@ template <class T> struct Element<T[]> { using type = T; };
 
 // `extern __shared__ T s[]`: dynamic shared memory lies flush against its end, where the guard page is.
 template <class T>
-MINIGRAD_INLINE typename Element<T>::type* dynamic_shared() {
+MINIGRAD_INLINE typename Element<T>::type* dynamic_shared(const char* name) {
     Thread* self = minigrad_self();
+    MINIGRAD_NOTE_SHARED(T, name, self->shared_end - self->dynamic);
     return reinterpret_cast<typename Element<T>::type*>(self->shared_end - self->dynamic);
 }
 
 // The same declared outside every function.
 template <class T> struct DynamicShared {
     using E = typename Element<T>::type;
-    operator E*() const { return dynamic_shared<T>(); }
+    const char* name;
+    operator E*() const { return dynamic_shared<T>(name); }
 };
 
 // Where parameter number `which` lies in CUDA's parameter buffer: each at the next multiple of its alignment.
@@ -113,6 +124,7 @@ MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed) {
 constexpr int warpSize = 32;
 
 #define MINIGRAD_KERNEL(name)                                                                             \
-    extern "C" __attribute__((visibility("default"))) void minigrad_run_##name(const char* packed) {      \
+    extern "C" __attribute__((visibility("default"))) MINIGRAD_UNSEEN                                     \
+    void minigrad_run_##name(const char* packed) {                                                        \
         minigrad::run(name, packed);                                                                      \
     }

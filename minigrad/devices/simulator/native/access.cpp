@@ -1,0 +1,202 @@
+// One access of one thread: is it inside its array, is it ordered with those of others, was the element written.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "watch.h"
+
+namespace minigrad {
+
+static inline Stamp stamp_now(uint32_t pc) {
+    unsigned thread = watch.worker->current->thread.index;
+    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc};
+}
+
+static inline bool same_thread(const Stamp& a, const Stamp& b) { return a.thread() == b.thread(); }
+
+// Whether the earlier access is over when the present one happens, however the threads are scheduled.
+static inline bool ordered(const Stamp& before, const Stamp& now, const Variable& variable) {
+    if (before.epoch == now.epoch) {
+        if (same_thread(before, now)) return true;
+        unsigned thread = before.thread(), self = now.thread();
+        return thread / WARP == self / WARP && before.clock() <= watch.seen[self][thread % WARP];
+    }
+    return before.epoch >= watch.first_epoch || !before.epoch || variable.shared;
+}
+
+static uint32_t block_of(uint32_t epoch) {
+    uint32_t low = 0, high = watch.block;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (watch.block_epochs[middle] <= epoch) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+// What is found many times is told once, with a count.
+static Finding* find(Wrong wrong, Access access, int variable, uint32_t pc, uint32_t other_pc) {
+    for (unsigned i = 0; i < watch.found; ++i) {
+        Finding& known = watch.findings[i];
+        if (known.pc == pc && known.wrong == wrong && known.other_pc == other_pc && known.variable == variable)
+            return ++known.count, nullptr;
+    }
+    if (watch.found == MAX_FINDINGS) return nullptr;
+    Finding& finding = watch.findings[watch.found++];
+    memset(&finding, 0, sizeof finding);
+    finding.wrong = wrong;
+    finding.access = access;
+    finding.variable = variable;
+    finding.count = 1;
+    finding.pc = pc;
+    finding.other_pc = other_pc;
+    finding.block = watch.block;
+    finding.thread = watch.worker->current->thread.index;
+    return &finding;
+}
+
+static void race(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable, Cell* cell) {
+    int number = &variable - watch.variable;
+    Finding* finding = find(RACE, access, number, now.pc, before.pc);
+    if (!finding) return;
+    finding->offset = int64_t(cell - variable.cells) << variable.shift;
+    finding->other_access = kind;
+    finding->other_thread = before.thread();
+    finding->other_block = block_of(before.epoch);
+}
+
+static inline void compare(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
+                           Cell* cell) {
+    if (!ordered(before, now, variable)) race(before, kind, now, access, variable, cell);
+}
+
+// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it.
+static inline void remember(Stamp* two, const Stamp& now, const Variable& variable) {
+    if (ordered(two[0], now, variable)) two[0] = now;
+    else if (ordered(two[1], now, variable)) two[1] = now;
+    else if (two[0].thread() / WARP == two[1].thread() / WARP && two[0].epoch == two[1].epoch) two[1] = now;
+}
+
+template <Access access>
+static inline void check(Variable& variable, Cell* cell, const Stamp& now) {
+    if (access == READ && cell->reads[0].epoch == now.epoch && cell->reads[0].place == now.place) return;
+    Pair* atomics = variable.atomics ? variable.atomics + (cell - variable.cells) : nullptr;
+    compare(cell->write, WRITE, now, access, variable, cell);
+    if (access != READ)
+        for (const Stamp& read : cell->reads) compare(read, READ, now, access, variable, cell);
+    if (access != ATOMIC && atomics)
+        for (const Stamp& atomic : atomics->at) compare(atomic, ATOMIC, now, access, variable, cell);
+    bool written = cell->write.epoch >= watch.first_epoch || (atomics && atomics->at[0].epoch >= watch.first_epoch);
+    if (access != WRITE && variable.shared && !written) {
+        Finding* finding = find(UNINITIALISED, access, &variable - watch.variable, now.pc, 0);
+        if (finding) finding->offset = int64_t(cell - variable.cells) << variable.shift;
+    }
+    if (access == READ) remember(cell->reads, now, variable);
+    if (access == WRITE) cell->write = now;
+    if (access == ATOMIC) remember((atomics ? atomics : make_atomics(variable) + (cell - variable.cells))->at, now, variable);
+}
+
+static void record(Access access, int variable, int64_t offset, uint32_t bytes, uint32_t pc) {
+    Worker& worker = *watch.worker;
+    if (watch.count == watch.room) {
+        worker.critical = 1;
+        uint64_t room = watch.room ? 2 * watch.room : 1 << 16;
+        void* more = room <= watch.limit ? realloc(watch.records, room * sizeof(Record)) : nullptr;
+        if (!more) fail(SYSTEM, nullptr, 0, "more than %llu accesses", (unsigned long long)watch.room);
+        watch.records = static_cast<Record*>(more);
+        watch.room = room;
+        leave_critical(worker);
+    }
+    unsigned thread = worker.current->thread.index;
+    watch.records[watch.count++] = {
+        pc, watch.block, watch.epoch - watch.first_epoch, watch.sync[thread],
+        uint16_t(thread), uint8_t(access), uint8_t(variable), bytes, offset};
+}
+
+// Make memory behind an array accessible, so that the kernel can go on; it reads as NaN there.
+static bool open_pages(uint64_t address, unsigned bytes) {
+    uint64_t size = page_size();
+    for (uint64_t page = address / size * size; page < address + bytes; page += size) {
+        if (watch.opens == MAX_OPENED || mprotect(reinterpret_cast<char*>(page), size, PROT_READ | PROT_WRITE))
+            return false;
+        watch.opened[watch.opens++] = reinterpret_cast<char*>(page);
+        memset(reinterpret_cast<char*>(page), 0xff, size);
+    }
+    return true;
+}
+
+static bool is_open(uint64_t address) {
+    for (unsigned i = 0; i < watch.opens; ++i)
+        if (address / page_size() == reinterpret_cast<uint64_t>(watch.opened[i]) / page_size()) return true;
+    return false;
+}
+
+// The shared array that an address in shared memory, or beside it, is nearest to.
+static int nearest_shared(uint64_t address) {
+    int nearest = -1;
+    uint64_t least = ~uint64_t(0);
+    for (unsigned i = watch.buffers; i < watch.variables; ++i) {
+        const Variable& variable = watch.variable[i];
+        uint64_t start = reinterpret_cast<uint64_t>(variable.start), end = start + variable.bytes;
+        uint64_t distance = address < start ? start - address : address >= end ? address - end : 0;
+        if (distance < least) least = distance, nearest = i;
+    }
+    return nearest;
+}
+
+static void outside(uint64_t address, unsigned bytes, Access access, int number, uint32_t pc) {
+    Finding* finding = find(OUTSIDE, access, number, pc, 0);
+    int64_t start = number < 0 ? 0 : reinterpret_cast<int64_t>(watch.variable[number].start);
+    if (finding) finding->offset = int64_t(address) - start;
+    bool in_memory = number >= 0 && (watch.variable[number].shared
+        ? address - watch.shared < MAX_SHARED
+        : address - start < (watch.variable[number].bytes + page_size() - 1) / page_size() * page_size());
+    if (number >= 0 && !in_memory && !is_open(address)) open_pages(address, bytes);
+}
+
+// Neither a buffer nor shared memory: a local array, a constant, the arguments; or wrong.
+static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t pc) {
+    const Fiber& fiber = *watch.worker->current;
+    if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
+    if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // what a shuffle exchanges
+    if (address / page_size() == watch.benign || address - watch.packed < watch.packed_bytes) return;
+    if (address - (watch.shared - GUARD) < MAX_SHARED + 2 * GUARD)
+        return outside(address, bytes, access, nearest_shared(address), pc);
+    Dl_info home;
+    if (dladdr(reinterpret_cast<void*>(address), &home) && reinterpret_cast<uint64_t>(home.dli_fbase) == watch.base)
+        watch.benign = address / page_size();
+    else
+        outside(address, bytes, access, -1, pc);
+}
+
+template <Access access>
+static inline void inside(Variable& variable, uint64_t address, unsigned bytes, uint32_t pc) {
+    uint64_t offset = address - reinterpret_cast<uint64_t>(variable.start);
+    if (__builtin_expect(offset >= variable.bytes || offset + bytes > variable.bytes, 0))
+        return outside(address, bytes, access, &variable - watch.variable, pc);
+    Stamp now = stamp_now(pc);
+    Cell *cell = variable.cells + (offset >> variable.shift);
+    const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
+    do check<access>(variable, cell, now);
+    while (++cell <= last);
+    if (watch.recording) record(access, &variable - watch.variable, offset, bytes, pc);
+}
+
+static void name_pending(int variable) {
+    if (variable < int(watch.variables)) watch.findings[watch.pending - 1].variable = variable;
+    watch.pending = 0;
+}
+
+template <Access access>
+static inline void touch(const void* where, unsigned bytes, const void* from) {
+    uint64_t address = reinterpret_cast<uint64_t>(where);
+    uint32_t pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
+    uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
+    int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
+    if (__builtin_expect(watch.pending, 0)) name_pending(number < 0 ? MAX_VARIABLES : number);
+    if (number < 0) elsewhere(address, bytes, access, pc);
+    else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);
+    else inside<access>(watch.variable[number], address, bytes, pc);
+}
+
+}  // namespace minigrad

@@ -1,0 +1,46 @@
+// What a kernel that is watched by the microscope says of itself, beyond what the compiler's instrumentation says.
+#pragma once
+
+#ifdef MINIGRAD_WATCHED
+
+namespace minigrad {
+
+template <class T> struct Form {
+    using Element = T;
+    static void extents(uint32_t*) {}
+};
+template <class T, size_t N> struct Form<T[N]> {
+    using Element = typename Form<T>::Element;
+    static void extents(uint32_t* at) { *at = N, Form<T>::extents(at + 1); }
+};
+template <class T> struct Form<T[]> : Form<T> {};
+
+template <class T> struct Size { static constexpr size_t bytes = sizeof(T); };
+template <class T> struct Size<T[]> { static constexpr size_t bytes = 0; };
+
+template <class T>
+static void describe(const char* name, char* start) {
+    uint32_t extent[9] = {};
+    Form<T>::extents(extent);
+    minigrad_describe(name, start, Size<T>::bytes, sizeof(typename Form<T>::Element), extent);
+}
+
+}  // namespace minigrad
+
+#define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
+#define MINIGRAD_NOTE_ATOMIC(address) minigrad_note_atomic((void*)(address), sizeof *(address))
+#define MINIGRAD_NOTE_FENCE() minigrad_note_fence()
+#ifdef __clang__
+#define MINIGRAD_UNSEEN __attribute__((no_sanitize("coverage")))
+#else
+#define MINIGRAD_UNSEEN __attribute__((no_sanitize_coverage))
+#endif
+
+#else
+
+#define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
+#define MINIGRAD_NOTE_ATOMIC(address)
+#define MINIGRAD_NOTE_FENCE()
+#define MINIGRAD_UNSEEN
+
+#endif

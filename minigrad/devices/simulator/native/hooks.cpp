@@ -1,0 +1,100 @@
+// What the instrumentation of a watched kernel calls. The names are those of the compilers' own sanitizers, none of
+// which is linked: -fsanitize=thread for accesses, =bounds for indices, -fsanitize-coverage=trace-pc for branches.
+#include "watch.h"
+
+#define MINIGRAD_HOOK MINIGRAD_EXPORT __attribute__((noinline))
+#define MINIGRAD_CALLER __builtin_return_address(0)
+
+using namespace minigrad;
+
+#define MINIGRAD_SIZE(N)                                                                                    \
+    MINIGRAD_HOOK void __tsan_read##N(void* at) { touch<READ>(at, N, MINIGRAD_CALLER); }                    \
+    MINIGRAD_HOOK void __tsan_write##N(void* at) { touch<WRITE>(at, N, MINIGRAD_CALLER); }
+#define MINIGRAD_UNALIGNED(N)                                                                               \
+    MINIGRAD_HOOK void __tsan_unaligned_read##N(void* at) { touch<READ>(at, N, MINIGRAD_CALLER); }          \
+    MINIGRAD_HOOK void __tsan_unaligned_write##N(void* at) { touch<WRITE>(at, N, MINIGRAD_CALLER); }
+MINIGRAD_SIZE(1)
+MINIGRAD_SIZE(2)
+MINIGRAD_SIZE(4)
+MINIGRAD_SIZE(8)
+MINIGRAD_SIZE(16)
+MINIGRAD_UNALIGNED(2)
+MINIGRAD_UNALIGNED(4)
+MINIGRAD_UNALIGNED(8)
+MINIGRAD_UNALIGNED(16)
+
+MINIGRAD_HOOK void __tsan_init() {}
+MINIGRAD_HOOK void __tsan_func_entry(void*) {}
+MINIGRAD_HOOK void __tsan_func_exit() {}
+MINIGRAD_HOOK void __tsan_vptr_read(void**) {}
+MINIGRAD_HOOK void __tsan_vptr_update(void**, void*) {}
+MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { touch<READ>(at, bytes, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch<WRITE>(at, bytes, MINIGRAD_CALLER); }
+
+// Clang copies a float4 by a memcpy, which some versions of it do not rename: the linker does (--wrap).
+static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
+    if (bytes) touch<READ>(from, bytes, caller), touch<WRITE>(to, bytes, caller);
+    return memmove(to, from, bytes);
+}
+static inline void* fill_bytes(void* to, int value, size_t bytes, const void* caller) {
+    if (bytes) touch<WRITE>(to, bytes, caller);
+    return memset(to, value, bytes);
+}
+#define MINIGRAD_BLOCKS(prefix)                                                                             \
+    MINIGRAD_HOOK void* prefix##memcpy(void* a, const void* b, size_t n) { return copy(a, b, n, MINIGRAD_CALLER); }   \
+    MINIGRAD_HOOK void* prefix##memmove(void* a, const void* b, size_t n) { return copy(a, b, n, MINIGRAD_CALLER); }  \
+    MINIGRAD_HOOK void* prefix##memset(void* a, int b, size_t n) { return fill_bytes(a, b, n, MINIGRAD_CALLER); }
+MINIGRAD_BLOCKS(__tsan_)
+MINIGRAD_BLOCKS(__wrap_)
+
+// GCC makes calls of the atomics too. Those of the dialect say themselves, before, what they touch.
+#define MINIGRAD_FETCH(N, T, name)                                                                          \
+    MINIGRAD_HOOK T __tsan_atomic##N##_fetch_##name(T* at, T value, int) {                                  \
+        return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);                                          \
+    }
+#define MINIGRAD_COMPARE(N, T, name)                                                                        \
+    MINIGRAD_HOOK bool __tsan_atomic##N##_compare_exchange_##name(T* at, T* old, T value, int, int) {       \
+        return __atomic_compare_exchange_n(at, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
+    }
+#define MINIGRAD_ATOMICS(N, T)                                                                              \
+    MINIGRAD_HOOK T __tsan_atomic##N##_load(const T* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }        \
+    MINIGRAD_HOOK void __tsan_atomic##N##_store(T* at, T value, int) { __atomic_store_n(at, value, __ATOMIC_SEQ_CST); } \
+    MINIGRAD_HOOK T __tsan_atomic##N##_exchange(T* at, T value, int) {                                      \
+        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                            \
+    }                                                                                                       \
+    MINIGRAD_FETCH(N, T, add) MINIGRAD_FETCH(N, T, sub) MINIGRAD_FETCH(N, T, and)                           \
+    MINIGRAD_FETCH(N, T, or) MINIGRAD_FETCH(N, T, xor)                                                      \
+    MINIGRAD_COMPARE(N, T, strong) MINIGRAD_COMPARE(N, T, weak)
+MINIGRAD_ATOMICS(8, uint8_t)
+MINIGRAD_ATOMICS(16, uint16_t)
+MINIGRAD_ATOMICS(32, uint32_t)
+MINIGRAD_ATOMICS(64, uint64_t)
+MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) { touch<ATOMIC>(at, bytes, MINIGRAD_CALLER); }
+
+MINIGRAD_HOOK void minigrad_note_fence() {}
+
+MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
+    if (!watch.recording || !watch.worker->current) return;
+    uint32_t pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
+    record(ENTER, MAX_VARIABLES, 0, 0, pc);
+}
+
+// An index outside the extents of its array, as its type has them; the next access is the one that it was for.
+struct Index {
+    Place place;
+    const TypeName *array, *index;
+};
+MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t value) {
+    uint32_t pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
+    Finding* finding = find(INDEX, READ, -1, pc, 0);
+    if (!finding) return;
+    unsigned bits = 1u << (what->index->info >> 1);
+    bool negative = (what->index->info & 1) && bits < 64 && value >> (bits - 1) & 1;
+    finding->offset = negative ? int64_t(value | ~uint64_t(0) << bits) : int64_t(value);
+    finding->file = what->place.file;
+    finding->line = what->place.line;
+    finding->type = what->array->name;
+    watch.pending = watch.found;
+}

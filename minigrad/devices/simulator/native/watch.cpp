@@ -1,0 +1,201 @@
+// The beginning and the end of a watched launch, and what puts its accesses in order.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "watch.h"
+
+namespace minigrad {
+
+Watch watch;
+
+static char* map_zeros(size_t bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<char*>(at);
+}
+
+static bool make_cells(Variable& variable) {
+    variable.count = (variable.bytes >> variable.shift) + 1;
+    variable.cells = reinterpret_cast<Cell*>(map_zeros(variable.count * sizeof(Cell)));
+    return variable.cells;
+}
+
+Pair* make_atomics(Variable& variable) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    variable.atomics = reinterpret_cast<Pair*>(map_zeros(variable.count * sizeof(Pair)));
+    if (!variable.atomics) fail(SYSTEM, nullptr, 0, "no memory to watch %s", variable.name);
+    leave_critical(worker);
+    return variable.atomics;
+}
+
+static unsigned granule(unsigned element) {
+    return element == 1 ? 0 : element == 2 ? 1 : element == 8 ? 3 : 2;
+}
+
+// A window lies in address space that is reserved and not accessible, but for the buffer's own pages.
+static bool make_window(unsigned number, uint64_t bytes, unsigned element) {
+    Variable& variable = watch.variable[number];
+    memset(&variable, 0, sizeof variable);
+    char* middle = reinterpret_cast<char*>(watch.arena + (uint64_t(2 * number + 1) << (WINDOW_BITS - 1)));
+    variable.start = middle;
+    variable.bytes = bytes;
+    variable.shift = granule(element);
+    variable.element = element;
+    size_t pages = (bytes + page_size() - 1) / page_size() * page_size();
+    if (pages && mprotect(middle, pages, PROT_READ | PROT_WRITE)) return false;
+    return make_cells(variable);
+}
+
+static void new_epoch() {
+    ++watch.epoch;
+    if (watch.dirty) {
+        memset(watch.seen, 0, sizeof watch.seen);
+        for (uint32_t& clock : watch.clock) clock = 1;
+        watch.dirty = false;
+    }
+    if (watch.recording) memset(watch.sync, 0, sizeof watch.sync);
+}
+
+void watch_block(Worker& worker, uint64_t number) {
+    watch.worker = &worker;
+    watch.shared = reinterpret_cast<uint64_t>(worker.shared);
+    watch.block = number;
+    watch.recording = number < watch.blocks;
+    new_epoch();
+    watch.block_epochs[number] = watch.first_epoch = watch.epoch;
+}
+
+void watch_barrier() { new_epoch(); }
+
+// __syncwarp orders the accesses of its lanes: each comes to know what the others knew. Shuffles and votes exchange
+// registers, and promise nothing of memory.
+void watch_warp(unsigned warp, unsigned lanes, const char* what) {
+    unsigned first = warp * WARP;
+    for (unsigned i = 0; i < WARP; ++i) watch.sync[first + i] += lanes >> i & 1;
+    if (strcmp(what, "__syncwarp")) return;
+    uint32_t joint[WARP] = {};
+    for (unsigned i = 0; i < WARP; ++i) {
+        if (!(lanes >> i & 1)) continue;
+        for (unsigned j = 0; j < WARP; ++j)
+            if (joint[j] < watch.seen[first + i][j]) joint[j] = watch.seen[first + i][j];
+        if (joint[i] < watch.clock[first + i]) joint[i] = watch.clock[first + i];
+    }
+    for (unsigned i = 0; i < WARP; ++i) {
+        if (!(lanes >> i & 1)) continue;
+        memcpy(watch.seen[first + i], joint, sizeof joint);
+        ++watch.clock[first + i];
+    }
+    watch.dirty = true;
+}
+
+// A variable of the block's shared memory, when the first thread of the launch meets it.
+static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u variables", MAX_VARIABLES);
+    Variable& variable = watch.variable[watch.variables];
+    memset(&variable, 0, sizeof variable);
+    variable.start = start;
+    variable.bytes = bytes;
+    variable.shared = 1;
+    variable.element = element;
+    variable.shift = granule(element);
+    strncpy(variable.name, name, sizeof variable.name - 1);
+    while (variable.dims < 8 && extent[variable.dims]) ++variable.dims;
+    memcpy(variable.extent, extent, sizeof variable.extent);
+    if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "no memory to watch %s", name);
+    for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
+        watch.slot[at / 16] = watch.variables;
+    ++watch.variables;
+    leave_critical(worker);
+}
+
+static void forget_pages() {
+    for (unsigned i = 0; i < watch.opens; ++i) mprotect(watch.opened[i], page_size(), PROT_NONE);
+    watch.opens = 0;
+}
+
+}  // namespace minigrad
+
+using namespace minigrad;
+
+// What Python asks for; see native.py.
+struct WatchOrder {
+    uint64_t packed, packed_bytes, blocks, grid, limit;
+    void* kernel;
+    uint32_t vectors, buffers, shared;  // bytes of dynamic shared memory
+    uint64_t* bytes;     // of each buffer
+    uint32_t* elements;  // the size of its elements
+    char** starts;       // the answer: where each lies during the launch
+};
+
+MINIGRAD_EXPORT void minigrad_watch_end() {
+    forget_pages();
+    for (unsigned i = 0; i < watch.variables; ++i) {
+        Variable& variable = watch.variable[i];
+        if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
+        if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(Pair));
+    }
+    if (watch.buffers) munmap(reinterpret_cast<void*>(watch.arena), uint64_t(watch.buffers) << WINDOW_BITS);
+    free(watch.records);
+    free(watch.block_epochs);
+    memset(&watch, 0, sizeof watch);
+}
+
+static bool reserve_windows(const WatchOrder& order) {
+    if (!order.buffers) return true;
+    size_t size = uint64_t(order.buffers) << WINDOW_BITS;
+    void* at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return false;
+    watch.arena = reinterpret_cast<uint64_t>(at);
+    for (; watch.buffers < order.buffers; watch.variables = ++watch.buffers) {
+        unsigned i = watch.buffers;
+        if (!make_window(i, order.bytes[i], order.elements[i])) return false;
+        order.starts[i] = watch.variable[i].start;
+    }
+    return true;
+}
+
+// 0 where the system has no memory for it. Every beginning needs its end.
+MINIGRAD_EXPORT int minigrad_watch_begin(const WatchOrder* order) {
+    Dl_info home;
+    memset(&watch, 0, sizeof watch);
+    if (!dladdr(order->kernel, &home)) return 0;
+    watch.base = reinterpret_cast<uint64_t>(home.dli_fbase);
+    watch.packed = order->packed;
+    watch.packed_bytes = order->packed_bytes;
+    watch.blocks = order->blocks;
+    watch.limit = order->limit;
+    watch.vectors = order->vectors;
+    watch.dynamic = order->shared;
+    watch.block_epochs = static_cast<uint32_t*>(calloc(order->grid + 1, sizeof(uint32_t)));
+    memset(watch.slot, MAX_VARIABLES, sizeof watch.slot);
+    watch.dirty = true;
+    watch.on = watch.block_epochs && reserve_windows(*order);
+    return watch.on;
+}
+
+// What was seen, up to its end; see native.py.
+struct WatchAnswer {
+    const Variable* variable;
+    const Finding* findings;
+    const Record* records;
+    const uint32_t* block_epochs;
+    uint64_t variables, found, count;
+};
+
+MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
+    *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
+               watch.count};
+}
+
+// A kernel that is watched tells of its __shared__ variables as it meets them; the dynamic one has no bytes of its own.
+MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element,
+                                       const uint32_t* extent) {
+    if (!bytes) bytes = watch.dynamic;
+    for (unsigned i = watch.buffers; i < watch.variables; ++i)
+        if (watch.variable[i].start == start) return;
+    add_shared(name, start, bytes, element, extent);
+}

@@ -1,0 +1,105 @@
+// The microscope's picture of a launch: who touched which element when. A kernel compiled with the instrumentation of
+// the compiler's sanitizers calls hooks.cpp at each access; one worker runs its blocks one after the other.
+#pragma once
+
+#include "runtime.h"
+
+namespace minigrad {
+
+enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a stretch of code without branches begins
+
+enum Wrong { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in problems.py; INDEX: outside its row or array
+
+// Each buffer lies in the middle of a window of its own, so that an index of 2^30 elements too far is still known as
+// its own; all windows lie side by side, and the bits above these say which one.
+constexpr unsigned WINDOW_BITS = 33;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024;
+constexpr unsigned THREAD_BITS = 10;
+
+// An access that is remembered. Epochs count the starts of blocks and the barriers of the whole launch; two accesses of
+// one epoch and different threads are ordered by nothing but a __syncwarp, and for that each thread has a clock.
+struct Stamp {
+    uint32_t epoch;  // 0: never
+    uint32_t place;  // thread in the block, and its clock above it
+    uint32_t pc;     // in the kernel's file
+    unsigned thread() const { return place % (1u << THREAD_BITS); }
+    uint32_t clock() const { return place >> THREAD_BITS; }
+};
+
+// What is remembered of an element: two accesses of a kind are enough, of different warps where there are such.
+struct Cell {
+    Stamp write, reads[2];
+};
+struct Pair {
+    Stamp at[2];
+};
+
+// A buffer, or a __shared__ array. ctypes reads it: see native.py.
+struct Variable {
+    char* start;
+    uint64_t bytes;
+    Cell* cells;
+    Pair* atomics;   // nullptr until the first atomic
+    uint64_t count;  // of cells
+    uint32_t shift;  // a cell is for 2^shift bytes
+    uint32_t shared;
+    uint32_t element, dims, extent[8];
+    char name[64];
+};
+
+struct Finding {
+    int32_t wrong, access, variable;  // variable: -1 unknown
+    uint32_t count, pc, block, thread;
+    uint32_t other_access, other_pc, other_block, other_thread;
+    int32_t line;
+    int64_t offset;     // in bytes from the variable's start, or the address; of INDEX the index
+    const char* file;   // of INDEX; all others have a pc
+    const char* type;   // of INDEX: of the array, as 'float [8]'
+};
+
+// One access of one thread in a block that is looked at closely.
+struct Record {
+    uint32_t pc, block, phase, sync;  // barriers before it in the block; warp operations since the last of these
+    uint16_t thread;
+    uint8_t access, variable;
+    uint32_t bytes;
+    int64_t offset;
+};
+
+struct Watch {
+    bool on, recording, vectors;  // vectors: the file speaks of float4 or the like, so 16 bytes must lie at 16
+    int pending;                  // the finding whose variable the next access will tell, + 1
+    Worker* worker;
+    uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
+    uint64_t packed, packed_bytes, benign;  // harmless memory: the arguments, and the page that was found to be so
+    unsigned buffers, variables;
+    uint32_t dynamic;              // bytes of dynamic shared memory
+    // order
+    uint32_t epoch, first_epoch;   // now, and at the block's start
+    uint32_t block;
+    uint32_t* block_epochs;        // first_epoch of each block
+    uint32_t clock[MAX_THREADS];
+    uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp
+    bool dirty;                        // some clock is not at its start
+    // records
+    uint64_t blocks;               // so many are recorded
+    Record* records;
+    uint64_t count, room, limit;
+    uint32_t sync[MAX_THREADS];
+    Variable variable[MAX_VARIABLES + 1];
+    uint8_t slot[MAX_SHARED / 16];  // which variable has these 16 bytes of shared memory; MAX_VARIABLES: none
+    Finding findings[MAX_FINDINGS];
+    unsigned found;
+    char* opened[MAX_OPENED];      // pages outside the buffers that were made accessible
+    unsigned opens;
+};
+
+extern Watch watch;
+
+// Called by the runtime. A launch that nobody watches asks for one flag at each.
+void watch_block(Worker& worker, uint64_t number);
+void watch_barrier();
+void watch_warp(unsigned warp, unsigned lanes, const char* what);
+Pair* make_atomics(Variable& variable);
+
+}  // namespace minigrad

@@ -1,0 +1,111 @@
+"""The microscope: a kernel in its checking build, observed access by access. Needs no GPU.
+
+`mg.inspect` looks at one launch; `watching` at all launches within it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices import check, get, through
+from minigrad.errors import LaunchError
+from minigrad.kernel import Extent, Kernel
+from minigrad.kernel import kernel as compiled
+from minigrad.launch import Launch
+from minigrad.microscope.device import Microscope
+from minigrad.microscope.lines import Branch, Line
+from minigrad.microscope.problems import Access, Problem
+from minigrad.microscope.record import Inspection
+from minigrad.microscope.variables import Variable
+from minigrad.source import Source
+
+__all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "Variable", "inspect", "watching"]
+
+
+@contextmanager
+def watching(blocks: int = 0) -> Iterator[Microscope]:
+    """Watch every launch on `sim`: `with watching() as report: mg.matmul(a, b)`, then `report.problems`.
+
+    report.launches has a record for each launch, as `mg.inspect` returns it. The first `blocks` blocks of each are
+    counted; the checks are made in all blocks. What a kernel does wrong does not raise here.
+    """
+    microscope = Microscope(blocks)
+    with through(microscope):
+        yield microscope
+
+
+def inspect(
+    kernel: Kernel | Launch | str | Path,
+    *args: Any,
+    grid: Extent | None = None,
+    block: Extent | None = None,
+    shared: int = 0,
+    blocks: int = 1,
+    outputs: Sequence[str] = (),
+    name: str | None = None,
+    defines: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Run a kernel on `sim` and return what it did: problems, counts of each line, traffic of each thread.
+
+    kernel is one of the package, `mg.transpose["tiled"]`; a planned launch of it, `.launch(64, 64)`, which brings its
+    grid and block; or CUDA C++ with one kernel, else `name` says which. args are as for a launch; NumPy arrays are
+    uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
+    checked. outputs names parameters of which every element must be written, and none with NaN.
+
+    Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
+    """
+    microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs))
+    launch = _launch(kernel, name, defines, grid, block, shared)
+    uploaded = [Array.upload(get(check("sim")), arg) if _is_host(arg) else arg for arg in args]
+    with through(microscope):
+        launch(uploaded)
+    if not microscope.launches:
+        raise LaunchError("nothing ran on sim: the launch has no blocks, or its arrays are on cuda. Use x.to('sim').")
+    record = microscope.launches[-1]
+    _copy_back(args, uploaded, record)
+    return record
+
+
+def _launch(
+    kernel: Kernel | Launch | str | Path, name: str | None, defines: Mapping[str, Any] | None,
+    grid: Extent | None, block: Extent | None, shared: int,
+) -> Callable[[Sequence[Any]], None]:  # fmt: skip
+    """What runs the kernel with its arguments."""
+    if isinstance(kernel, Launch):
+        planned = kernel
+        if grid is not None or block is not None or shared:
+            raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
+        return lambda args: planned(*args)
+    if not isinstance(kernel, Kernel):
+        kernel = compiled(kernel, name or _only_kernel(str(kernel)), defines)
+    if grid is None or block is None:
+        raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
+    return partial(_run, kernel, grid, block, shared)
+
+
+def _run(kernel: Kernel, grid: Extent, block: Extent, shared: int, args: Sequence[Any]) -> None:
+    kernel(*args, grid=grid, block=block, shared=shared)
+
+
+def _only_kernel(text: str) -> str:
+    """The name of the one kernel in CUDA C++ or in the file of that path."""
+    source = Source(Path(text).read_text() if "__global__" not in text else text, "kernel.cu")
+    if len(source.kernels) != 1:
+        raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
+    return next(iter(source.kernels))
+
+
+def _is_host(arg: Any) -> bool:
+    return isinstance(arg, np.ndarray) and arg.ndim > 0
+
+
+def _copy_back(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
+    params = record.source.kernels[record.kernel].params
+    for arg, array, param in zip(args, uploaded, params, strict=True):
+        if array is not arg and param.name in record.outputs:
+            arg[...] = record.outputs[param.name]

@@ -1,0 +1,28 @@
+"""The checking build: the same `.cu`, with the instrumentation of the compiler's sanitizers, none of which is linked.
+
+Its calls are answered by `native/hooks.cpp` of the simulator. Nothing is optimised away (-O0), so that an access in
+the text is an access in the counts, with either compiler.
+"""
+
+import sys
+
+from minigrad.devices.simulator.compiler import KERNEL, is_clang
+from minigrad.devices.simulator.module import Recipe
+
+WATCHED = [
+    *KERNEL, "-O0", "-DMINIGRAD_WATCHED",
+    "-fsanitize=thread", "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
+]  # fmt: skip
+GCC = ["--param", "tsan-instrument-func-entry-exit=0"]
+CLANG = [
+    option
+    for name in ("func-entry-exit=0", "atomics=0", "read-before-write=1")
+    for option in ("-mllvm", f"-tsan-instrument-{name}")
+]
+# Where Clang has not renamed the copies of structs, the linker does.
+WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
+
+
+def recipe() -> Recipe:
+    """The options for the compiler that this machine has."""
+    return Recipe([*WATCHED, *(CLANG if is_clang() else GCC)], WRAP)

@@ -1,0 +1,173 @@
+"""Lines: what each access in the source costs, in the terms of NVIDIA's profiler, Nsight Compute."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minigrad.microscope.native import Access
+from minigrad.microscope.requests import WARP, Requests, group, sectors, wavefronts
+from minigrad.microscope.sites import Place, Places
+from minigrad.microscope.variables import Variables
+
+
+@dataclass(frozen=True)
+class Line:
+    """One access in the source: `a[i] * b[i]` has two. Counted in the blocks that were looked at closely.
+
+    Definitions are those of Nsight Compute; OP is ld, st or atom:
+    requests         instructions of a warp: l1tex__t_requests_pipe_lsu_mem_global_op_OP.sum
+    sectors          32-byte pieces of global memory: l1tex__t_sectors_pipe_lsu_mem_global_op_OP.sum
+    wavefronts       passes over shared memory: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_OP.sum
+    bank_conflicts   passes beyond the fewest: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_OP.sum
+    active_lanes     of 32, a request: smsp__thread_inst_executed_per_inst_executed.ratio, of this instruction
+    They are of the access as it is written; a GPU's compiler may join, move or drop some.
+    """
+
+    file: str
+    line: int
+    text: str
+    space: str  # "global" or "shared"
+    kind: str  # "read", "write" or "atomic"
+    variable: str
+    requests: int
+    sectors: int  # of global memory; 0 for shared
+    ideal_sectors: int  # the fewest that hold the bytes
+    wavefronts: int  # of shared memory; 0 for global
+    bank_conflicts: int
+    lanes: int  # active in all requests together
+    bytes: int  # asked for by all lanes
+    per_thread: int  # executions by the thread that has most
+
+    @property
+    def sectors_per_request(self) -> float:
+        """l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_OP.ratio: 4 for 32 neighbouring floats."""
+        return self.sectors / self.requests
+
+    @property
+    def ideal_sectors_per_request(self) -> float:
+        """What it would be if the same bytes lay side by side."""
+        return self.ideal_sectors / self.requests
+
+    @property
+    def wavefronts_per_request(self) -> float:
+        """1 where no two lanes want different words of one bank."""
+        return self.wavefronts / self.requests
+
+    @property
+    def active_lanes(self) -> float:
+        """The mean number of lanes that take part in a request."""
+        return self.lanes / self.requests
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A stretch of code that some lanes of a warp enter while others do not.
+
+    lanes are the active ones of each execution by a warp, in order; their mean is what
+    smsp__thread_inst_executed_per_inst_executed.ratio says for its instructions.
+    """
+
+    file: str
+    line: int
+    text: str
+    lanes: tuple[int, ...]
+
+    @property
+    def executions(self) -> int:
+        """How often a warp, or a part of one, entered."""
+        return len(self.lanes)
+
+    @property
+    def active_lanes(self) -> float:
+        """The mean number of lanes."""
+        return sum(self.lanes) / len(self.lanes)
+
+
+def accesses(
+    records: np.ndarray, places: Mapping[int, Place | None], variables: Variables
+) -> tuple[list[Line], np.ndarray]:
+    """The lines, in the order of the source, and the traffic behind them."""
+    rows = records[records["access"] != Access.ENTER]
+    rows = rows[np.isin(rows["pc"], [pc for pc, place in places.items() if place])]
+    code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
+    codes, site = np.unique(code, return_inverse=True)
+    keys = [_site(int(one), places, variables) for one in codes]
+    order = sorted(range(len(keys)), key=lambda i: (keys[i][0].file, keys[i][0].line, int(codes[i])))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    site, keys = rank[site], [keys[i] for i in order]
+    requests = group(rows, site)
+    costs = _costs(requests, rows, site, np.array([key[1] == "shared" for key in keys], bool))
+    lines = [Line(*key[0], *key[1:], *(int(cost[i]) for cost in costs)) for i, key in enumerate(keys)]
+    return lines, _traffic(rows, site, requests, lines, variables)
+
+
+def _site(code: int, places: Mapping[int, Place | None], variables: Variables) -> tuple[Place, str, str, str]:
+    pc, access, variable = code >> 16, code >> 8 & 255, code & 255
+    place = places[pc]
+    assert place is not None
+    name = variables.name(variable, place.text)
+    return place, variables.space(variable), Access(access).name.lower(), name
+
+
+def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
+    """By site: requests, sectors, ideal sectors, wavefronts, conflicts, lanes, bytes, executions by one thread."""
+    of_request, count = site[requests.first], len(shared)
+
+    def total(per_request: np.ndarray, where: bool) -> np.ndarray:
+        return np.bincount(of_request, np.where(shared[of_request] == where, per_request, 0), count)
+
+    touched, ideal = sectors(requests, rows)
+    passes, fewest = wavefronts(requests, rows, rows["access"] == Access.ATOMIC)
+    threads, executions = np.unique(
+        (site << 42) | rows["block"].astype(np.int64) << 10 | rows["thread"], return_counts=True
+    )
+    most = np.zeros(count, np.int64)
+    np.maximum.at(most, threads >> 42, executions)
+    return [
+        np.bincount(of_request, minlength=count),
+        total(touched, False),
+        total(ideal, False),
+        total(passes, True),
+        total(passes - fewest, True),
+        np.bincount(site, minlength=count),
+        np.bincount(site, rows["bytes"], count),
+        most,
+    ]
+
+
+def _traffic(
+    rows: np.ndarray, site: np.ndarray, requests: Requests, lines: Sequence[Line], variables: Variables
+) -> np.ndarray:
+    width = max((len(line.variable) for line in lines), default=1)
+    names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
+    numbers = [(name, "i4") for name in ("phase", "block", "thread", "line")]
+    traffic = np.zeros(
+        len(rows), [*numbers, *names, ("element", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
+    )
+    for name in ("phase", "block", "thread", "bytes"):
+        traffic[name] = rows[name]
+    for name, _ in [("line", ""), *names]:
+        values = [getattr(line, name) for line in lines]
+        if values:
+            traffic[name] = np.array(values)[site]
+    traffic["element"] = rows["offset"] // variables.element[rows["variable"]] if len(rows) else 0
+    traffic["request"], traffic["site"] = requests.of_row, site
+    return traffic[np.lexsort((traffic["thread"], traffic["request"], traffic["phase"], traffic["block"]))]
+
+
+def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
+    """The stretches that a warp did not enter as a whole, in the order of the source."""
+    rows = records[records["access"] == Access.ENTER]
+    rows = rows[np.isin(rows["pc"], places.written(np.unique(rows["pc"])))]
+    pcs, site = np.unique(rows["pc"], return_inverse=True)
+    requests = group(rows, site)
+    lanes, of_request = requests.lanes(), site[requests.first]
+    whole = np.minimum(threads - rows["thread"][requests.first] // WARP * WARP, WARP)
+    found: dict[Branch, None] = {}
+    for i in np.unique(of_request[lanes < whole]):
+        place = places.find(pcs)[int(pcs[i])]
+        assert place is not None
+        found[Branch(*place, tuple(lanes[of_request == i].tolist()))] = None  # two with the same lanes are one
+    return sorted(found, key=lambda branch: (branch.file, branch.line))

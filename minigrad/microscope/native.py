@@ -1,0 +1,154 @@
+"""What the microscope shares with the runtime in C++: see watch.h and watch.cpp there."""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.simulator.runtime import runtime
+
+Access = IntEnum("Access", "READ WRITE ATOMIC ENTER", start=0)
+Wrong = IntEnum("Wrong", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
+
+STAMP = np.dtype([("epoch", "u4"), ("place", "u4"), ("pc", "u4")])
+CELL = np.dtype([("write", STAMP), ("reads", STAMP, 2)])
+PAIR = np.dtype([("at", STAMP, 2)])
+RECORD = np.dtype([
+    ("pc", "u4"), ("block", "u4"), ("phase", "u4"), ("sync", "u4"), ("thread", "u2"), ("access", "u1"),
+    ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"),
+])  # fmt: skip
+THREAD_BITS = 10
+
+
+class Order(ctypes.Structure):
+    """What is to be watched."""
+
+    _fields_ = (
+        ("packed", ctypes.c_uint64),
+        ("packed_bytes", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint64),
+        ("grid", ctypes.c_uint64),
+        ("limit", ctypes.c_uint64),
+        ("kernel", ctypes.c_void_p),
+        ("vectors", ctypes.c_uint32),
+        ("buffers", ctypes.c_uint32),
+        ("shared", ctypes.c_uint32),
+        ("bytes", ctypes.c_void_p),
+        ("elements", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+    )
+
+
+class Variable(ctypes.Structure):
+    """A buffer or a shared array, with what is remembered of each of its elements."""
+
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("cells", ctypes.c_void_p),
+        ("atomics", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("shift", ctypes.c_uint32),
+        ("shared", ctypes.c_uint32),
+        ("element", ctypes.c_uint32),
+        ("dims", ctypes.c_uint32),
+        ("extent", ctypes.c_uint32 * 8),
+        ("name", ctypes.c_char * 64),
+    )
+
+
+class Finding(ctypes.Structure):
+    """Something wrong, as the runtime tells it."""
+
+    _fields_ = (
+        ("wrong", ctypes.c_int32),
+        ("access", ctypes.c_int32),
+        ("variable", ctypes.c_int32),
+        ("count", ctypes.c_uint32),
+        ("pc", ctypes.c_uint32),
+        ("block", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("other_access", ctypes.c_uint32),
+        ("other_pc", ctypes.c_uint32),
+        ("other_block", ctypes.c_uint32),
+        ("other_thread", ctypes.c_uint32),
+        ("line", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("file", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+    )
+
+
+class Answer(ctypes.Structure):
+    """What was seen, valid up to the end of the watch."""
+
+    _fields_ = (
+        ("variable", ctypes.POINTER(Variable)),
+        ("findings", ctypes.POINTER(Finding)),
+        ("records", ctypes.c_void_p),
+        ("block_epochs", ctypes.c_void_p),
+        ("variables", ctypes.c_uint64),
+        ("found", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+    )
+
+
+@dataclass
+class Seen:
+    """A copy of the answer."""
+
+    variables: list[Variable]
+    findings: list[Finding]
+    records: np.ndarray
+    block_epochs: np.ndarray
+    cells: list[np.ndarray]  # of each variable
+    atomics: list[np.ndarray | None]
+
+
+@contextmanager
+def watch(order: Order, buffers: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """While it lasts, a launch is watched; gives the addresses at which the buffers, (bytes, element), have to be.
+
+    Raises MemoryError. The caller holds the runtime's lock.
+    """
+    sizes = np.array([size for size, _ in buffers], np.uint64)
+    elements = np.array([element for _, element in buffers], np.uint32)
+    starts = np.zeros(len(buffers), np.uint64)
+    order.buffers = len(buffers)
+    order.bytes, order.elements, order.starts = sizes.ctypes.data, elements.ctypes.data, starts.ctypes.data
+    library = runtime()
+    try:
+        if not library.minigrad_watch_begin(ctypes.byref(order)):
+            raise MemoryError(f"the system has no memory to watch arrays of {int(sizes.sum())} bytes; inspect fewer.")
+        yield starts
+    finally:
+        library.minigrad_watch_end()
+
+
+def seen(blocks: int) -> Seen:
+    """What the launch that is watched has done so far."""
+    answer = Answer()
+    runtime().minigrad_watch_answer(ctypes.byref(answer))
+    variables = [_copy(answer.variable[i]) for i in range(answer.variables)]
+    return Seen(
+        variables,
+        [_copy(answer.findings[i]) for i in range(answer.found)],
+        _array(answer.records, answer.count, RECORD),
+        _array(answer.block_epochs, blocks, np.dtype("u4")),
+        [_array(variable.cells, variable.count, CELL) for variable in variables],
+        [_array(variable.atomics, variable.count, PAIR) if variable.atomics else None for variable in variables],
+    )
+
+
+def _copy(one: Any) -> Any:
+    return type(one).from_buffer_copy(one)
+
+
+def _array(address: int | None, count: int, dtype: np.dtype) -> np.ndarray:
+    if not address or not count:
+        return np.zeros(0, dtype)
+    return np.frombuffer(ctypes.string_at(address, count * dtype.itemsize), dtype)

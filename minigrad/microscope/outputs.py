@@ -1,0 +1,66 @@
+"""What a kernel left in its outputs: elements that it never wrote, and NaN."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from minigrad.errors import LaunchError
+from minigrad.microscope import advice, native
+from minigrad.microscope.problems import Finder, Problem
+from minigrad.microscope.sites import Place
+
+
+def check(
+    names: Sequence[str], arrays: Mapping[str, tuple[int, np.ndarray]], seen: native.Seen, finder: Finder
+) -> list[Problem]:
+    """The problems of the named outputs; arrays are the parameters with their variable's number."""
+    problems = []
+    for name in names:
+        if name not in arrays:
+            raise LaunchError(f"outputs={name!r} is no array that the kernel was given; those are {', '.join(arrays)}.")
+        number, array = arrays[name]
+        writes = _last_writes(number, array, seen)
+        problems += _never_written(name, writes, finder)
+        problems += _nan(name, array, writes, seen, finder)
+    return problems
+
+
+def _last_writes(number: int, array: np.ndarray, seen: native.Seen) -> np.ndarray:
+    """The stamp of the last write of each element, plain or atomic; epoch 0 where there was none."""
+    last = seen.cells[number]["write"]
+    atomics = seen.atomics[number]
+    if atomics is not None:
+        for one in atomics["at"].T:
+            last = np.where(one["epoch"] > last["epoch"], one, last)
+    cell = np.arange(array.size) * array.itemsize >> seen.variables[number].shift
+    return last[cell]
+
+
+def _never_written(name: str, writes: np.ndarray, finder: Finder) -> list[Problem]:
+    missing = np.flatnonzero(writes["epoch"] == 0)
+    if not missing.size:
+        return []
+    pcs = np.unique(writes["pc"][writes["epoch"] > 0])
+    place = next((p for p in map(finder.places.find(pcs).get, map(int, pcs)) if p), Place("", 0, ""))
+    element = int(missing[0])
+    message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
+    at = (place.file, place.line or None, place.text)
+    return [Problem("never-written", message, *at, name, element, count=missing.size)]
+
+
+def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: native.Seen, finder: Finder) -> list[Problem]:
+    """NaN that the kernel wrote; one that was there before is not its fault."""
+    if array.dtype.kind != "f":
+        return []
+    bad = np.flatnonzero(np.isnan(array.ravel()) & (writes["epoch"] > 0))
+    if not bad.size:
+        return []
+    element = int(bad[0])
+    stamp = writes[element]
+    place = finder.places.find([stamp["pc"]])[int(stamp["pc"])] or Place("", 0, "")
+    begun = seen.block_epochs[seen.block_epochs > 0]
+    block = int(np.searchsorted(begun, stamp["epoch"], "right")) - 1
+    where = finder.at(block, int(stamp["place"]) % (1 << native.THREAD_BITS))
+    message = advice.nan(f"{name}[{element}]", bad.size)
+    at = (place.file, place.line or None, place.text)
+    return [Problem("nan", message, *at, name, element, "write", *where, count=bad.size)]

@@ -1,0 +1,161 @@
+"""Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from minigrad.devices.base import Dim3
+from minigrad.errors import KernelError
+from minigrad.microscope import advice, native
+from minigrad.microscope.native import Finding, Wrong
+from minigrad.microscope.sites import Place, Places
+from minigrad.microscope.variables import Variable, Variables
+
+# The most serious first: what follows from it comes later.
+ORDER = (
+    "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
+    "barrier-divergence", "race", "uninitialised", "never-written", "nan",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access of one thread: the other side of a race."""
+
+    kind: str  # "read", "write" or "atomic"
+    file: str
+    line: int
+    text: str
+    block: Dim3
+    thread: Dim3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, where it was found first, and how often the same was found."""
+
+    kind: str
+    message: str
+    file: str = ""
+    line: int | None = None
+    text: str = ""
+    variable: str | None = None
+    element: int | None = None
+    access: str | None = None
+    block: Dim3 | None = None
+    thread: Dim3 | None = None
+    other: Access | None = None
+    count: int = 1
+
+    def __repr__(self) -> str:
+        place = f"{self.file}({self.line}): " if self.line else ""
+        times = f" [{self.count} times]" if self.count > 1 else ""
+        return f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else "")
+
+
+class Finder:
+    """Makes problems of what the runtime found in one launch."""
+
+    def __init__(self, grid: Dim3, block: Dim3, variables: Variables, places: Places):
+        self.grid, self.block, self.variables, self.places = grid, block, variables, places
+
+    def find(self, findings: Sequence[Finding], stopped: KernelError | None) -> list[Problem]:
+        """All problems but those of the outputs."""
+        known = self.places.find(pc for f in findings for pc in (f.pc, f.other_pc) if pc)
+        found = [self._problem(finding, known) for finding in findings]
+        if stopped:
+            found = self._stopped(found, stopped)
+        return sort(_without_echoes(_merge(found)))
+
+    def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
+        """Indices of a block and of a thread as CUDA has them."""
+        return _index(block, self.grid), _index(thread, self.block)
+
+    def _problem(self, finding: Finding, known: Mapping[int, Place | None]) -> Problem:
+        place = known[finding.pc] or Place("", 0, "")
+        if finding.wrong == Wrong.INDEX:
+            place = self.places.at(finding.file.decode(), finding.line)
+        variable = self.variables.find(finding.variable, place.text)
+        element = finding.offset // variable.itemsize if variable else None
+        block, thread = self.at(finding.block, finding.thread)
+        access = native.Access(finding.access).name.lower()
+        at = variable.subscript(element) if variable and element is not None else f"address {finding.offset:#x}"
+        match finding.wrong:
+            case Wrong.RACE:
+                me = Access(access, *place, block, thread)
+                return self._race(me, self._other(finding, known), at, variable, element, finding.count)
+            case Wrong.OUTSIDE:
+                kind, message = "out-of-bounds", advice.outside(access, at, variable)
+            case Wrong.UNINITIALISED:
+                kind, message = "uninitialised", advice.uninitialised(at)
+            case _:
+                kind, element = "out-of-bounds", None
+                message = advice.index(finding.offset, finding.type.decode(), variable)
+        return Problem(
+            kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
+            access, block, thread, None, finding.count,
+        )  # fmt: skip
+
+    def _race(
+        self, me: Access, other: Access, at: str, variable: Variable | None, element: int | None, count: int
+    ) -> Problem:
+        """Told from the side of the one that reads, whichever came first."""
+        assert variable
+        if other.kind == "read":
+            me, other = other, me
+        message = advice.race(me, other, at, variable.space)
+        place = (me.file, me.line or None, me.text)
+        return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
+
+    def _other(self, finding: Finding, known: Mapping[int, Place | None]) -> Access:
+        place = known[finding.other_pc] or Place("", 0, "")
+        block, thread = self.at(finding.other_block, finding.other_thread)
+        return Access(native.Access(finding.other_access).name.lower(), *place, block, thread)
+
+    def _stopped(self, found: list[Problem], error: KernelError) -> list[Problem]:
+        """With the error that ended the launch, unless the access that led to it is known already."""
+        wild = [p for p in found if p.kind == "out-of-bounds" and p.variable is None and p.element is None]
+        last = [p for p in found if p.kind == "out-of-bounds" and (p.block, p.thread) == (error.block, error.thread)]
+        if error.kind in ("out-of-bounds", "illegal-access") and any(p not in wild for p in last):
+            return found
+        place = self.places.at(error.file or "", error.line) if error.line else Place("", 0, "")
+        problem = Problem(
+            error.kind, str(error), place.file, error.line, place.text, error.buffer, None, None, error.block,
+            error.thread,
+        )  # fmt: skip
+        return [p for p in found if p not in wild or p.thread != error.thread] + [problem]
+
+
+def sort(problems: Sequence[Problem]) -> list[Problem]:
+    """The most serious first, then in the order of the source."""
+
+    def key(problem: Problem) -> tuple:
+        rank = ORDER.index(problem.kind) if problem.kind in ORDER else 0
+        return rank, problem.file, problem.line or 0
+
+    return sorted(problems, key=key)
+
+
+def _merge(problems: Sequence[Problem]) -> list[Problem]:
+    """The same kind at the same lines of the same variable is one problem, whichever side came first."""
+    merged: dict[tuple, Problem] = {}
+    for problem in sorted(problems, key=lambda p: p.variable is None):  # of an unknown variable: of one known there
+        other = (problem.other.file, problem.other.line) if problem.other else None
+        lines = frozenset({(problem.file, problem.line), other})
+        key = (problem.kind, lines, problem.variable)
+        if problem.variable is None:
+            key = next((k for k in merged if k[:2] == key[:2]), key)
+        known = merged.get(key)
+        merged[key] = replace(known, count=known.count + problem.count) if known else problem
+    return list(merged.values())
+
+
+def _without_echoes(problems: Sequence[Problem]) -> list[Problem]:
+    """A race where a read came before the write shows as a read of undefined memory too: the race is what is wrong."""
+    racing = {(p.variable, line) for p in problems if p.other for line in (p.line, p.other.line)}
+    return [p for p in problems if p.kind != "uninitialised" or (p.variable, p.line) not in racing]
+
+
+def _index(number: int, extent: Dim3) -> Dim3:
+    x, y, _ = extent
+    return number % x, number // x % y, number // (x * y) % max(prod(extent), 1)

@@ -1,0 +1,120 @@
+"""Inspection: what was seen of one launch."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices.base import Dim3
+from minigrad.errors import KernelError
+from minigrad.microscope import lines as counted
+from minigrad.microscope import native, outputs
+from minigrad.microscope.lines import Branch, Line
+from minigrad.microscope.problems import Finder, Problem, sort
+from minigrad.microscope.sites import Places
+from minigrad.microscope.variables import Variable, Variables
+from minigrad.source import Source
+
+HEAD = (
+    "line", "space", "kind", "variable", "requests", "lanes", "sectors/req.", "ideal", "wavefronts/req.", "conflicts",
+)  # fmt: skip
+SHOWN = 5  # problems in the short table
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
+
+    traffic is a structured array with a row for each access of a thread: phase (barriers before it), block, thread,
+    line, space, kind, variable, element (counted flat), bytes, request (of its warp), site (its index in lines).
+    """
+
+    kernel: str
+    source: Source
+    grid: Dim3
+    block: Dim3
+    shared: int
+    blocks: int
+    variables: dict[str, Variable]
+    outputs: dict[str, np.ndarray]
+    problems: list[Problem]
+    lines: list[Line]
+    branches: list[Branch]
+    traffic: np.ndarray = field(compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem was found."""
+        return not self.problems
+
+    def line(self, number: int) -> list[Line]:
+        """The accesses in one line of the source."""
+        return [line for line in self.lines if line.line == number]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The lines as words and numbers, under HEAD."""
+        return [_row(line) for line in self.lines]
+
+    def summary(self) -> str:
+        """The launch and how many problems it has, in a sentence."""
+        found = len(self.problems)
+        verdict = f"{found} problem{'s' * (found != 1)}" if found else "no problems"
+        return f"{self.kernel}, grid {_extent(self.grid)}, block {_extent(self.block)}: {verdict}"
+
+    def __repr__(self) -> str:
+        shown = [repr(problem) for problem in self.problems[:SHOWN]]
+        if len(self.problems) > SHOWN:
+            shown.append(f"and {len(self.problems) - SHOWN} more problems")
+        rows = [HEAD, *self.table()] if self.lines else []
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
+        return "\n".join([self.summary(), *shown, *table])
+
+    def _repr_html_(self) -> str:
+        problems = "".join(f"<li><pre>{html.escape(repr(problem))}</pre></li>" for problem in self.problems)
+        head = "".join(f"<th>{name}</th>" for name in HEAD)
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.table()]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        return f"<p>{html.escape(self.summary())}</p>" + (f"<ul>{problems}</ul>" if problems else "") + table
+
+
+def look(
+    source: Source, kernel: str, launch: tuple[Dim3, Dim3, int, int], groups: Sequence[Sequence[tuple[str, Array]]],
+    places: Places, seen: native.Seen, stopped: KernelError | None, wanted: Sequence[str],
+) -> Inspection:  # fmt: skip
+    """The record of what was seen; launch is (grid, block, shared, blocks)."""
+    grid, block, _, _ = launch
+    known = places.find(np.unique(seen.records["pc"]))
+    variables = Variables(groups, seen.variables)
+    finder = Finder(grid, block, variables, places)
+    problems = finder.find(seen.findings, stopped)
+    arrays = {name: (i, array.numpy()) for i, group in enumerate(groups) for name, array in group}
+    if not stopped:
+        problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
+    written = {param.name for param in source.kernels[kernel].params if param.pointer and not param.const}
+    lines, traffic = counted.accesses(seen.records, known, variables)
+    return Inspection(
+        kernel, source, *launch, variables.by_name,
+        {name: array for name, (_, array) in arrays.items() if name in written},
+        problems, lines, counted.branches(seen.records, places, prod(block)), traffic,
+    )  # fmt: skip
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    in_global = line.space == "global"
+    return (
+        str(line.line), line.space, line.kind, line.variable, str(line.requests), f"{line.active_lanes:.4g}",
+        f"{line.sectors_per_request:.4g}" if in_global else "",
+        f"{line.ideal_sectors_per_request:.4g}" if in_global else "",
+        "" if in_global else f"{line.wavefronts_per_request:.4g}",
+        "" if in_global else str(line.bank_conflicts),
+    )  # fmt: skip
+
+
+def _extent(extent: Dim3) -> str:
+    x, y, z = extent
+    return f"({x}, {y}, {z})" if z > 1 else f"({x}, {y})" if y > 1 else str(x)

@@ -1,0 +1,69 @@
+"""Variables: what the addresses of a launch are called in the source."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.microscope import native
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array that a kernel was given, or one that it shares among the threads of a block."""
+
+    name: str
+    space: str  # "global" or "shared"
+    shape: tuple[int, ...]
+    itemsize: int
+    dtype: np.dtype | None = None  # of a global array
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def subscript(self, element: int) -> str:
+        """The element as C writes it: global arrays are counted flat, shared ones along their extents."""
+        if self.space == "global" or not 0 <= element < self.size:
+            return f"{self.name}[{element}]"
+        return self.name + "".join(f"[{int(i)}]" for i in np.unravel_index(element, self.shape))
+
+
+class Variables:
+    """The variables of a launch by the number that the runtime gives them: first the buffers, then shared ones.
+
+    groups are the parameters by buffer, as one array may be given twice.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[tuple[str, Array]]], seen: Sequence[native.Variable]):
+        self._by_number = [
+            [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
+            for group in groups
+        ]
+        self._by_number += [[_shared(one)] for one in seen[len(groups) :]]
+        self.element = np.array([candidates[0].itemsize for candidates in self._by_number], np.int64)
+        self.by_name = {variable.name: variable for candidates in self._by_number for variable in candidates}
+
+    def space(self, number: int) -> str:
+        """Global or shared."""
+        return self._by_number[number][0].space
+
+    def find(self, number: int, text: str = "") -> Variable | None:
+        """The variable; of several parameters with one buffer, the one that the line speaks of."""
+        if not 0 <= number < len(self._by_number):
+            return None
+        candidates = self._by_number[number]
+        return next((v for v in candidates if re.search(rf"\b{re.escape(v.name)}\b", text)), candidates[0])
+
+    def name(self, number: int, text: str = "") -> str:
+        """Its name; empty where it is none of them."""
+        variable = self.find(number, text)
+        return variable.name if variable else ""
+
+
+def _shared(one: native.Variable) -> Variable:
+    shape = tuple(one.extent[: one.dims]) or ((one.bytes // one.element,) if one.bytes != one.element else ())
+    return Variable(one.name.decode(), "shared", shape, one.element)
