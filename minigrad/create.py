@@ -32,9 +32,9 @@ def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dt
     where there is a GPU and else `numpy`.
     """
     if isinstance(data, Tensor):
-        data, device = data.numpy(), device or data.device
+        data, device = data.numpy(), data.device if device is None else device
     host = to_host(data, dtype)
-    made = Tensor(move(host, check(device) if device else default_device()))
+    made = Tensor(move(host, default_device() if device is None else check(device)))
     made.requires_grad = requires_grad
     return made
 
@@ -52,7 +52,7 @@ def ones(*shape: Any, requires_grad: bool = False, device: str | None = None, dt
 def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
     """A tensor of standard normal numbers, from the generator that `manual_seed` sets."""
     numbers = np.asarray(_Generator.rng.standard_normal(extents(shape)))
-    return tensor(numbers.astype(check_dtype(dtype)), requires_grad, device)
+    return tensor(numbers, requires_grad, device, check_dtype(dtype))
 
 
 def uniform(
@@ -66,7 +66,7 @@ def uniform(
     """A tensor of numbers spread evenly from low to high, from the generator that `manual_seed` sets."""
     low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
     numbers = np.asarray(low + (high - low) * _Generator.rng.random(extents((shape,))))
-    return tensor(numbers.astype(check_dtype(dtype)), requires_grad, device)
+    return tensor(numbers, requires_grad, device, check_dtype(dtype))
 
 
 def extents(shape: tuple) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Network parts: modules with parameters by name. What they compute is made of ops, so the tape needs nothing new."""
 
 from collections.abc import Callable, Iterator, Mapping
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Linear(Module):
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
-        bound = 1 / np.sqrt(whole("Linear", "inputs", inputs, 1))
+        bound = 1 / sqrt(whole("Linear", "inputs", inputs, 1))
         whole("Linear", "outputs", outputs, 1)
 
         def start(*shape: int) -> Tensor:

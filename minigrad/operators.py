@@ -128,7 +128,7 @@ class Operators:
     def transpose(self, *axes: int) -> Any:
         """The axes in another order: reversed, or as given."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return OPS["transpose"](self, axes=given or None)
+        return OPS["transpose"](self, axes=given if axes else None)
 
     @property
     def T(self) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+MOST = float(np.finfo(np.float64).max)
+
 
 def whole(who: str, name: str, value: Any, least: int = 0) -> int:
     """The whole number itself, as Python's. Raises TypeError or ValueError."""
@@ -17,7 +19,7 @@ def number(who: str, name: str, value: Any, least: float = 0, below: float = inf
     """The number itself, as Python's, with least <= value < below; NaN is none. Raises TypeError or ValueError."""
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and n != -inf))
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= MOST))
 
 
 def flag(who: str, name: str, value: Any) -> bool:

@@ -38,9 +38,9 @@ class Tensor(Operators, Values):
     def requires_grad(self, wanted: bool) -> None:
         if self.node is not None:
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
-        if wanted and self.dtype not in FLOATS:
+        if flag("tensor", "requires_grad", wanted) and self.dtype not in FLOATS:
             raise TypeError(f"only float32 and float64 tensors can require gradients; this one is {self.dtype}.")
-        self._requires_grad = flag("tensor", "requires_grad", wanted)
+        self._requires_grad = bool(wanted)
 
     @property
     def grad(self) -> "Tensor | None":

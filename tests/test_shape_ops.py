@@ -71,7 +71,7 @@ def test_numpy_results_are_contiguous():
         assert y.array.flags.c_contiguous and y.array.flags.owndata
 
 
-@pytest.mark.parametrize("axes", [(0, 0), (0,), (0, 2), (0, -3), (0, 1, 2)])
+@pytest.mark.parametrize("axes", [(0, 0), (0,), (0, 2), (0, -3), (0, 1, 2), (), np.array([0, 0])])
 def test_axes_must_be_a_permutation(axes, device):
     x = mg.tensor(numbers(2, 3), device=device)
     with pytest.raises(ValueError, match=r"must name each of the 2 axes of shape \(2, 3\) once"):

@@ -400,3 +400,20 @@ def test_code_is_coloured_by_what_it_is():
     wanted = {"// [load tile]": "mark", "int": "keyword", "1": "number", "/* a": "comment", '"b" */': "comment"}
     wanted |= {"__syncthreads": "cuda", "threadIdx": "cuda", '"s < t"': "string"}
     assert {text: styles.get(text) for text in wanted} == {text: STYLES[kind] for text, kind in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mg.show.slider(None, n=(1, 2)), "slider takes a function that draws"),
+        (lambda: mg.show.slider(str, n=3), "slider: n takes a list of values; got int 3"),
+        (lambda: mg.show.slider(str, n=()), "slider needs values to choose from"),
+        (lambda: mg.show.slider(str, start=5, n=(1, 2)), "slider: start=5 is not on it; choose 1"),
+        (lambda: mg.show.block_slider("relu", 10), "block_slider takes a kernel"),
+        (lambda: mg.show.threads(mg.relu, 10), "threads takes a kernel and its sizes, or a launch; got Op"),
+        (lambda: mg.show.graph(3.0), r"graph takes a tensor; got float 3\.0"),
+    ],
+)
+def test_what_is_shown_makes_sense(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

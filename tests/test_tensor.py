@@ -80,6 +80,9 @@ def test_flags_and_shapes():
         mg.zeros(65536, 65536)
     with pytest.raises(TypeError, match="keepdims takes True or False"):
         mg.ones(2).sum(keepdims="no")
+    for device in ("", 0, [], np.ones(2)):
+        with pytest.raises(ValueError, match="does not exist; the devices are numpy, sim, cuda"):
+            mg.tensor([1.0], device=device)
 
 
 @pytest.mark.parametrize("seed", ["x", -1, 1.5, None])
@@ -88,7 +91,7 @@ def test_seeds_are_whole_numbers(seed):
         mg.manual_seed(seed)
 
 
-@pytest.mark.parametrize("bound", [np.nan, np.inf, None, "a"])
+@pytest.mark.parametrize("bound", [np.nan, np.inf, 10**400, None, "a"])
 def test_uniform_wants_finite_bounds(bound):
     with pytest.raises((TypeError, ValueError), match=r"uniform: high=.* must be a finite number"):
         mg.uniform(0, bound, (2,))

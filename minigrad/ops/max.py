@@ -35,7 +35,7 @@ kernels = {
 def prepare(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """The parameters, complete. Raises ValueError where there is nothing to be the largest of."""
     params = reduction.prepare("max")(x, axis, keepdims)
-    if not x.size and 0 not in reduced_shape(x.shape, params["axis"], keepdims):
+    if any(x.shape[axis] == 0 for axis in params["axis"]):
         raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no largest one.")
     return params
 

@@ -1,5 +1,6 @@
 """What movement ops have in common: they compute nothing, and any dtype will do."""
 
+from numbers import Integral
 from operator import index
 from typing import Any
 
@@ -7,7 +8,7 @@ from typing import Any
 def whole_numbers(name: str, what: str, given: Any) -> tuple[int, ...]:
     """One whole number or several, as a tuple. Raises TypeError for anything else."""
     try:
-        return tuple(index(n) for n in ((given,) if hasattr(given, "__index__") else given))
+        return tuple(index(n) for n in ((given,) if isinstance(given, Integral) else given))
     except TypeError:
         raise TypeError(f"{name}: {what}={given!r} must be whole numbers, e.g. {what}=(0, 1).") from None
 

@@ -7,6 +7,7 @@ from minigrad import bench
 from minigrad.devices import get, why_not
 from minigrad.kernel import Kernel
 from minigrad.launch import Launch
+from minigrad.require import a
 from minigrad.show import bands, matrices
 from minigrad.show.grid import facts, owned
 from minigrad.show.picture import Picture
@@ -20,6 +21,7 @@ def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
 
     Blocks are bands over a row of elements, or tiles over a matrix; threads without an element are hatched.
     """
+    a("threads", kernel, Kernel | Launch, "a kernel and its sizes, or a launch")
     launch = kernel.launch(*sizes, **named) if isinstance(kernel, Kernel) else kernel
     axes = owned(launch)
     if len(axes) == 2:
@@ -39,6 +41,7 @@ def block_slider(
     A size given as several, n=(100, 1000), gets a slider of its own. time is what launches the kernel for a block size,
     `time=lambda BLOCK: op.using(BLOCK=BLOCK)(x)`, timed on the GPU where there is one; or a sweep of `mg.bench`.
     """
+    a("block_slider", kernel, Kernel, "a kernel, e.g. mg.relu['forward'], and its sizes")
     if not kernel.tunables or len(sizes) > len(kernel.sizes):
         raise ValueError(f"block_slider needs a kernel with a block size to choose, and its sizes: {_takes(kernel)}.")
     given = dict(zip(kernel.sizes, sizes, strict=False)) | named

@@ -4,10 +4,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 from ipywidgets import Layout, SelectionSlider, VBox
 
+from minigrad.require import a
 from minigrad.show.picture import Picture, Words, listed
 
 
@@ -124,7 +126,12 @@ def slider(draw: Callable[..., Any], start: Any = None, **choices: Sequence[Any]
 
     draw is called with the values by name. Raises ValueError where there is nothing to choose from.
     """
-    if not choices or not all(len(options) for options in choices.values()):
+    a("slider", draw, Callable, "a function that draws, and values by name")
+    for name, values in choices.items():
+        a(f"slider: {name}", values, Sequence | np.ndarray, "a list of values")
+    if not choices or not all(len(values) for values in choices.values()):
         raise ValueError("slider needs values to choose from, by name: slider(draw, n=(10, 100, 1000)).")
     first = next(iter(choices))
+    if start is not None and start not in choices[first]:
+        raise ValueError(f"slider: start={start!r:.60} is not on it; choose {listed(list(choices[first]))}.")
     return Slider(draw, choices, {} if start is None else {first: start}).show()

@@ -10,6 +10,7 @@ from minigrad import tape
 from minigrad.array import Array
 from minigrad.convert import move
 from minigrad.op import OPS
+from minigrad.require import a
 from minigrad.show.picture import plural
 from minigrad.show.svg import Box, drawing
 from minigrad.show.tables import table
@@ -72,7 +73,7 @@ def graph(tensor: Tensor, names: Mapping[str, Any] | None = None, grad: Tensor |
     no scalar, those of its sum. A value is shown where somebody still holds it: the tape itself keeps only what a
     gradient needs.
     """
-    root = tensor.node or tensor
+    root = a("graph", tensor, Tensor, "a tensor").node or tensor
     walk = tape.order(root)[::-1]
     place = {id(at): i for i, at in enumerate(walk)}
     freed = any(isinstance(at, tape.Node) and at.vjp is None for at in walk)
