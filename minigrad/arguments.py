@@ -19,8 +19,8 @@ C_NAMES = {FLOAT32: "float", np.dtype(np.float64): "double"} | {
 }
 _SCALARS: dict[str, Any] = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
-    "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong, "size_t": ctypes.c_size_t,
-    "float": ctypes.c_float, "double": ctypes.c_double,
+    "unsigned char": ctypes.c_ubyte, "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
+    "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
 }  # fmt: skip
 # What an array must hold to be read through a pointer of this type, and how many of it make one.
 _ELEMENTS = {
@@ -38,11 +38,12 @@ _ELEMENTS = {
 
 
 class Bound(NamedTuple):
-    """Arguments ready for a launch, the device they live on and the dtype behind `real`."""
+    """Arguments ready for a launch, the device they live on, the dtype behind `real`, the tensors that are written."""
 
     arguments: Arguments
     device: Device | None
     real: np.dtype
+    written: list[Any]
 
 
 def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
@@ -50,26 +51,25 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
     if len(args) != len(params):
         names = ", ".join(param.name for param in params)
         raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.")
-    values: list[Any] = []
+    values = list(args)  # None stays: a null pointer, for an output that is not wanted
     arrays: list[tuple[str, Array]] = []
+    written: list[Any] = []
     real: np.dtype | None = None
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
-        if not param.pointer:
-            values.append(_scalar(kernel, i, param, arg))
-        elif arg is None:
-            values.append(None)  # a null pointer: an output that is not wanted
-        else:
+        if param.pointer and arg is not None:
             array = _array(kernel, i, param, arg)
             real = real or (array.dtype if param.type == "real" else None)
             _check_array(kernel, i, param, array, real)
-            values.append(array.address)
+            values[i] = array.address
             arrays.append((param.name, array))
-    device = _one_device(kernel, arrays)
-    for param, arg in zip(params, args, strict=True):
-        if param.pointer and not param.const and hasattr(arg, "written_by"):
-            arg.written_by(kernel)
-    layout, size = _layout(params, real or FLOAT32)
-    return Bound(Arguments(layout(*values), size, arrays), device, real or FLOAT32)
+            if not param.const and array is not arg:
+                written.append(arg)
+    real = real or FLOAT32
+    for i, (param, arg) in enumerate(zip(params, args, strict=True)):
+        if not param.pointer:
+            values[i] = _scalar(kernel, i, param, C_NAMES[real] if param.type == "real" else param.type, arg)
+    layout, size = _layout(params, real)
+    return Bound(Arguments(layout(*values), size, arrays), _one_device(kernel, arrays), real, written)
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -113,24 +113,24 @@ def _one_device(kernel: str, arrays: list[tuple[str, Array]]) -> Device | None:
     return device
 
 
-def _scalar(kernel: str, i: int, param: Param, arg: Any) -> Any:
-    """The argument as the C type of a by-value parameter."""
-    if type(arg) is int and param.type == "int" and -(2**31) <= arg < 2**31:
+def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
+    """The argument as a by-value parameter of the C type `kind`."""
+    if type(arg) is int and kind == "int" and -(2**31) <= arg < 2**31:
         return arg  # nearly every argument
-    if isinstance(arg, ctypes.Structure) and type(arg).__name__ == param.type:
+    if isinstance(arg, ctypes.Structure) and type(arg).__name__ == kind:
         return arg
     if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
         arg = arg.item()
-    if param.type in ("real", "float", "double"):
+    if kind in ("float", "double"):
         if isinstance(arg, int | float):
             return arg
         raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
-    if param.type not in _SCALARS:
-        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {param.type} is not known here.")
+    if kind not in _SCALARS:
+        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.")
     if not isinstance(arg, int):
         raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
-    if param.type != "bool" and _SCALARS[param.type](arg).value != arg:
-        raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {param.type}.")
+    if kind != "bool" and _SCALARS[kind](arg).value != arg:
+        raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {kind}.")
     return arg
 
 

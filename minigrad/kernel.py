@@ -44,7 +44,7 @@ class Kernel:
         self.sizes = parse_sizes(sizes)
         self.tunables = tunables
         self.values = {key: legal[0] for key, legal in tunables.items()}
-        self.defines = {key: str(value) for key, value in (defines or {}).items()}
+        self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
         self._modules: dict[tuple, Any] = {}
         self._plans: dict[tuple[int, ...], Launch] = {}
@@ -83,6 +83,8 @@ class Kernel:
         module = self._modules.get(key)
         if module is None:
             module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
+        for tensor in bound.written:
+            tensor.written_by(self.name)
         device.launch(module, self.name, grid, block, shared, bound.arguments)
         if self.waits:
             device.synchronize()

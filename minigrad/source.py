@@ -9,10 +9,12 @@ from typing import NamedTuple
 PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
 _TOKENS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
+_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # as `blank` leaves it
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 _MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
 
@@ -49,6 +51,7 @@ class Signature:
     line: int
     start: int  # of its text in the file, comment lines above it included
     stop: int
+    c_name: bool  # declared extern "C": the compiled function has the name that is written
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Source:
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = _matching(code, body, "{}") + 1
             line = code.count("\n", 0, match.start()) + 1
-            found[match.group(1)] = Signature(match.group(1), params, line, start, stop)
+            found[match.group(1)] = Signature(match[1], params, line, start, stop, _has_c_name(code, match.start()))
         return found
 
     @cached_property
@@ -87,11 +90,28 @@ class Source:
         """The macros that a launch may set, with their defaults: `#ifndef TILE` then `#define TILE 16`."""
         return {name: int(value) for name, value in _TUNABLE.findall(blank(self.text))}
 
+    @property
+    def included(self) -> list[Path]:
+        """The files that the text includes in quotes, and those that they include."""
+        found: list[Path] = []
+
+        def follow(text: str, here: Path) -> None:
+            for name in _INCLUDE.findall(text):
+                path = next((p for p in (here / name, self.folder / name) if p.is_file()), None)
+                if path and path not in found:
+                    found.append(path)
+                    follow(path.read_text(), path.parent)
+
+        follow(self.text, self.folder)
+        return found
+
     def signature(self, kernel: str) -> Signature:
-        """The kernel's signature; a name that is not there raises and lists those that are."""
+        """The kernel's signature. Raises ValueError where it is not there, or not under its own name."""
         if kernel not in self.kernels:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
             raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
+        if not self.kernels[kernel].c_name:
+            raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')
         return self.kernels[kernel]
 
     def kernel_text(self, kernel: str) -> tuple[int, str]:
@@ -108,6 +128,16 @@ class Source:
             mark.group(1): (first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
             for mark, end in zip(marks, ends, strict=True)
         }
+
+
+def _has_c_name(code: str, at: int) -> bool:
+    """Whether extern "C" stands before this place, or before braces around it."""
+    return any(
+        _matching(code, found.end() - 1, "{}") > at
+        if found.group().endswith("{")
+        else not re.search("[{};]", code[found.end() : at])
+        for found in _EXTERN_C.finditer(code, 0, at)
+    )
 
 
 def _matching(code: str, start: int, pair: str) -> int:

@@ -606,7 +606,7 @@ def test_too_much_shared_memory_is_refused(name, shared, number):
         ("__global__ void k(float* y) {\n  atomicMax(y, 1.0f);\n}", 2, ["atomicMax"]),
         ("__global__ void k(float* y) {\n\n  struct { float a[9]; } b; __shfl_sync(~0u, b, 0);\n}", 3, ["at most 8 bytes", "b, 0"]),
         ('__global__ void k(int* y) {\n  asm volatile("mov.u32 %0, %%laneid;" : "=r"(y[0]));\n}', 2, ["inline PTX", "GPU"]),
-        ('#include "helper.cuh"\n__global__ void k(float* y) { y[0] = helper(1); }', 3, ["helper.cuh(3)", "nothing"]),
+        ('#include "helper.cuh"\nextern "C" __global__ void k(float* y) { y[0] = helper(1); }', 3, ["helper.cuh(3)", "nothing"]),
     ],
 )  # fmt: skip
 def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, words):
@@ -751,9 +751,9 @@ def test_unused_memory_goes_back_to_the_system():
     sim = Simulator()
     buffers = [sim.allocate(2**20) for _ in range(4)]
     del buffers
-    assert sim._pool._held == 4 * 2**20
-    sim._pool.trim()
-    assert sim._pool._held == 0
+    assert sim._pool()._held == 4 * 2**20
+    sim._pool().trim()
+    assert sim._pool()._held == 0
 
 
 def test_copies():

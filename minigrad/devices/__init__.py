@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from functools import cache
 
 from minigrad.devices.base import Device
+from minigrad.devices.once import once
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
 
 
-@cache
+@once
 def get(name: str) -> Device:
     """The device `sim` or `cuda`, made at its first use. Raises DeviceError where it is not to be had."""
     if name == "sim":

@@ -57,11 +57,9 @@ class GPU(Measured):
             finally:
                 self._driver.Context.pop()
 
-    # --- memory ---
-
     def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
-        with self.current():
+        with self._guarded():
             try:
                 buffer = PooledBuffer(self, self._pool.allocate(nbytes), nbytes)
             except self._driver.MemoryError as error:
@@ -95,11 +93,9 @@ class GPU(Measured):
         with self._guarded():
             self._driver.memset_d8_async(address, 0, nbytes, self.stream)
 
-    # --- kernels ---
-
     def build(self, source: Source, defines: Mapping[str, str]) -> Any:
         """Compile for this GPU and load; what has been compiled is kept in memory and on disk."""
-        key = (source, tuple(sorted(defines.items())))
+        key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)
             with self._guarded():
@@ -117,11 +113,12 @@ class GPU(Measured):
             self._launched.append(name)
             try:
                 function.prepared_async_call(grid, block, self.stream, packed, shared_size=shared)
-            except self._driver.LaunchError as error:
-                raise LaunchError(
-                    f"{name}: the GPU refused grid={grid}, block={block}, shared={shared}: {error}. "
-                    f"Its {function.num_regs} registers a thread may not fit {block}; choose a smaller block."
-                ) from error
+            except self._driver.Error as error:
+                needs = f"{function.num_regs} registers a thread, {function.shared_size_bytes + shared} bytes of shared"
+                refusal = (
+                    f"{name}: the GPU refused grid={grid}, block={block}: {error}. It needs {needs} memory a block."
+                )
+                raise self._failure(error, f"{refusal} Choose a smaller block.") from error
 
     def synchronize(self) -> None:
         """Wait for the stream. Raises KernelError where a kernel went wrong."""
@@ -146,21 +143,29 @@ class GPU(Measured):
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Current, and a fault turned into a KernelError: after one the context is lost for good."""
+        """Current, and the driver's errors in a sentence."""
         if self._dead:
-            raise KernelError(self._dead, self._launched[-1] if self._launched else "", "illegal-access")
+            raise self._lost()
         with self.current():
             try:
                 yield
-            except (self._driver.LogicError, self._driver.LaunchError) as error:
-                raise self._fault(error) from error
+            except self._driver.Error as error:
+                raise self._failure(error, f"{self.label} refused: {error}.") from error
 
-    def _fault(self, error: Exception) -> KernelError:
-        suspects = " or ".join(dict.fromkeys(self._launched)) or "a kernel"
-        self._dead = (
-            f"{suspects}: {error}. The GPU context is lost: restart the Jupyter kernel. "
-            "On device 'sim' the same launch names the buffer, block and thread."
-        )
+    def _failure(self, error: Exception, refusal: str) -> Exception:
+        """A LaunchError where a call was refused and no harm done; after a fault of a kernel every call fails."""
+        try:
+            self.stream.synchronize()
+        except self._driver.Error:
+            self._dead = (
+                f"{' or '.join(dict.fromkeys(self._launched)) or 'a kernel'}: {error}. The GPU context is lost: "
+                "restart the Jupyter kernel. On device 'sim' the same launch names the buffer, block and thread."
+            )
+            return self._lost()
+        self._launched.clear()
+        return LaunchError(refusal)
+
+    def _lost(self) -> KernelError:
         return KernelError(self._dead, self._launched[-1] if self._launched else "", "illegal-access")
 
 
@@ -175,9 +180,7 @@ def _driver() -> Any:
         ) from error
     try:
         driver.init()
-        count = driver.Device.count()
+        driver.Device(0)
     except driver.Error as error:
-        raise DeviceError(f"device 'cuda': the driver does not start ({error}). Use device='sim'.") from error
-    if not count:
-        raise DeviceError("device 'cuda': the driver finds no GPU. Use device='sim'.")
+        raise DeviceError(f"device 'cuda': the driver finds no GPU ({error}). Use device='sim'.") from error
     return driver

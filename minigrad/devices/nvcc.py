@@ -21,7 +21,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     """The compiled image, from the disk cache or new. Raises CompileError, or LaunchError: too much shared memory."""
     options = [f"-arch={arch}", "-std=c++17", "-lineinfo"]
     options += [f"-D{name}={value}" for name, value in defines.items()]
-    cached = _cache_path(source, options)
+    cached = cached_at(source, options)
     if cached.is_file():
         return cached.read_bytes()
     options.append(f"-I{source.folder}")
@@ -34,11 +34,12 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     return image
 
 
-def _cache_path(source: Source, options: list[str]) -> Path:
+def cached_at(source: Source, options: list[str]) -> Path:
+    """The file of a compiled image; its name holds everything that the image is made of."""
     folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
-    headers = [path.read_bytes() for path in sorted(source.folder.glob("*.cuh"))]
-    words = [source.name, source.text, options, _version(), headers]
-    return folder / f"{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}.cubin"
+    texts = [source.text, *(path.read_text() for path in source.included)]
+    key = repr([source.name, texts, options, _version()])
+    return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
 
 @cache

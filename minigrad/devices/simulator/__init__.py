@@ -14,12 +14,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.once import once
 from minigrad.devices.simulator import report
 from minigrad.devices.simulator.compiler import find_compiler
 from minigrad.devices.simulator.memory import GuardedBuffer, Pool
 from minigrad.devices.simulator.module import Module, Modules
 from minigrad.devices.simulator.runtime import Order, runtime
-from minigrad.errors import DeviceError
+from minigrad.errors import DeviceError, KernelError
 from minigrad.source import Source
 
 
@@ -38,15 +39,13 @@ class Simulator:
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         find_compiler()
         self._modules = Modules()
-        self._pool: Pool | None = None
+        self._pool = once(lambda: Pool(runtime()))  # at its first use, for it may compile the runtime
 
     # --- memory ---
 
     def allocate(self, nbytes: int) -> GuardedBuffer:
         """Memory that ends at an unmapped page; it reads as NaN until it is written."""
-        if self._pool is None:
-            self._pool = Pool(runtime())
-        return self._pool.allocate(nbytes)
+        return self._pool().allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a contiguous host array to the device."""
@@ -87,17 +86,20 @@ class Simulator:
                 )
         if printed:
             sys.stdout.write(printed.decode(errors="replace"))
+        damage = self._damage(name, arguments)  # looked for after a fault too, or the next kernel would be blamed
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
             raise error
-        self._check_canaries(name, arguments)
+        if damage:
+            raise damage
 
-    def _check_canaries(self, kernel: str, arguments: Arguments) -> None:
-        if self._pool and arguments.arrays:
-            buffers = [array.buffer for _, array in arguments.arrays]
-            damaged = self._pool.damaged(buffers)  # type: ignore[arg-type]
-            if damaged >= 0:
-                raise report.damage(kernel, *arguments.arrays[damaged])
+    def _damage(self, kernel: str, arguments: Arguments) -> KernelError | None:
+        """What the canaries beside the arrays tell."""
+        if not arguments.arrays:
+            return None
+        buffers = [array.buffer for _, array in arguments.arrays]
+        damaged = self._pool().damaged(buffers)  # type: ignore[arg-type]
+        return report.damage(kernel, *arguments.arrays[damaged]) if damaged >= 0 else None
 
     def synchronize(self) -> None:
         """Nothing to wait for: a launch returns when its kernel has ended."""

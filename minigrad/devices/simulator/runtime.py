@@ -3,10 +3,10 @@
 import ctypes
 import os
 import threading
-from functools import cache as once
 from pathlib import Path
 from typing import Any
 
+from minigrad.devices.once import once
 from minigrad.devices.simulator import cache
 from minigrad.devices.simulator.compiler import NATIVE, PORTABLE, RUNTIME, Refused, find_compiler
 from minigrad.errors import DeviceError

@@ -1,0 +1,113 @@
+"""A user's own kernel: what is asked of its text and arguments before it is launched."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices import nvcc
+from minigrad.errors import CompileError, KernelError, LaunchError
+from minigrad.source import Source
+
+FILL = 'extern "C" __global__ void fill(real* y, real v) { y[threadIdx.x] = v; }'
+
+
+def on_sim(values, dtype):
+    return mg.tensor(np.array(values, dtype), device="sim")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("template <class T> ", ""), ('extern "C" { }', ""), ('extern "C" __global__ void a() {} ', "")],
+)
+def test_a_name_that_cpp_changes_is_refused_on_every_device(before, after):
+    with pytest.raises(ValueError, match='k: write extern "C" before __global__'):
+        mg.kernel(f"{before}__global__ void k(int* y) {{ y[0] = 1; }}{after}", "k")
+
+
+def test_extern_c_around_several_kernels():
+    y = on_sim([0], np.int32)
+    both = "__global__ void a(int* y) { y[0] = 1; } __global__ void b(int* y) { y[0] += 2; }"
+    for name in "ab":
+        mg.kernel(f'extern "C" {{ {both} }}', name)(y, grid=1, block=1)
+    assert y.item() == 3
+
+
+@pytest.mark.parametrize(("flag", "result"), [(True, 1), (False, 0), (7, 7)])
+def test_a_define_is_a_number_where_it_is_true_or_false(flag, result):
+    y = on_sim([-1], np.int32)
+    text = 'extern "C" __global__ void k(int* y) { y[0] = 0;\n#if FAST\ny[0] = FAST;\n#endif\n}'
+    mg.kernel(text, "k", defines={"FAST": flag})(y, grid=1, block=1)
+    assert y.item() == result
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error"),
+    [
+        (np.int32, 2**40, "does not fit into int"),
+        (np.int32, 1.5, "takes a whole number; got float 1.5"),
+        (np.uint8, 256, "does not fit into unsigned char"),
+        (np.float32, "a", "takes a number; got str"),
+    ],
+)
+def test_a_real_parameter_has_the_type_of_the_arrays(dtype, value, error):
+    with pytest.raises((LaunchError, TypeError), match=rf"fill: argument 2 \(real v\).*{error}"):
+        mg.kernel(FILL, "fill")(on_sim([0], dtype), value, grid=1, block=1)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(np.int64, 2**40), (np.uint8, 255), (np.float64, 0.1)])
+def test_a_real_parameter_arrives_whole(dtype, value):
+    y = on_sim([0], dtype)
+    mg.kernel(FILL, "fill")(y, value, grid=1, block=1)
+    assert y.item() == value
+
+
+def test_a_kernel_that_does_not_compile_has_changed_nothing():
+    w = mg.ones(2, device="sim", requires_grad=True)
+    c = mg.ones(2, device="sim")
+    loss = (w * c).sum()
+    with pytest.raises(CompileError):
+        mg.kernel('extern "C" __global__ void k(float* y) { y[0] = nothing; }', "k")(c, grid=1, block=1)
+    loss.backward()
+    assert w.grad.numpy().tolist() == [1, 1]
+
+
+def test_damage_is_laid_at_the_door_of_the_kernel_that_did_it():
+    x = mg.zeros(3, device="sim")
+    bad = mg.kernel('extern "C" __global__ void bad(float* x) { x[-1] = 1; assert(false); }', "bad")
+    with pytest.raises(KernelError, match="assert"):
+        bad(x, grid=1, block=1)
+    mg.kernel(FILL, "fill")(x, 2.0, grid=1, block=3)
+    assert x.numpy().tolist() == [2, 2, 2]
+
+
+def test_an_edited_header_is_compiled_anew(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.h").write_text('#include "sub/b.cuh"\n')
+    names = []
+    for number in (1, 2):
+        (tmp_path / "sub" / "b.cuh").write_text(f"#define N {number}\n")
+        source = Source('#include "a.h"\n', "k.cu", tmp_path)
+        assert [path.name for path in source.included] == ["a.h", "b.cuh"]
+        names.append(nvcc.cached_at(source, ["-arch=sm_90"]))
+    assert names[0] != names[1]
+
+
+def test_the_first_use_from_several_threads(tmp_path):
+    script = """
+import threading, numpy as np, minigrad as mg
+text = 'extern "C" __global__ void k(int* y) { y[threadIdx.x] = threadIdx.x; }'
+right = []
+def use():
+    y = mg.zeros(64, dtype="int32", device="sim")
+    mg.kernel(text, "k")(y, grid=1, block=64)
+    right.append((y.numpy() == np.arange(64)).all())
+threads = [threading.Thread(target=use) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert len(right) == 4 and all(right)
+"""
+    environment = os.environ | {"MINIGRAD_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)
