@@ -10,6 +10,7 @@ from minigrad import create
 from minigrad.convert import move, to_host
 from minigrad.devices import check
 from minigrad.op import OPS
+from minigrad.ops.cross_entropy import check_labels
 from minigrad.require import a, flag, whole
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
@@ -124,4 +125,8 @@ def accuracy(logits: Tensor, labels: Any) -> float:
         raise ValueError(
             f"accuracy: logits {logits.shape} and labels {labels.shape}; give (rows, classes) and (rows,)."
         )
-    return float((logits.numpy().argmax(axis=1) == labels).mean())
+    check_labels("accuracy", labels, logits.shape[1])
+    scores = logits.numpy()
+    if lost := np.flatnonzero(np.isnan(scores).any(axis=1)).tolist():
+        raise ValueError(f"accuracy: the logits of {len(lost)} rows hold NaN, row {lost[0]} first; nothing is largest.")
+    return float((scores.argmax(axis=1) == labels).mean())

@@ -89,6 +89,11 @@ class Operators:
     def __getitem__(self, key: Any) -> Any:
         return OPS["getitem"](self, key=key)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "a tensor is not written element by element; use mg.where(condition, a, b), or assign(values) for all."
+        )
+
     def exp(self) -> Any:
         """e to the power of each element."""
         return OPS["exp"](self)

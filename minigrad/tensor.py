@@ -140,6 +140,12 @@ class Tensor(Operators, Values):
 
     # --- moving ---
 
+    def __reduce__(self) -> tuple:
+        """For copy.deepcopy and pickle: values, device and requires_grad; a gradient is not taken along."""
+        if self.node is not None:
+            raise RuntimeError("copy, pickle: this tensor was computed, and a tape is not copied. Use .detach().")
+        return _restored, (self.numpy(), self.device, self._requires_grad)
+
     def to(self, device: str) -> "Tensor":
         """The same values on another device; itself where it is there already. Gradients travel back."""
         source = self.device
@@ -159,6 +165,11 @@ class Tensor(Operators, Values):
         if self.requires_grad and tape.grad_enabled() and array.dtype in FLOATS:
             result.record(name, (self,), vjp, ())
         return result
+
+
+def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:
+    """What a copied or pickled tensor becomes."""
+    return Tensor(move(values, check(device)), requires_grad)
 
 
 def as_tensor(value: Any, like: Tensor, who: str) -> Tensor:

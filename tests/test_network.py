@@ -1,5 +1,8 @@
 """Network parts, optimizers and data: what they compute, and the digits learned alike on every device."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -177,6 +180,21 @@ def test_a_state_that_does_not_fit_changes_nothing():
 def test_accuracy_wants_one_label_for_each_row():
     with pytest.raises(ValueError, match=r"logits \(4, 3\) and labels \(1,\)"):
         mg.nn.accuracy(mg.ones(4, 3), [0])
+    with pytest.raises(ValueError, match=r"accuracy: label 5 in row 1 is not a class; 2 classes are 0 to 1"):
+        mg.nn.accuracy(mg.ones(2, 2), [0, 5])
+    with pytest.raises(ValueError, match="the logits of 1 rows hold NaN, row 1 first"):
+        mg.nn.accuracy(mg.tensor([[1.0, 0.0], [float("nan"), 1.0]]), [0, 0])
+
+
+def test_a_model_can_be_copied_and_pickled(device):
+    model = mg.nn.Sequential(mg.nn.Linear(2, 1, device=device), mg.relu)
+    for other in (copy.deepcopy(model.parts[0]), pickle.loads(pickle.dumps(model.parts[0]))):
+        assert other.weight.requires_grad and other.weight.device == device
+        with mg.no_grad():
+            other.weight.assign(np.zeros((2, 1), "float32"))
+        assert model.parts[0].weight.numpy().any(), "the copy has memory of its own"
+    with pytest.raises(RuntimeError, match=r"was computed, and a tape is not copied. Use \.detach\(\)"):
+        copy.deepcopy(model(mg.ones(1, 2, device=device)))
 
 
 def test_numpy_scalars_are_numbers(kernel_device):

@@ -73,6 +73,11 @@ def test_numbers_are_exact_or_refused(device):
     assert (mg.ones(1, device=device) * 1e300).item() == np.inf
 
 
+def test_elements_are_not_written_one_by_one():
+    with pytest.raises(TypeError, match=r"use mg\.where\(condition, a, b\), or assign"):
+        mg.ones(3)[0] = 1.0
+
+
 def test_flags_and_shapes():
     with pytest.raises(TypeError, match="requires_grad takes True or False; got str 'sim'"):
         mg.tensor([1.0], "sim")

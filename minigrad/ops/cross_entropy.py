@@ -75,17 +75,17 @@ def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
     if not (isinstance(labels, Array) and labels.device.name == "cuda"):
-        check_labels(labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
+        check_labels("cross_entropy", labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
     return {"reduction": reduction}
 
 
-def check_labels(labels: np.ndarray, classes: int) -> None:
+def check_labels(who: str, labels: np.ndarray, classes: int) -> None:
     """Raise ValueError for the first label that is not one of the classes."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if wrong.size:
         row = int(wrong[0])
         raise ValueError(
-            f"cross_entropy: label {labels[row]} in row {row} is not a class; {classes} classes are 0 to {classes - 1}."
+            f"{who}: label {labels[row]} in row {row} is not a class; {classes} classes are 0 to {classes - 1}."
         )
 
 
