@@ -1,6 +1,6 @@
 """Lines: what each access in the source costs, in the terms of NVIDIA's profiler, Nsight Compute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,42 +84,67 @@ class Branch:
         return sum(self.lanes) / len(self.lanes)
 
 
-def accesses(
-    records: np.ndarray, places: Mapping[int, Place | None], variables: Variables
-) -> tuple[list[Line], np.ndarray]:
-    """The lines, in the order of the source, and the traffic behind them."""
-    rows = records[records["access"] != Access.ENTER]
-    rows = rows[np.isin(rows["pc"], [pc for pc, place in places.items() if place])]
-    code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
-    codes, site = np.unique(code, return_inverse=True)
-    keys = [_site(int(one), places, variables) for one in codes]
-    order = sorted(range(len(keys)), key=lambda i: (keys[i][0].file, keys[i][0].line, int(codes[i])))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    site, keys = rank[site], [keys[i] for i in order]
-    requests = group(rows, site)
-    costs = _costs(requests, rows, site, np.array([key[1] == "shared" for key in keys], bool))
-    lines = [Line(*key[0], *key[1:], *(int(cost[i]) for cost in costs)) for i, key in enumerate(keys)]
-    return lines, _traffic(rows, site, requests, lines, variables)
+@dataclass
+class Accesses:
+    """The accesses of the blocks that were looked at closely, put together into requests."""
+
+    rows: np.ndarray
+    site: np.ndarray  # of each row, the index of its line
+    requests: Requests
+    lines: list[Line]
+    variables: Variables
+
+    @staticmethod
+    def read(records: np.ndarray, places: Places, variables: Variables) -> "Accesses":
+        """From what the runtime recorded; lines are in the order of the source."""
+        rows = records[records["access"] != Access.ENTER]
+        code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
+        codes, site = np.unique(code, return_inverse=True)
+        known = places.find(codes >> 16)
+        keys = [_site(int(one), known, variables) for one in codes]
+        order = sorted(range(len(keys)), key=lambda i: (keys[i][0].file, keys[i][0].line, int(codes[i])))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        site, keys = rank[site], [keys[i] for i in order]
+        requests = group(rows, site)
+        costs = _costs(requests, rows, site, np.array([key[1] == "shared" for key in keys], bool))
+        lines = [Line(*key[0], *key[1:], *(int(cost[i]) for cost in costs)) for i, key in enumerate(keys)]
+        return Accesses(rows, site, requests, lines, variables)
+
+    def traffic(self) -> np.ndarray:
+        """A row for each access of a thread, sorted by request and thread: so by block and phase too."""
+        width = max((len(line.variable) for line in self.lines), default=1)
+        names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
+        numbers = [(name, "i4") for name in ("phase", "block", "thread", "line")]
+        more = [("element", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
+        order = np.lexsort((self.rows["thread"], self.requests.of_row))
+        rows, site = self.rows[order], self.site[order]
+        traffic = np.zeros(len(rows), [*numbers, *names, *more])
+        for name in ("phase", "block", "thread", "bytes"):
+            traffic[name] = rows[name]
+        for name in ("line", "space", "kind", "variable") if self.lines else ():
+            traffic[name] = np.array([getattr(line, name) for line in self.lines])[site]
+        traffic["element"] = rows["offset"] // self.variables.itemsize[rows["variable"]]
+        traffic["request"], traffic["site"] = self.requests.of_row[order], site
+        return traffic
 
 
-def _site(code: int, places: Mapping[int, Place | None], variables: Variables) -> tuple[Place, str, str, str]:
+def _site(code: int, places: Mapping[int, Place], variables: Variables) -> tuple[Place, str, str, str]:
     pc, access, variable = code >> 16, code >> 8 & 255, code & 255
     place = places[pc]
-    assert place is not None
-    name = variables.name(variable, place.text)
-    return place, variables.space(variable), Access(access).name.lower(), name
+    return place, variables.space(variable), Access(access).name.lower(), variables.name(variable, place.text)
 
 
 def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
     """By site: requests, sectors, ideal sectors, wavefronts, conflicts, lanes, bytes, executions by one thread."""
     of_request, count = site[requests.first], len(shared)
 
-    def total(per_request: np.ndarray, where: bool) -> np.ndarray:
-        return np.bincount(of_request, np.where(shared[of_request] == where, per_request, 0), count)
+    def total(per_request: np.ndarray) -> np.ndarray:
+        return np.bincount(of_request, per_request, count)
 
-    touched, ideal = sectors(requests, rows)
-    passes, fewest = wavefronts(requests, rows, rows["access"] == Access.ATOMIC)
+    in_shared = shared[site]
+    touched, ideal = sectors(requests, rows, ~in_shared)
+    passes, fewest = wavefronts(requests, rows, in_shared, rows["access"] == Access.ATOMIC)
     threads, executions = np.unique(
         (site << 42) | rows["block"].astype(np.int64) << 10 | rows["thread"], return_counts=True
     )
@@ -127,34 +152,14 @@ def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.nd
     np.maximum.at(most, threads >> 42, executions)
     return [
         np.bincount(of_request, minlength=count),
-        total(touched, False),
-        total(ideal, False),
-        total(passes, True),
-        total(passes - fewest, True),
+        total(touched),
+        total(ideal),
+        total(passes),
+        total(passes - fewest),
         np.bincount(site, minlength=count),
         np.bincount(site, rows["bytes"], count),
         most,
     ]
-
-
-def _traffic(
-    rows: np.ndarray, site: np.ndarray, requests: Requests, lines: Sequence[Line], variables: Variables
-) -> np.ndarray:
-    width = max((len(line.variable) for line in lines), default=1)
-    names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
-    numbers = [(name, "i4") for name in ("phase", "block", "thread", "line")]
-    traffic = np.zeros(
-        len(rows), [*numbers, *names, ("element", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
-    )
-    for name in ("phase", "block", "thread", "bytes"):
-        traffic[name] = rows[name]
-    for name, _ in [("line", ""), *names]:
-        values = [getattr(line, name) for line in lines]
-        if values:
-            traffic[name] = np.array(values)[site]
-    traffic["element"] = rows["offset"] // variables.element[rows["variable"]] if len(rows) else 0
-    traffic["request"], traffic["site"] = requests.of_row, site
-    return traffic[np.lexsort((traffic["thread"], traffic["request"], traffic["phase"], traffic["block"]))]
 
 
 def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
@@ -168,6 +173,5 @@ def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
     found: dict[Branch, None] = {}
     for i in np.unique(of_request[lanes < whole]):
         place = places.find(pcs)[int(pcs[i])]
-        assert place is not None
         found[Branch(*place, tuple(lanes[of_request == i].tolist()))] = None  # two with the same lanes are one
     return sorted(found, key=lambda branch: (branch.file, branch.line))

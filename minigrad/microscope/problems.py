@@ -71,8 +71,8 @@ class Finder:
         """Indices of a block and of a thread as CUDA has them."""
         return _index(block, self.grid), _index(thread, self.block)
 
-    def _problem(self, finding: Finding, known: Mapping[int, Place | None]) -> Problem:
-        place = known[finding.pc] or Place("", 0, "")
+    def _problem(self, finding: Finding, known: Mapping[int, Place]) -> Problem:
+        place = known[finding.pc]
         if finding.wrong == Wrong.INDEX:
             place = self.places.at(finding.file.decode(), finding.line)
         variable = self.variables.find(finding.variable, place.text)
@@ -107,8 +107,8 @@ class Finder:
         place = (me.file, me.line or None, me.text)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 
-    def _other(self, finding: Finding, known: Mapping[int, Place | None]) -> Access:
-        place = known[finding.other_pc] or Place("", 0, "")
+    def _other(self, finding: Finding, known: Mapping[int, Place]) -> Access:
+        place = known[finding.other_pc]
         block, thread = self.at(finding.other_block, finding.other_thread)
         return Access(native.Access(finding.other_access).name.lower(), *place, block, thread)
 

@@ -1,8 +1,9 @@
 """Inspection: what was seen of one launch."""
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
@@ -10,9 +11,8 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
-from minigrad.microscope import lines as counted
 from minigrad.microscope import native, outputs
-from minigrad.microscope.lines import Branch, Line
+from minigrad.microscope.lines import Accesses, Branch, Line, branches
 from minigrad.microscope.problems import Finder, Problem, sort
 from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variable, Variables
@@ -28,8 +28,7 @@ SHOWN = 5  # problems in the short table
 class Inspection:
     """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
 
-    traffic is a structured array with a row for each access of a thread: phase (barriers before it), block, thread,
-    line, space, kind, variable, element (counted flat), bytes, request (of its warp), site (its index in lines).
+    variables are the arrays by name, with their shapes; outputs those that the kernel may write, as it left them.
     """
 
     kernel: str
@@ -41,9 +40,27 @@ class Inspection:
     variables: dict[str, Variable]
     outputs: dict[str, np.ndarray]
     problems: list[Problem]
-    lines: list[Line]
-    branches: list[Branch]
-    traffic: np.ndarray = field(compare=False)
+    _accesses: Accesses
+    _branches: Callable[[], list[Branch]]
+
+    @property
+    def lines(self) -> list[Line]:
+        """What each access in the source cost, in the order of the source."""
+        return self._accesses.lines
+
+    @cached_property
+    def branches(self) -> list[Branch]:
+        """The stretches of code that only some lanes of a warp entered."""
+        return self._branches()
+
+    @cached_property
+    def traffic(self) -> np.ndarray:
+        """A structured array with a row for each access of a thread in the blocks that were looked at closely.
+
+        phase: barriers before it. block, thread: their linear indices. line, space, kind, variable. element: its index,
+        counted flat. bytes. request: the warp's instruction that it was part of. site: its index in lines.
+        """
+        return self._accesses.traffic()
 
     @property
     def ok(self) -> bool:
@@ -88,7 +105,6 @@ def look(
 ) -> Inspection:  # fmt: skip
     """The record of what was seen; launch is (grid, block, shared, blocks)."""
     grid, block, _, _ = launch
-    known = places.find(np.unique(seen.records["pc"]))
     variables = Variables(groups, seen.variables)
     finder = Finder(grid, block, variables, places)
     problems = finder.find(seen.findings, stopped)
@@ -96,11 +112,12 @@ def look(
     if not stopped:
         problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
     written = {param.name for param in source.kernels[kernel].params if param.pointer and not param.const}
-    lines, traffic = counted.accesses(seen.records, known, variables)
     return Inspection(
         kernel, source, *launch, variables.by_name,
         {name: array for name, (_, array) in arrays.items() if name in written},
-        problems, lines, counted.branches(seen.records, places, prod(block)), traffic,
+        problems,
+        Accesses.read(seen.records, places, variables),
+        partial(branches, seen.records, places, prod(block)),
     )  # fmt: skip
 
 

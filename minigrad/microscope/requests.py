@@ -16,11 +16,10 @@ BANKS = 32  # of shared memory; neighbouring 4-byte words lie in neighbouring ba
 
 @dataclass
 class Requests:
-    """Rows of accesses with the request that each belongs to, and what each request costs."""
+    """The request that each row belongs to, and the first row of each request."""
 
-    of_row: np.ndarray  # the request of each row
-    nth: np.ndarray  # which execution of its site it is for its thread
-    first: np.ndarray  # a row of each request
+    of_row: np.ndarray
+    first: np.ndarray
 
     @property
     def count(self) -> int:
@@ -34,78 +33,97 @@ class Requests:
 
 def group(rows: np.ndarray, site: np.ndarray) -> Requests:
     """Put lanes together; requests are numbered in the order in which their first lane comes to them."""
-    keys = (site, rows["sync"], rows["phase"])
-    by_thread = np.lexsort((*keys, rows["thread"], rows["block"]))
+    warp, lane = np.divmod(rows["thread"], WARP)
+    stretch = _combine(rows["block"], warp, rows["phase"], rows["sync"])  # of a warp, between two synchronisations
+    order, start = _grouped(_combine(stretch, lane, site))
+    index = np.arange(len(rows))
     nth = np.empty(len(rows), np.int64)
-    nth[by_thread] = _position(*(key[by_thread] for key in (*keys, rows["thread"], rows["block"])))
-    together = (nth, *keys, rows["thread"] // WARP, rows["block"])
-    by_request = np.lexsort(together)
-    start = _starts(*(key[by_request] for key in together))
-    number = np.cumsum(start) - 1
-    first = np.minimum.reduceat(by_request, np.flatnonzero(start)) if len(rows) else by_request
+    nth[order] = index - np.maximum.accumulate(np.where(start, index, 0)) if len(rows) else index
+    order, start = _grouped(_combine(stretch, site, nth))
+    first = order[start]  # in time, as equal keys keep their order
     rank = np.empty(len(first), np.int64)
-    order = np.argsort(first, kind="stable")
-    rank[order] = np.arange(len(first))
+    in_time = np.argsort(first)
+    rank[in_time] = np.arange(len(first))
     of_row = np.empty(len(rows), np.int64)
-    of_row[by_request] = rank[number]
-    return Requests(of_row, nth, first[order])
+    of_row[order] = rank[np.cumsum(start) - 1]
+    return Requests(of_row, first[in_time])
 
 
-def sectors(requests: Requests, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The 32-byte sectors that each request touches, and the fewest that could hold the bytes that it asks for."""
-    at = rows["offset"]
-    touched = _spread(requests.of_row, at // SECTOR, (at + rows["bytes"] - 1) // SECTOR)
-    distinct = _distinct(requests.of_row, at)
-    asked = np.bincount(requests.of_row[distinct], rows["bytes"][distinct], requests.count)
-    return np.bincount(touched[0], minlength=requests.count), np.ceil(asked / SECTOR).astype(np.int64)
+def sectors(requests: Requests, rows: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the chosen rows, the 32-byte sectors that each request touches, and the fewest that could hold its bytes."""
+    owner, at, size = requests.of_row[chosen], rows["offset"][chosen], rows["bytes"][chosen]
+    touched = _pairs(*_spread(owner, at // SECTOR, (at + size - 1) // SECTOR))[0]
+    elements = np.bincount(_pairs(owner, at)[0], minlength=requests.count)
+    asked = elements * rows["bytes"][requests.first]
+    return np.bincount(touched, minlength=requests.count), -(-asked // SECTOR)
 
 
-def wavefronts(requests: Requests, rows: np.ndarray, atomic: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The passes that each request to shared memory takes, and the fewest for its width.
+def wavefronts(
+    requests: Requests, rows: np.ndarray, chosen: np.ndarray, atomic: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the chosen rows, the passes that each request to shared memory takes, and the fewest for its width.
 
     A pass takes one word from each bank; lanes that want the same word share it, but for atomics, which take turns.
     Accesses of 8 bytes go by half warps, of 16 by quarters.
     """
-    lane, width = rows["thread"] % WARP, np.maximum(rows["bytes"].astype(np.int64), 4)
-    part = requests.of_row * WARP + lane // np.maximum(WARP * 4 // width, 1)
-    words = rows["offset"] // 4
-    owner, word, _ = _spread(part, words, (rows["offset"] + rows["bytes"] - 1) // 4, ~atomic)
-    pair, per_bank = np.unique(owner * BANKS + word % BANKS, return_counts=True)
-    parts, at = np.unique(pair // BANKS, return_index=True)
-    worst = np.maximum.reduceat(per_bank, at) if len(at) else per_bank
-    passes = np.bincount(parts // WARP, worst, requests.count).astype(np.int64)
-    return passes, np.bincount(parts // WARP, minlength=requests.count)
+    at, size = rows["offset"][chosen], np.maximum(rows["bytes"][chosen].astype(np.int64), 4)
+    lane = rows["thread"][chosen] % WARP
+    part = requests.of_row[chosen] * WARP + lane // np.maximum(WARP * 4 // size, 1)
+    alone = atomic[chosen]
+    spread = [_spread(part[which], at[which] // 4, (at + size - 1)[which] // 4) for which in (~alone, alone)]
+    shared, turns = _pairs(*spread[0]), spread[1]
+    part, word = (np.concatenate(both) for both in zip(shared, turns, strict=True))
+    bank, count = np.unique(part * BANKS + word % BANKS, return_counts=True)
+    part = bank // BANKS
+    start = _starts(part)
+    worst = np.maximum.reduceat(count, np.flatnonzero(start)) if len(part) else count
+    request = part[start] // WARP
+    passes = np.bincount(request, worst, requests.count).astype(np.int64)
+    return passes, np.bincount(request, minlength=requests.count)
 
 
-def _spread(
-    owner: np.ndarray, first: np.ndarray, last: np.ndarray, once: np.ndarray | bool = True
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every unit from first to last with its owner and row; a unit that an owner has twice counts once where asked."""
+def _spread(owner: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every unit from first to last, with its owner."""
     spans = last - first + 1
+    if (spans == 1).all():
+        return owner, first
     row = np.repeat(np.arange(len(owner)), spans)
-    unit = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(spans) - spans, spans)
-    keep = _distinct(owner[row], unit) | ~np.broadcast_to(once, len(owner))[row]
-    return owner[row][keep], unit[keep], row[keep]
+    return owner[row], first[row] + np.arange(len(row)) - np.repeat(np.cumsum(spans) - spans, spans)
 
 
-def _distinct(owner: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Which entries are the first of their kind."""
-    order = np.lexsort((unit, owner))
-    first = np.zeros(len(owner), bool)
-    first[order] = _starts(unit[order], owner[order])
-    return first
+def _pairs(owner: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The combinations that occur, once each."""
+    low = unit.min(initial=0)
+    extent = int(unit.max(initial=0) - low) + 1
+    owner, unit = np.divmod(np.unique(owner * extent + (unit - low)), extent)
+    return owner, unit + low
 
 
-def _starts(*keys: np.ndarray) -> np.ndarray:
-    """In sorted keys, where another combination begins."""
-    start = np.ones(len(keys[0]), bool)
-    if len(start):
-        start[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+def _combine(*keys: np.ndarray) -> np.ndarray:
+    """One number for each combination, ordered as they are."""
+    combined = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        extent = int(key.max(initial=0)) + 1
+        if int(combined.max(initial=0)) >= 2**62 // extent:
+            combined = np.unique(combined, return_inverse=True)[1]
+        combined = combined * extent + key
+    return combined
+
+
+def _grouped(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The order that brings equal keys together, in which they keep their own; and where another one begins.
+
+    The index is put below the key, as sorting numbers is ten times as fast as sorting an index by them.
+    """
+    count = max(len(key), 1)
+    if int(key.max(initial=0)) >= 2**62 // count:
+        key = np.unique(key, return_inverse=True)[1]
+    key, order = np.divmod(np.sort(key * count + np.arange(len(key))), count)
+    return order, _starts(key)
+
+
+def _starts(key: np.ndarray) -> np.ndarray:
+    """In a sorted key, where another one begins."""
+    start = np.ones(len(key), bool)
+    start[1:] = key[1:] != key[:-1]
     return start
-
-
-def _position(*keys: np.ndarray) -> np.ndarray:
-    """In sorted keys, the place of each entry among its equals, from 0."""
-    start = _starts(*keys)
-    index = np.arange(len(start))
-    return index - np.maximum.accumulate(np.where(start, index, 0)) if len(start) else index

@@ -23,13 +23,13 @@ class Places:
 
     def __init__(self, module: Module):
         self._module = module
-        self._known: dict[int, Place | None] = {}
+        self._known: dict[int, Place] = {}
         self._written: set[int] = set()
         self._names = {Path(name).name: name for name in module.parts}
         self._lines = {name: text.splitlines() for name, text in module.parts.items()}
 
-    def find(self, pcs: Iterable[int]) -> dict[int, Place | None]:
-        """The line of each address; None where it is in no file of the reader's, but in the simulator's own."""
+    def find(self, pcs: Iterable[int]) -> dict[int, Place]:
+        """The line of each address: the reader's own, where code of another file was inlined into it."""
         new = sorted({int(pc) for pc in pcs} - self._known.keys())
         if new:
             self._known |= dict(zip(new, self._look_up(new), strict=True))
@@ -41,12 +41,12 @@ class Places:
         return [int(pc) for pc in pcs if int(pc) in self._written]
 
     def at(self, file: str, line: int) -> Place:
-        """The line of that number."""
-        name = self._names.get(Path(file).name, file)
+        """The line of that number; the text is known of the reader's files."""
+        name = self._names.get(Path(file).name, Path(file).name)
         lines = self._lines.get(name, [])
         return Place(name, line, lines[line - 1].strip() if 0 < line <= len(lines) else "")
 
-    def _look_up(self, pcs: list[int]) -> list[Place | None]:
+    def _look_up(self, pcs: list[int]) -> list[Place]:
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         if not tool:
             raise DeviceError(
@@ -61,10 +61,13 @@ class Places:
                 chunks.append([])
             else:
                 chunks[-1].append(line)
-        self._written |= {pc for pc, frames in zip(pcs, chunks, strict=True) if self._place(frames[0])}
-        return [next(filter(None, map(self._place, frames)), None) for frames in chunks]  # from the innermost outwards
+        frames = [[_place(frame) for frame in chunk] for chunk in chunks]  # from the innermost outwards
+        own = [[self.at(*frame) for frame in chain if Path(frame[0]).name in self._names] for chain in frames]
+        self._written |= {pc for pc, chain, ours in zip(pcs, frames, own, strict=True) if len(chain) == len(ours)}
+        return [ours[0] if ours else self.at(*chain[-1]) for chain, ours in zip(frames, own, strict=True)]
 
-    def _place(self, frame: str) -> Place | None:
-        """The place that a line of addr2line's answer names, if it is in a file of the reader's."""
-        path, _, number = frame.partition(" ")[0].rpartition(":")
-        return self.at(path, int(number)) if number.isdigit() and Path(path).name in self._names else None
+
+def _place(frame: str) -> tuple[str, int]:
+    """File and line in a line of addr2line's answer."""
+    path, _, number = frame.partition(" ")[0].rpartition(":")
+    return path, int(number) if number.isdigit() else 0

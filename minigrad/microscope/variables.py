@@ -44,7 +44,7 @@ class Variables:
             for group in groups
         ]
         self._by_number += [[_shared(one)] for one in seen[len(groups) :]]
-        self.element = np.array([candidates[0].itemsize for candidates in self._by_number], np.int64)
+        self.itemsize = np.array([candidates[0].itemsize for candidates in self._by_number] or [1], np.int64)
         self.by_name = {variable.name: variable for candidates in self._by_number for variable in candidates}
 
     def space(self, number: int) -> str:
