@@ -16,17 +16,17 @@ extern "C" __global__ void cross_entropy_forward(
     }
 }
 
-// dx = (softmax(x) - onehot(label)) * dy * scale. `step` is 0 where one dy serves all rows, else 1.
+// dx = (softmax(x) - onehot(label)) * dy / divisor. `step` is 0 where one dy serves all rows, else 1.
 extern "C" __global__ void cross_entropy_backward(
     const real* dy, const real* logits, const long long* labels, real* dx, int classes, int step,
-    real scale) {
+    real divisor) {
     const real* x = logits + blockIdx.x * classes;
     dx += blockIdx.x * classes;
     real most = block_max(classes, [=](int i) { return x[i]; });
     real sum = block_sum(classes, [=](int i) { return exp(x[i] - most); });
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < classes;
-    real upstream = known ? dy[blockIdx.x * step] * scale : NAN;
+    real upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
     for (int i = threadIdx.x; i < classes; i += blockDim.x) {
         dx[i] = (exp(x[i] - most) / sum - (i == label ? 1 : 0)) * upstream;
     }

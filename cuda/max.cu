@@ -34,11 +34,11 @@ extern "C" __global__ void max_ties(const real* x, const real* y, real* ties, Vi
     }
 }
 
-// dx = dy * ties / (number of ties). thread -> one element of dx.
+// dx = dy / (number of ties) where there is a tie, else 0: chosen, as 0 * dy is NaN where dy is infinite. thread -> one element of dx.
 extern "C" __global__ void max_backward(
     const real* dy, const real* ties, const real* number, real* dx, View dy_at, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {
-        dx[i] = dy[dy_at(i)] * ties[i] / number[dy_at(i)];
+        dx[i] = (ties[i] ? dy[dy_at(i)] : 0) / number[dy_at(i)];
     }
 }

@@ -1,24 +1,24 @@
 #include "reduce.cuh"
 
-// y = scale * (sum of x over an axis), with x seen as (rows, n, inner); it has rows * inner = outputs.
+// y = (sum of x over an axis) / divisor, with x seen as (rows, n, inner); it has rows * inner = outputs.
 // All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and write partial sums,
 // (rows, pieces, inner). The next launch adds those up, until one piece is left. The order is fixed.
 
 // thread -> one element, added to its output. y must start as 0. The order of atomics varies, and with it
 // the last digits.
 extern "C" __global__ void sum_atomic(
-    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < outputs * n) {
         int row = i / (n * inner), column = i % inner;
-        atomicAdd(&y[row * inner + column], x[i] * scale);
+        atomicAdd(&y[row * inner + column], x[i] / divisor);
     }
 }
 
 // block -> one piece of one output; thread -> every BLOCK-th element of it.
 // The threads' sums are added up in shared memory: each round the front half adds the back half to its own.
 extern "C" __global__ void sum_tree(
-    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first);
@@ -33,12 +33,12 @@ extern "C" __global__ void sum_tree(
         if (threadIdx.x < width / 2) sums[threadIdx.x] += sums[threadIdx.x + half];
     }
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sums[0] * scale;
+    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sums[0] / divisor;
 }
 
 // As sum_tree, but the threads' sums are added up by warp shuffles, register to register: see reduce.cuh.
 extern "C" __global__ void sum_warp(
-    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first);
@@ -46,13 +46,13 @@ extern "C" __global__ void sum_warp(
     // [add up]
     real sum = block_sum(count, [=](int i) { return x[i * inner]; });
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum * scale;
+    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
 }
 
 // thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
 // is large the reads of a warp are coalesced; in the kernels above they would lie `inner` elements apart.
 extern "C" __global__ void sum_columns(
-    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
     if (output < outputs) {
         int row = output / inner, column = output % inner;
@@ -62,14 +62,14 @@ extern "C" __global__ void sum_columns(
         for (int i = 0; i < count; ++i) {
             sum += x[i * inner];
         }
-        y[(row * gridDim.y + blockIdx.y) * inner + column] = sum * scale;
+        y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
     }
 }
 
-// dx = scale * dy, repeated along what was summed. thread -> one element of dx; the view finds its dy.
-extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, int size, real scale) {
+// dx = dy / divisor, repeated along what was summed. thread -> one element of dx; the view finds its dy.
+extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, int size, real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {
-        dx[i] = dy[dy_at(i)] * scale;
+        dx[i] = dy[dy_at(i)] / divisor;
     }
 }

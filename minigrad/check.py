@@ -151,28 +151,36 @@ def _wanted(op: Op, case: Case, dtype: str) -> Results:
     """What the reference says in float64, from the very inputs that the kernels get; and the upstream gradient."""
     arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in _arrays(op, case, dtype)]
     dy = _upstream(op, _results(op, arrays, case.params, None)["y"], dtype)
-    return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
+    wanted = {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
+    _compare(op, wanted, case, None, dtype)  # in the dtype of the kernels it gives the same, in that dtype
+    return wanted
 
 
-def _compare(op: Op, wanted: Results, case: Case, device: Device, dtype: str, setting: str = "") -> None:
+def _compare(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str, setting: str = "") -> None:
+    """Raise ValueMismatch where a device gives another result, or the reference itself where there is no device."""
     hosts = case.arrays(dtype)
-    arrays = [Array.upload(device, x) for x in hosts]
-    dy = wanted["dy"]
-    got = _results(op, arrays, case.params, None if dy is None else Array.upload(device, dy))
-    place = ", ".join(filter(None, [f"{op.name} on {device.name}", dtype, str(case), setting]))
+    arrays = [_put(x, device) for x in hosts]
+    got = _results(op, arrays, case.params, _put(wanted["dy"], device))
+    place = ", ".join(filter(None, [f"{op.name} on {device.name if device else 'numpy'}", dtype, str(case), setting]))
     for name, result in got.items():
-        _same(f"{place}: {name}", result, wanted[name], TOLERANCE[_float(dtype)])
+        _same(f"{place}: {name}", result, wanted[name], dtype, TOLERANCE[_float(dtype)])
     for i, (array, host) in enumerate(zip(arrays, hosts, strict=True)):
-        _same(f"{place}: input {i + 1}, which should be left alone,", array, host, 0)
+        _same(f"{place}: input {i + 1}, which should be left alone,", array, host, dtype, 0)
 
 
-def _same(what: str, got: Any, wanted: Any, tolerance: float) -> None:
-    """Raise ValueMismatch with the first element that differs. NaN agrees only with NaN."""
+def _put(host: Any, device: Device | None) -> Any:
+    return None if host is None else Array.upload(device, host) if device else host.copy()
+
+
+def _same(what: str, got: Any, wanted: Any, dtype: str, tolerance: float) -> None:
+    """Raise ValueMismatch with the first element that differs. NaN agrees only with NaN; floats are of that dtype."""
     if got is None or wanted is None:
         if got is not wanted:
             raise ValueMismatch(f"{what}: one of kernel and reference gives no gradient, the other does.")
         return
-    got, wanted = got.numpy(), np.asarray(wanted)
+    got, wanted = got.numpy() if isinstance(got, Array) else got, np.asarray(wanted)
+    if got.dtype != (expected := np.dtype(dtype) if wanted.dtype.kind == "f" else wanted.dtype):
+        raise ValueMismatch(f"{what} is {got.dtype}; it should be {expected}.")
     if got.shape != wanted.shape:
         raise ValueMismatch(f"{what} has shape {got.shape}; the reference has {wanted.shape}.")
     size = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1)) if wanted.dtype.kind == "f" else 0

@@ -24,7 +24,10 @@ class Inputs:
         inputs, rest = given[: len(self.names)], given[len(self.names) :]
         if self.variadic:
             inputs, rest = (given[0], given[1:]) if given and isinstance(given[0], list | tuple) else (given, ())
-        params = {**dict(zip(self.params, rest, strict=False)), **named}
+        params = dict(zip(self.params, rest, strict=False))
+        if twice := params.keys() & named.keys():
+            raise TypeError(f"{self.op}: {', '.join(sorted(twice))} is given twice, by place and by name.")
+        params |= named
         short = len(inputs) < len(self.names) and not self.variadic
         if short or len(rest) > len(self.params) or not self.asked <= params.keys() <= set(self.params):
             takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(given)} arguments", *named])

@@ -20,7 +20,7 @@ class Module:
     """A part of a network: its attributes that are leaf tensors with requires_grad, or modules, are its parameters."""
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Each parameter with its path, e.g. "0.weight"."""
+        """Each parameter with its path, e.g. "0.weight"; one that parts share has several."""
         for name, value in self._children():
             if isinstance(value, Module):
                 yield from value.named_parameters(f"{prefix}{name}.")
@@ -28,8 +28,8 @@ class Module:
                 yield f"{prefix}{name}", value
 
     def parameters(self) -> list[Tensor]:
-        """Every parameter, in the order of their names."""
-        return [parameter for _, parameter in self.named_parameters()]
+        """Every parameter once, in the order of their names: one that two parts share is still one."""
+        return list({id(parameter): parameter for _, parameter in self.named_parameters()}.values())
 
     def zero_grad(self) -> None:
         """Forget all gradients; the next backward starts from none."""

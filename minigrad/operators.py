@@ -66,7 +66,7 @@ class Operators:
         return self._in_place("divide", other)
 
     def _in_place(self, op: str, other: Any) -> Any:
-        return self.assign(OPS[op](self, other).detach(), f"in-place {op}")  # type: ignore[attr-defined]
+        return self.assign(OPS[op](self, other), f"in-place {op}")  # type: ignore[attr-defined]
 
     def __lt__(self, other: Any) -> Any:
         return OPS["less"](self, other)

@@ -102,18 +102,15 @@ class Adam(Optimizer):
             raise ValueError(f"Adam: betas={betas!r:.60} must be two numbers, e.g. (0.9, 0.999).")
         b1, b2 = betas
         self.betas = number("Adam", "betas[0]", b1, below=1), number("Adam", "betas[1]", b2, below=1)
-        self.eps, self.steps = number("Adam", "eps", eps), 0
-
-    def step(self) -> None:
-        """Update every parameter that has a gradient, and count the step."""
-        self.steps += 1
-        super().step()
+        self.eps = number("Adam", "eps", eps)
+        self.steps = [0] * len(self.parameters)  # of each parameter: one without a gradient takes none
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
         (b1, b2), m, v = self.betas, self._kept(i, "mean", p), self._kept(i, "square", p)
-        lr, scale = self.lr / (1 - b1**self.steps), 1 / (1 - b2**self.steps)
+        self.steps[i] += 1
+        lr, scale = self.lr / (1 - b1 ** self.steps[i]), 1 / (1 - b2 ** self.steps[i])
         if p.device != "numpy":
-            return _run(ADAM_STEP, p, grad, m, v, lr, b1, b2, scale, self.eps)
+            return _run(ADAM_STEP, p, grad, m, v, lr, 1 - b1, 1 - b2, scale, self.eps)
         p.written_by("Adam")
         m.array += (1 - b1) * (grad.array - m.array)
         v.array += (1 - b2) * (grad.array**2 - v.array)

@@ -46,8 +46,8 @@ class Node:
         self.shape = array.shape
         self.output = weakref.ref(array)  # for pictures only: the tape does not keep values alive
 
-    def pull(self, dy: Any) -> tuple:
-        """The gradients of the parents. Raises RuntimeError where the graph is gone or a kept array was changed."""
+    def check(self) -> None:
+        """Raise RuntimeError where the rule is gone, or an array that it kept was changed."""
         if self.vjp is None:
             raise RuntimeError(
                 f"backward: the graph behind {self.op} was freed by an earlier backward. "
@@ -59,7 +59,10 @@ class Node:
                     f"backward: {self.op} kept {kept.name} at version {kept.count}, and it has been changed in place "
                     f"since (now version {kept.version.count}). Change it after backward, or change a copy."
                 )
-        return self.vjp(dy)
+
+    def pull(self, dy: Any) -> tuple:
+        """The gradients of the parents, by the rule."""
+        return self.vjp(dy)  # type: ignore[misc]
 
     def free(self) -> None:
         """Let go of what the rule kept."""
@@ -104,10 +107,19 @@ def order(root: Parent) -> list[Any]:
     return post[::-1]
 
 
+def ready(root: Parent) -> list[Any]:
+    """As `order`, with every rule checked before the first one runs: a backward that is refused has changed nothing."""
+    walk = order(root)
+    for at in walk:
+        if isinstance(at, Node):
+            at.check()
+    return walk
+
+
 def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, Any]]:
     """Walk back from `root`: yields each node or leaf with the gradient that has reached it, complete."""
     arrived = {id(root): dy}
-    for at in order(root):
+    for at in ready(root):
         total = arrived.pop(id(at), None)
         if total is None:
             continue

@@ -125,6 +125,11 @@ class Tensor(Operators, Values):
     def assign(self, value: Any, who: str = "assign") -> "Tensor":
         """Overwrite the values in place, keeping the memory: parameters are updated so, under `no_grad`."""
         other = self.fitting(value, who)
+        if other.requires_grad and not self.requires_grad and tape.grad_enabled():
+            raise RuntimeError(
+                f"{who} would lose a gradient: the tape does not follow what is written into a tensor that requires "
+                "none. Write a = a + b instead of a += b; or add b.detach(), or b.item()."
+            )
         self.written_by(who)
         if isinstance(self.array, Array):
             self.array.copy_from(other.array)

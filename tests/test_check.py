@@ -186,6 +186,24 @@ def test_a_wrong_kernel_is_found(right, wrong, error, message, kernel_device):
         assert (e.value.kind, e.value.buffer) == ("out-of-bounds", "y")
 
 
+def test_a_reference_that_changes_the_dtype_is_found(kernel_device):
+    op = twice()
+    op.forward = lambda x: x * np.array(2.0)
+    with pytest.raises(check.ValueMismatch, match=r"twice on numpy, .*: y is float64; it should be float32"):
+        check.value(op, op.cases[0], kernel_device)
+    check.value(op, op.cases[0], kernel_device, "float64")
+    op = Op("leak", lambda x: x + x, lambda dy: (dy * np.array(2.0),), kernels={}, launch=op.launch)
+    with pytest.raises(check.ValueMismatch, match="gradient 1 is float64; it should be float32"):
+        check.value(op, Case(((70,),)), kernel_device)
+
+
+def test_a_kernel_that_changes_the_dtype_is_found(kernel_device):
+    op, launch = twice(), mg.less.launch
+    op.launch = lambda kernels, x: launch(mg.less.kernels, x, x)
+    with pytest.raises(check.ValueMismatch, match=rf"twice on {kernel_device}, .*: y is bool; it should be float32"):
+        check.value(op, op.cases[0], kernel_device)
+
+
 def test_value_and_bounds_of_one_case(kernel_device):
     op, case = twice(), Case(((70,),))
     check.value(op, case, kernel_device)

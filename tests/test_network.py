@@ -61,8 +61,32 @@ def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype):
         adapted.grad = mg.tensor(g, device=device)
         for optimizer in optimizers:
             optimizer.step()
-    np.testing.assert_allclose(stepped.numpy(), p, rtol=1e-5)
-    np.testing.assert_allclose(adapted.numpy(), q, rtol=1e-4)
+    rtol = {"float32": 5e-7, "float64": 1e-14}[dtype]
+    np.testing.assert_allclose(stepped.numpy(), p, rtol=rtol)
+    np.testing.assert_allclose(adapted.numpy(), q, rtol=rtol)
+
+
+@pytest.mark.parametrize("device", mg.devices())
+def test_adam_counts_the_steps_of_each_parameter(device):
+    often, late = (mg.ones(1, requires_grad=True, device=device) for _ in range(2))
+    optimizer = mg.optim.Adam([often, late], lr=0.1)
+    for _ in range(10):
+        optimizer.zero_grad()
+        (often * often).sum().backward()
+        optimizer.step()
+    (late * 1.0).sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(late.numpy(), [0.9], rtol=1e-6)  # a first step is as long as lr
+
+
+def test_a_layer_used_twice_is_one_layer():
+    layer = mg.nn.Linear(2, 2)
+    model = mg.nn.Sequential(layer, layer)
+    assert [id(p) for p in model.parameters()] == [id(layer.weight), id(layer.bias)]
+    model(mg.ones(1, 2)).sum().backward()
+    mg.optim.SGD(model.parameters(), lr=0.1).step()
+    model.load_state_dict(model.state_dict())
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
 
 
 def test_parameters_have_names_and_can_be_saved_and_loaded():

@@ -28,8 +28,44 @@ def test_kernels_do_what_numpy_does(op, case, dtype, kernel_device):
 @pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
 def test_every_op_tells_its_formula_cost_and_cases(op):
     assert op.cases and op.forward.__doc__ and (op.backward is None or op.backward.__doc__)
-    flops, nbytes = op.cost(*op.cases[0].arrays("float32"), **op.cases[0].params)
-    assert flops >= 0 and nbytes >= 0
+    assert len(op.cost(*op.cases[0].arrays("float32"), **op.cases[0].params)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "params", "flops", "elements"),
+    [
+        ("relu", [(3,)], {}, 3, 3 + 3),
+        ("add", [(33, 1), (1, 65)], {}, 33 * 65, 33 + 65 + 33 * 65),
+        ("less", [(2, 4), (4,)], {}, 8, 8 + 4 + 8 / 4),  # a bool is a quarter of a float
+        ("sum", [(4, 5)], {"axis": 1}, 20, 20 + 4),
+        ("mean", [(4, 5)], {}, 20, 20 + 1),
+        ("softmax", [(2, 10)], {}, 5 * 20, 20 + 20),
+        ("matmul", [(2, 3), (3, 4)], {}, 2 * 2 * 3 * 4, 6 + 12 + 8),
+        ("matmul", [(5, 2, 3), (3,)], {}, 2 * 5 * 2 * 3, 30 + 3 + 10),
+        ("transpose", [(2, 3)], {}, 0, 6 + 6),
+        ("concatenate", [(2, 3), (4, 3)], {}, 0, 18 + 18),
+        ("getitem", [(5, 4)], {"key": (slice(None, None, 2), 1)}, 0, 3 + 3),
+        ("reshape", [(2, 3)], {"shape": (6,)}, 0, 0),
+    ],
+)
+def test_costs_worked_out_by_hand(name, shapes, params, flops, elements):
+    assert OPS[name].cost(*(np.ones(shape, "float32") for shape in shapes), **params) == (flops, 4 * elements)
+
+
+def test_the_costs_of_inputs_of_two_kinds():
+    logits, labels = np.ones((3, 2), "float32"), np.zeros(3, int)
+    assert OPS["cross_entropy"].cost(logits, labels) == (4 * 6, (6 + 1) * 4 + 3 * 8)
+    assert OPS["where"].cost(logits > 0, logits, logits) == (0, 6 + 3 * 6 * 4)
+
+
+@pytest.mark.parametrize(("op", "name"), [(op, name) for op in OPS.values() for name in op.kernels])
+def test_every_kernel_by_name_is_right_or_refused(op, name, kernel_device):
+    if name.startswith("backward"):
+        with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
+            op.using(name)
+    else:
+        for case in op.cases:
+            check.value(op.using(name), case, kernel_device)
 
 
 @pytest.mark.parametrize(("op", "case"), [pair for pair in CASES if len(pair.values[1].inputs) > 1])
@@ -90,6 +126,25 @@ def test_ties_share_the_gradient_of_max(device):
     y, dx = reduced("max", [[1, 3, 3], [2, 2, 2], [5, 4, -inf]], device, axis=1)
     np.testing.assert_array_equal(y, [3, 2, 5])
     np.testing.assert_allclose(dx, [[0, 0.5, 0.5], [1 / 3] * 3, [1, 0, 0]])
+
+
+def test_an_infinite_gradient_of_max_reaches_the_largest_alone(device):
+    x = mg.tensor([1.0, 2.0, 2.0], requires_grad=True, device=device)
+    x.max().backward(mg.tensor(inf, device=device))
+    np.testing.assert_array_equal(x.grad.numpy(), [0, inf, inf])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_mean_of_ones_is_one(dtype, device):
+    assert {mg.ones(n, device=device, dtype=dtype).mean().item() for n in range(1, 2001)} == {1.0}
+    logits, labels = mg.zeros(41, 2, device=device, dtype=dtype), mg.tensor(np.zeros(41, int), device=device)
+    loss, losses = (mg.cross_entropy(logits, labels, how) for how in ("mean", "none"))
+    assert loss.item() == losses.mean().item()
+
+
+def test_a_parameter_is_given_once():
+    with pytest.raises(TypeError, match="sum: axis is given twice, by place and by name"):
+        mg.sum(mg.ones(2, 3), 0, axis=1)
 
 
 @pytest.mark.parametrize("at", [0, 1, 40, 4999])

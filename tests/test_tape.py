@@ -1,6 +1,7 @@
 """The tape behaves as a PyTorch user expects."""
 
 import gc
+import operator
 import threading
 import weakref
 
@@ -261,6 +262,35 @@ def test_what_no_rule_kept_may_change(device):
     w += 1.0
     y.backward()
     np.testing.assert_array_equal(x.grad.numpy(), [1, 1])
+
+
+def test_a_refused_backward_has_changed_nothing(device):
+    x, w, c = leaf(1.0, device=device), leaf(2.0, device=device), mg.tensor(np.array([3.0]), device=device)
+    used = w.exp()
+    used.sum().backward()
+    y = (x + w * c).sum()
+    c += 1.0
+    for loss, message in ((y, "multiply kept b at version 0"), ((x + used).sum(), "the graph behind exp was freed")):
+        w.grad = None
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=message):
+                loss.backward()
+        assert x.grad is None and w.grad is None
+
+
+def test_nothing_that_needs_a_gradient_goes_in_place_into_what_needs_none(device):
+    w, total = leaf(2.0, device=device), mg.tensor(np.array([0.0]), device=device)
+    for in_place in (operator.iadd, operator.isub, operator.imul, operator.itruediv):
+        with pytest.raises(RuntimeError, match=r"would lose a gradient.* Write a = a \+ b instead of a \+= b"):
+            in_place(total, w * 3.0)
+    with pytest.raises(RuntimeError, match="assign would lose a gradient"):
+        total.assign(w)
+    (total * w).sum().backward()  # nothing was written: the refused ones count as no change
+    assert w.grad.item() == 0
+    total += (w * 3.0).detach()
+    with mg.no_grad():
+        total += w
+    assert total.item() == 8
 
 
 def test_parameters_change_under_no_grad_only(device):

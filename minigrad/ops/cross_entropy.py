@@ -18,19 +18,19 @@ REDUCTIONS = ("mean", "sum", "none")
 def forward(logits: np.ndarray, labels: np.ndarray, reduction: str = "mean") -> np.ndarray:
     """loss = mean over the rows of log(sum(exp(x))) - x[label]"""
     losses = -np.take_along_axis(log_softmax(logits), labels[:, None], axis=1)[:, 0]
-    return losses if reduction == "none" else losses.sum() * logits.dtype.type(share(reduction, len(labels)))
+    return losses if reduction == "none" else losses.sum() / divisor(reduction, len(labels))
 
 
 def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: str) -> tuple:
     """dx = (softmax(x) - onehot(label)) * dy / rows"""
     onehot = labels[:, None] == np.arange(logits.shape[1])
-    dlosses = dy.reshape(-1, 1) * logits.dtype.type(share(reduction, len(labels)))
+    dlosses = dy.reshape(-1, 1) / divisor(reduction, len(labels))
     return (np.exp(log_softmax(logits)) - onehot) * dlosses, None
 
 
-def share(reduction: str, rows: int) -> float:
-    """What a row's loss adds to the result: 1/rows in a mean, which is NaN for no rows, else 1."""
-    return 1.0 if reduction != "mean" else 1 / rows if rows else np.nan
+def divisor(reduction: str, rows: int) -> int:
+    """What the sum of the losses is divided by: the rows in a mean, which is 0/0 = NaN for no rows, else 1."""
+    return rows if reduction == "mean" else 1
 
 
 kernels = {way: per_row("cross_entropy.cu", f"cross_entropy_{way}") for way in ("forward", "backward")}
@@ -43,17 +43,16 @@ def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: 
     kernels["forward"].launch(rows)(logits, labels, losses, classes)
     if reduction == "none":
         return losses
-    return reduce(OPS["sum"].kernels, losses, (0,), False, share(reduction, rows))
+    return reduce(OPS["sum"].kernels, losses, (0,), False, divisor(reduction, rows))
 
 
 def launch_backward(
     kernels: dict[str, Kernel], needs: tuple, dy: Array, logits: Array, labels: Array, reduction: str
 ) -> tuple[Array, None]:
     """One kernel, which recomputes the softmax."""
-    rows, classes = logits.shape
+    (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
-    scale = share(reduction, rows)
-    kernels["backward"].launch(rows)(dy, logits, labels, dx, classes, int(reduction == "none"), scale)
+    kernels["backward"].launch(rows)(dy, logits, labels, dx, classes, step, divisor(reduction, rows))
     return dx, None
 
 

@@ -20,14 +20,14 @@ def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndar
 def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple:
     """dx = dy / (number of ties) where x = y, else 0"""
     kept = reduced_shape(x.shape, axis, keepdims=True)
-    ties = np.where(x == y.reshape(kept), x.dtype.type(1), x.dtype.type(0))
-    return (dy.reshape(kept) * ties / ties.sum(axis=axis, keepdims=True),)
+    ties = x == y.reshape(kept)
+    return (np.where(ties, dy.reshape(kept), x.dtype.type(0)) / ties.sum(axis=axis, keepdims=True, dtype=x.dtype),)
 
 
 kernels = {
     "warp": per_output("max.cu", "max_warp"),
     "columns": per_column("max.cu", "max_columns"),
-    "ties": per_element("max.cu", "max_ties"),
+    "backward_ties": per_element("max.cu", "max_ties"),
     "backward": per_element("max.cu", "max_backward"),
 }
 
@@ -49,7 +49,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Arra
     """Mark the ties, count them with sum, share the gradient."""
     view = broadcast(reduced_shape(x.shape, axis, keepdims=True), x.shape)
     ties, dx = (Array.empty(x.device, x.shape, x.dtype) for _ in range(2))
-    kernels["ties"].launch(x.size)(x, y, ties, view, x.size)
+    kernels["backward_ties"].launch(x.size)(x, y, ties, view, x.size)
     number = OPS["sum"].run([ties], {"axis": axis, "keepdims": True})
     kernels["backward"].launch(x.size)(dy, ties, number, dx, view, x.size)
     return (dx,)

@@ -1,6 +1,6 @@
-"""mean: the kernels of sum, with 1/n as the factor."""
+"""mean: the kernels of sum, with n as the divisor."""
 
-from math import nan, prod
+from math import prod
 
 import numpy as np
 
@@ -14,18 +14,18 @@ from minigrad.ops.reduction import CASES, Axis, cost, prepare, reduce, reduced_s
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
     """y = (sum of x over the axes) / n, where n elements are behind each y"""
     y = x.sum(axis=axis, keepdims=keepdims)
-    return y * x.dtype.type(share(x.size, y.size))
+    return y / behind(x.size, y.size)
 
 
 def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
     """dx = dy / n, repeated along the axes"""
     (dx,) = addition.backward(dy, shapes, axis)
-    return (dx * dx.dtype.type(share(dx.size, dy.size)),)
+    return (dx / behind(dx.size, dy.size),)
 
 
-def share(inputs: int, outputs: int) -> float:
-    """1/n, what each of the n elements behind an output adds to it; the mean of nothing is NaN."""
-    return outputs / inputs if inputs else nan
+def behind(inputs: int, outputs: int) -> int:
+    """n, the number of elements behind each output; 0 where there are none, so their mean is 0/0 = NaN."""
+    return inputs // max(outputs, 1)
 
 
 kernels = {name: addition.kernels[name] for name in ("warp", "columns", "backward")}
@@ -33,12 +33,12 @@ kernels = {name: addition.kernels[name] for name in ("warp", "columns", "backwar
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """As sum."""
-    return reduce(kernels, x, axis, keepdims, share(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
+    return reduce(kernels, x, axis, keepdims, behind(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
     """As sum."""
-    return (addition.repeat(kernels, dy, shapes[0], axis, share(prod(shapes[0]), dy.size)),)
+    return (addition.repeat(kernels, dy, shapes[0], axis, behind(prod(shapes[0]), dy.size)),)
 
 
 mean = Op(

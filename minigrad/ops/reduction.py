@@ -99,20 +99,20 @@ def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
     return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
 
 
-def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *factor: float) -> Array:
-    """Reduce run after run of neighbouring axes. `factor`, if the kernels take one, is applied at the end."""
+def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float) -> Array:
+    """Reduce run after run of neighbouring axes. What is left is divided by `divisor`, if the kernels take one."""
     if x.size > MAX_ELEMENTS:
         raise ValueError(f"a kernel indexes at most {MAX_ELEMENTS} elements; this tensor has {x.size}.")
     y, shape, todo = x, list(x.shape), runs(x.shape, axis)
     for start, stop in todo:
         rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
         last = (start, stop) == todo[-1]
-        y = _passes(kernels, y, rows, n, inner, factor if last else (1.0,) * len(factor))
+        y = _passes(kernels, y, rows, n, inner, divisor if last else (1.0,) * len(divisor))
         shape[start:stop] = [1] * (stop - start)
     return y.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
-def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, factor: tuple) -> Array:
+def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, divisor: tuple) -> Array:
     """(rows, n, inner) -> (rows, pieces, inner) -> ... -> (rows, 1, inner): each pass reduces the partial results."""
     kernel = kernels.get("forward") or kernels["columns" if inner > 1 else "warp"]
     make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
@@ -122,8 +122,8 @@ def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: i
         y = make(x.device, (rows * pieces * inner,), x.dtype)
         work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1), "CHUNK": chunk}
         asked = {key: work[key] for key in (*kernel.sizes, *kernel.tunables) if key in work}
-        scale = factor if pieces == 1 else (1.0,) * len(factor)
-        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *scale)
+        by = divisor if pieces == 1 else (1.0,) * len(divisor)
+        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *by)
         if pieces == 1:
             return y
         x, n = y, pieces

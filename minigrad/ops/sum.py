@@ -49,11 +49,11 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return (repeat(kernels, dy, shapes[0], axis, 1.0),)
 
 
-def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, scale: float) -> Array:
-    """scale * dy, repeated along the axes: each element reads its dy through a view with stride 0 along them."""
+def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, divisor: float) -> Array:
+    """dy / divisor, repeated along the axes: each element reads its dy through a view with stride 0 along them."""
     dx = Array.empty(dy.device, shape, dy.dtype)
     view = broadcast(reduced_shape(shape, axis, keepdims=True), shape)
-    kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, scale)
+    kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, divisor)
     return dx
 
 
