@@ -40,6 +40,8 @@ def short(value: Any) -> str:
 
 
 def _among(who: str, name: str, value: Any, kind: type, wanted: str, fits: Callable[[Any], bool]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()  # a NumPy number compares in its own precision
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{who}: {name}={value!r:.60} must be {wanted}.")
     if not fits(value):

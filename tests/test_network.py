@@ -163,6 +163,10 @@ def test_optimizers_refuse_what_cannot_train():
         mg.optim.SGD([p, p], lr=0.1)
 
 
+def test_numpy_numbers_are_numbers_to_an_optimizer():
+    assert mg.optim.SGD([mg.ones(1, requires_grad=True)], lr=np.float32(0.5), momentum=np.float16(0.25)).lr == 0.5
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
