@@ -31,6 +31,8 @@ def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dt
     Python floats become float32; NumPy arrays keep their dtype. device is `numpy`, `sim` or `cuda`; without it, `cuda`
     where there is a GPU and else `numpy`.
     """
+    if isinstance(data, list | tuple) and any(isinstance(x, Tensor) and x.requires_grad for x in data):
+        raise TypeError("tensor: a list would cut its tensors off the tape; join them with mg.concatenate, or detach().")
     if isinstance(data, Tensor):
         data, device = data.numpy(), data.device if device is None else device
     host = to_host(data, dtype)
