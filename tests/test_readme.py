@@ -1,0 +1,28 @@
+"""The README's examples run, and print the numbers that stand beside them."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the examples before have defined."""
+    return {}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.splitlines()[0])
+def test_an_example_prints_what_it_says(example, names):
+    said = [line.split("# ", 1)[1] for line in example.splitlines() if line.startswith("print(")]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(example, names)
+    assert len(printed.getvalue().splitlines()) == len(said)
+    for line, comment in zip(printed.getvalue().splitlines(), said, strict=True):
+        assert comment.startswith(line)
