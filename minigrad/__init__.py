@@ -1,5 +1,6 @@
 """minigrad: automatic differentiation on a GPU, with every kernel, gradient and cost in sight."""
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -14,9 +15,10 @@ from minigrad.tensor import Tensor
 __version__ = "0.1.0"
 # Loaded at their first use: import minigrad stays quick.
 _LATER = ("bench", "check", "data", "microscope", "nn", "optim", "show")
+_FUNCTIONS = {"doctor": "minigrad.doctor", "exercise": "minigrad.exercises", "inspect": "minigrad.microscope"}
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",
-    "uniform", "zeros", *_LATER, *OPS,
+    "uniform", "zeros", *_LATER, *_FUNCTIONS, *OPS,
 ]  # fmt: skip
 globals().update(OPS)
 
@@ -24,8 +26,15 @@ globals().update(OPS)
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return import_module(f"minigrad.{name}")
-    if name == "inspect":
-        return import_module("minigrad.microscope").inspect
-    if name == "doctor":
-        return import_module("minigrad.doctor").doctor
+    if name in _FUNCTIONS:
+        return getattr(import_module(_FUNCTIONS[name]), name)
     raise AttributeError(f"minigrad has no {name!r}.")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext minigrad`: the cell magics `%%kernel` and `%%exercise`."""
+    import_module("minigrad.magic").register(shell)
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()):
+    load_ipython_extension(_shell)

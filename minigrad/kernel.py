@@ -109,6 +109,11 @@ class Kernel:
         return tuple(self.source.parts(self.name))
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the parameters that it writes: pointers that are not const."""
+        return tuple(param.name for param in self.signature.params if param.pointer and not param.const)
+
+    @property
     def text(self) -> str:
         """The CUDA C++ of this kernel alone."""
         return self.source.kernel_text(self.name)[1]

@@ -137,6 +137,12 @@ class Op:
         other.kernels = kernels
         return other
 
+    def with_kernel(self, name: str, kernel: Kernel) -> "Op":
+        """The same op with another kernel under that name: `matmul.with_kernel("tiled", mine)`."""
+        other = copy.copy(self)
+        other.kernels = {**self.kernels, self._kernel_name(name): kernel}
+        return other
+
     def __getitem__(self, kernel: str) -> Kernel:
         """One of the op's kernels: `matmul["tiled"]` shows its source."""
         return self.kernels[self._kernel_name(kernel)]

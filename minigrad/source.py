@@ -56,11 +56,15 @@ class Signature:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text; `name` is what messages call it, `folder` is where its includes are."""
+    """CUDA C++ text; `name` is what messages call it, `folder` is where its includes are.
+
+    `before` is compiled ahead of it: what a kernel that left its file needs of that file.
+    """
 
     text: str
     name: str
     folder: Path = CUDA
+    before: "Source | None" = None
 
     @staticmethod
     @cache
@@ -88,7 +92,19 @@ class Source:
     @cached_property
     def tunables(self) -> dict[str, int]:
         """The macros that a launch may set, with their defaults: `#ifndef TILE` then `#define TILE 16`."""
-        return {name: int(value) for name, value in _TUNABLE.findall(blank(self.text))}
+        return {name: int(value) for name, value in _TUNABLE.findall(blank(self.unit))}
+
+    @cached_property
+    def unit(self) -> str:
+        """What a compiler is given: the text, its lines counted from its own first."""
+        return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{self.text}'
+
+    def with_kernel(self, text: str, name: str) -> "Source":
+        """Another text for a kernel of this file, ahead of it all that is no kernel: includes, macros, functions."""
+        rest = self.text
+        for at in reversed(self.kernels.values()):
+            rest = rest[: at.start] + "\n" * self.text.count("\n", at.start, at.stop) + rest[at.stop :]
+        return Source(text, name, self.folder, Source(rest, self.name, self.folder, self.before))
 
     @property
     def included(self) -> list[Path]:
@@ -102,7 +118,7 @@ class Source:
                     found.append(path)
                     follow(path.read_text(), path.parent)
 
-        follow(self.text, self.folder)
+        follow(self.unit, self.folder)
         return found
 
     def signature(self, kernel: str) -> Signature:

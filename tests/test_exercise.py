@@ -1,40 +1,146 @@
-"""The answers to exercises: right is right, and every way of being wrong is named."""
+"""The exercises' checks are proven: they accept the solution, and reject every wrong version for its reason."""
 
 import re
+from pathlib import Path
 
-import numpy as np
+import nbformat
 import pytest
 
-from minigrad.exercise import answer
+import minigrad as mg
+from minigrad.exercises import rooms
+from minigrad.kernel_exercise import KernelExercise
+from minigrad.trial import attempt
+from minigrad.workbook import PythonExercise
 
-ONE = (np.array([1.0, 2.0, 3.0, 4.0, 5.0]),)
+NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+EXERCISES = rooms()
+KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
+PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
+WRONG = [
+    pytest.param(each, wrong, id=f"{each.name}-{i}-{wrong.kind}")
+    for each in EXERCISES.values()
+    for i, wrong in enumerate(each.wrong, 1)
+]
 
 
-def raising(x):
-    raise IndexError("out of reach")
+def name_of(exercise):
+    return exercise.name
 
 
-def test_right_is_right():
-    assert answer(lambda x: x * 2, lambda x: 2 * x, ONE, ([1.0, 2.0],)).correct
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_the_solution_is_right(exercise):
+    found = exercise.check(exercise.solution())
+    assert found.correct and found.text.startswith("Correct") and not found.kind, found
+    assert found.result is not None
+
+
+@pytest.mark.parametrize(("exercise", "wrong"), WRONG)
+def test_a_wrong_version_is_rejected_for_its_reason(exercise, wrong):
+    found = exercise.check(wrong.edit(exercise.solution()))
+    assert (found.correct, found.kind) == (False, wrong.kind), found
+    assert found.text.startswith("Not yet. ") and wrong.why in found.text and "Traceback" not in found.text
+    assert f'mg.exercise("{exercise.name}").hint()' in found.text
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_the_skeleton_is_unfinished(exercise):
+    found = exercise.check(exercise.skeleton)
+    words = f'Not yet: the marked lines are still to be written. A first hint: mg.exercise("{exercise.name}").hint()'
+    assert (found.correct, found.kind, found.text) == (False, "unfinished", words)
+
+
+@pytest.mark.parametrize("exercise", KERNELS, ids=name_of)
+def test_a_skeleton_compiles_and_would_not_pass(exercise):
+    found = attempt(exercise, exercise.skeleton)
+    assert not found.correct and found.kind not in ("compile", "signature"), found
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_an_exercise_is_complete(exercise):
+    assert len(exercise.wrong) >= 5 and len(exercise.hints) >= 2
+    versions = [wrong.edit(exercise.solution()) for wrong in exercise.wrong]
+    assert len(set(versions)) == len(versions)
+    for text in (exercise.solution(), exercise.skeleton):
+        assert not re.search(r"(//|#)[<>]", text), "a marker is left"
+    assert exercise.skeleton != exercise.solution()
+
+
+def test_a_room_holds_the_exercise_of_its_name():
+    files = sorted(path.stem for path in Path(mg.exercise.__code__.co_filename).parent.glob("[!_]*.py"))
+    assert sorted(EXERCISES) == files
+
+
+@pytest.mark.parametrize(("name", "number"), [("block_sum", 7), ("gather_backward", 1)])
+def test_a_race_is_found_where_the_value_is_right(name, number):
+    exercise = EXERCISES[name]
+    found = exercise.check(exercise.wrong[number - 1].edit(exercise.solution()))
+    assert found.kind == "race" and "wanted" not in found.text
+
+
+def test_all_kinds_of_mistakes_are_among_the_wrong_versions():
+    kinds = {wrong.kind for each in KERNELS for wrong in each.wrong}
+    assert kinds == {"value", "nan", "never-written", "out-of-bounds", "race", "uninitialised", "barrier-divergence"}
+
+
+# --- what a reader calls ---
+
+
+def test_hints_come_one_at_a_time():
+    exercise = type(EXERCISES["count_blocks"]).__new__(PythonExercise)
+    vars(exercise).update(vars(EXERCISES["count_blocks"]), _hinted=0)
+    given = [exercise.hint() for _ in range(len(exercise.hints) + 1)]
+    assert [text[:12] for text in given] == ["Hint 1 of 2:", "Hint 2 of 2:", "That was the"]
+    assert repr(given[0]) == str(given[0])
+
+
+def test_the_list_names_every_exercise():
+    text = repr(mg.exercise())
+    assert all(f'mg.exercise("{name}")' in text for name in EXERCISES)
+    with pytest.raises(ValueError, match=r"no exercise 'add'; there are .*add_bounds"):
+        mg.exercise("add")
+
+
+def test_an_exercise_shows_its_task_and_where_to_start():
+    exercise = mg.exercise("add_bounds")
+    assert exercise is mg.exercise("add_bounds")
+    assert repr(exercise).startswith("**Add two arrays") and "%%exercise add_bounds\n" in repr(exercise)
+    assert "3 hints" in exercise._repr_markdown_()
+
+
+def test_a_function_that_raises_is_answered():
+    def divide_backward(dy, a, b):
+        return 1 / 0
+
+    found = mg.exercise("divide_backward").check(divide_backward)
+    assert found.kind == "raised" and "ZeroDivisionError: division by zero" in found.text
 
 
 @pytest.mark.parametrize(
-    ("mine", "text"),
-    [
-        (lambda x: x * 3, "element 0 is 3, wanted 2"),
-        (lambda x: x[:2], r"shape is \(2,\), wanted \(5,\)"),
-        (lambda x: np.where(x == 4, np.nan, 2 * x), "element 3 is nan, wanted 8"),
-        (raising, "it raised IndexError: out of reach"),
-        (lambda x: None, "shape is"),
-        (lambda x: np.array(list("abcde")), "wanted numbers"),
-    ],
+    ("text", "words"),
+    [("def count_blocks(n, BLOCK:", "SyntaxError"), ("x = 1", "NameError: it defines no function count_blocks")],
 )
-def test_wrong_is_named(mine, text):
-    found = answer(mine, lambda x: 2 * x, ONE)
-    assert not found.correct
-    assert re.search(text, repr(found))
+def test_python_that_cannot_be_run_is_answered(text, words):
+    found = mg.exercise("count_blocks").check(text)
+    assert found.kind == "raised" and words in found.text
 
 
-def test_without_cases_there_is_no_answer():
-    with pytest.raises(ValueError, match="at least one case"):
-        answer(abs, abs)
+def test_a_function_is_the_result_of_a_pass():
+    exercise = mg.exercise("count_blocks")
+    assert exercise.check(exercise.solution()).result(33, 32) == 2
+
+
+# --- the notebooks ---
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_cells_to_fill_in_are_the_skeletons(path):
+    cells = nbformat.read(path, as_version=4).cells
+    for cell in cells:
+        if cell.cell_type == "code" and cell.source.startswith("%%exercise "):
+            first, _, text = cell.source.partition("\n")
+            exercise = mg.exercise(first.split()[1])
+            assert text.strip() == exercise.skeleton.strip(), f"{first}: take the skeleton as it is"
+            assert path.name.startswith(exercise.notebook)
+        for exercise in PYTHON:
+            if cell.cell_type == "code" and f"def {exercise.name}(" in cell.source:
+                assert exercise.skeleton.strip() in cell.source

@@ -16,9 +16,9 @@ from minigrad.bench.measure import measured
 from minigrad.bench.record import Record
 from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
-from minigrad.check import variants
 from minigrad.devices import check, get
 from minigrad.op import OPS, Op
+from minigrad.outcome import variants
 
 MANY = 2**26  # elements that no cache holds
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000

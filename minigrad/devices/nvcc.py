@@ -37,8 +37,8 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 def cached_at(source: Source, options: list[str]) -> Path:
     """The file of a compiled image; its name holds everything that the image is made of."""
     folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
-    texts = [source.text, *(path.read_text() for path in source.included)]
-    key = repr([source.name, texts, options, _version()])
+    texts = [source.unit, *(path.read_text() for path in source.included)]
+    key = repr([texts, options, _version()])
     return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
 
@@ -53,7 +53,7 @@ def _version() -> str:
 def _by_nvcc(compiler: str, source: Source, options: list[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file, image = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
-        file.write_text(f'#line 1 "{source.name}"\n{source.text}')  # errors name the reader's file
+        file.write_text(source.unit)  # errors name the reader's file
         command = [compiler, "-cubin", *options, str(file), "-o", str(image)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -69,7 +69,7 @@ def _by_nvrtc(source: Source, options: list[str]) -> bytes:
             "device 'cuda': no nvcc found, and no NVRTC (package cuda-bindings). "
             "python -m minigrad.install_cuda brings one."
         ) from error
-    _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), source.name.encode(), 0, [], [])
+    _, program = nvrtc.nvrtcCreateProgram(source.unit.encode(), source.name.encode(), 0, [], [])
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]

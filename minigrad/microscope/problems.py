@@ -69,7 +69,7 @@ class Finder:
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
         """Indices of a block and of a thread as CUDA has them."""
-        return _index(block, self.grid), _index(thread, self.block)
+        return index(block, self.grid), index(thread, self.block)
 
     def _problem(self, finding: Finding, known: Mapping[int, Place]) -> Problem:
         place = known[finding.pc]
@@ -156,6 +156,7 @@ def _without_echoes(problems: Sequence[Problem]) -> list[Problem]:
     return [p for p in problems if p.kind != "uninitialised" or (p.variable, p.line) not in racing]
 
 
-def _index(number: int, extent: Dim3) -> Dim3:
+def index(number: int, extent: Dim3) -> Dim3:
+    """The index (x, y, z) of a block or thread that is counted along x first."""
     x, y, _ = extent
     return number % x, number // x % y, number // (x * y) % max(prod(extent), 1)

@@ -52,7 +52,7 @@ class Modules:
 
     def get(self, source: Source, defines: Mapping[str, str]) -> Module:
         """Compile for this CPU and load, where that is not done. Raises CompileError."""
-        key = (source.text, source.name, source.folder, *sorted(defines.items()))
+        key = (source, *sorted(defines.items()))
         module = self._known.get(key)
         if module is None or module.stamps != _stamps(module.stamps):
             module = self._known[key] = _build(source, defines, self._recipe())

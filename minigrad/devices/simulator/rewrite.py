@@ -26,8 +26,8 @@ class Translation:
 
 def translate(source: Source) -> Translation:
     """The file with its includes put in place, as C++."""
-    made = Translation()
-    made.text = f'#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
+    made = translate(source.before) if source.before else Translation()
+    made.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
     return made
 
 

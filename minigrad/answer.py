@@ -1,0 +1,90 @@
+"""Instant answers: what you made against the truth, case by case, and the first thing that is wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigrad.require import a
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether an attempt is right, and if not, the first thing that is wrong.
+
+    kind is what is wrong in a word: "value", "shape", "raised", "compile", "signature", "unfinished", or the kind of a
+    KernelError or of a problem that `inspect` found; empty where all is right. line is the line of the text, where it
+    is known. result is, after a pass, what can be used from now on: an op, a kernel or a function.
+    """
+
+    correct: bool
+    text: str
+    kind: str = ""
+    line: int | None = None
+    result: Any = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
+    """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
+
+    The answer is "Correct", or names the first case that differs, the element, what came and what was wanted.
+    """
+    if not cases:
+        raise ValueError("answer needs at least one case: a tuple of arguments.")
+    for given in (mine, truth):
+        a("answer", given, Callable, "your function, the true one, and cases")
+    for case in cases:
+        a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
+    for number, case in enumerate(cases, 1):
+        arguments = [np.asarray(value) if isinstance(value, list) else value for value in case]
+        place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): "
+        wanted = np.asarray(truth(*arguments))
+        try:
+            got = np.asarray(mine(*arguments))
+        except Exception as error:  # a learner's function may raise anything, and that is the answer
+            return Answer(False, f"{place}it raised {type(error).__name__}: {error}.", "raised")
+        if kind := _unlike(got, wanted):
+            return Answer(False, f"{place}{kind[1]}.", kind[0])
+    return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
+
+
+def _unlike(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
+    """What is wrong first, as a kind and in words."""
+    if got.shape != wanted.shape:
+        return "shape", f"the shape is {got.shape}, wanted {wanted.shape}"
+    if got.dtype.kind not in "fiub":
+        return "value", f"the result is of type {got.dtype}, wanted numbers"
+    wrong = differing(got, wanted, TOLERANCE)
+    return ("value", in_words(got, wanted, wrong)) if len(wrong) else None
+
+
+def differing(got: np.ndarray, wanted: np.ndarray, rtol: float, atol: float | None = None) -> np.ndarray:
+    """The indices where two arrays of one shape differ, in order. NaN agrees only with NaN."""
+    close = np.isclose(got, wanted, rtol=rtol, atol=rtol if atol is None else atol, equal_nan=True)
+    return np.argwhere(~close)
+
+
+def in_words(got: np.ndarray, wanted: np.ndarray, wrong: np.ndarray, name: str = "") -> str:
+    """The first element that is wrong, of an array of that name: "y[3] is nan, wanted 8; 1 of 5 differs"."""
+    at = tuple(int(i) for i in wrong[0])
+    index = ", ".join(map(str, at))
+    where = f"{name}[{index}]" if name and at else name or (f"element {index}" if at else "the result")
+    count = f"; {len(wrong)} of {wanted.size} differ{'s' if len(wrong) == 1 else ''}" if wanted.size > 1 else ""
+    return f"{where} is {_number(got[at])}, wanted {_number(wanted[at])}{count}"
+
+
+def _number(value: Any) -> str:
+    return str(value) if value.dtype.kind == "b" else f"{value:.6g}"
+
+
+def _short(value: Any) -> str:
+    """A value for a sentence: an array longer than a few elements by its shape."""
+    if isinstance(value, np.ndarray | list) and np.size(value) > 4:
+        return f"array of shape {np.shape(value)}"
+    return str(value)

@@ -1,0 +1,173 @@
+"""A reader's kernel: compiled, tried on awkward sizes and blocks under the microscope, answered in sentences.
+
+The file that the kernel comes from stays as it is. Lines are counted from the first line of the reader's text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from minigrad.answer import Answer, differing, in_words
+from minigrad.errors import CompileError, KernelError, LaunchError
+from minigrad.kernel import Kernel
+from minigrad.microscope import Inspection, Problem, watching
+from minigrad.microscope.problems import index
+from minigrad.op import Case
+from minigrad.outcome import Pair, largest
+from minigrad.written import CELL, Written
+
+ALL = 2**31 - 1  # blocks
+
+
+class Trial(Protocol):
+    """How a kernel is tried: the right one, the cases, and what comes out beside what should.
+
+    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them.
+    """
+
+    kernel: Kernel
+    cases: Sequence[Case]
+    dtypes: tuple[str, ...]
+    thorough: bool
+
+    def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
+        """Run this kernel: (name, what came, what was wanted, tolerance) for each output and each input."""
+
+
+class Fault(Exception):
+    """The first thing that is wrong with a reader's kernel, and the lines that it is about."""
+
+    def __init__(self, kind: str, text: str, *lines: int | None):
+        super().__init__(text)
+        self.kind, self.lines = kind, list(dict.fromkeys(filter(None, lines)))
+
+
+def attempt(trial: Trial, text: str) -> Answer:
+    """Try a reader's text. The answer says that it is right, or what is wrong first, where, and why."""
+    try:
+        mine = _written(trial.kernel, text)
+        for dtype, values, watched in settings(trial):
+            for case in trial.cases:
+                _Run(trial, mine, values, case, dtype).check(watched)
+    except Fault as fault:
+        known = text.splitlines()
+        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
+        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
+    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
+
+
+def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
+    """Every dtype with the kernel's own values, then every other legal value of each tunable; and which to watch."""
+    first, *rest = trial.dtypes
+    other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
+    return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
+
+
+def _written(right: Kernel, text: str) -> Written:
+    try:
+        return Written(right, text)
+    except ValueError as error:
+        raise Fault("signature", str(error)) from None
+
+
+class _Run:
+    """One case at one block size."""
+
+    def __init__(self, trial: Trial, mine: Written, values: Mapping[str, int], case: Case, dtype: str):
+        self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
+
+    def check(self, watched: bool) -> None:
+        """Raise Fault with what is wrong first: what the microscope finds, with the value that comes of it."""
+        pairs, launches = self._watch(0) if watched else (self._run(), [])
+        problems = [problem for record in launches for problem in record.problems]
+        wrong = next(filter(None, (_difference(*pair) for pair in pairs)), None)
+        if problems:
+            came = f"{wrong.text}. " if wrong else ""
+            raise self._problem(problems[0], came)
+        if wrong:
+            raise self._value(wrong)
+
+    def _run(self) -> list[Pair]:
+        self.mine.numbers.clear()
+        try:
+            return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
+        except CompileError as error:
+            raise Fault("compile", f"The compiler does not accept it.\n{error}") from None
+        except LaunchError as error:
+            raise Fault("launch", str(error)) from None
+        except KernelError as error:
+            words = str(error).removeprefix(f"{self.mine.name}: ")
+            raise Fault(error.kind, f"{self.place}: {words}", error.line) from None
+
+    def _watch(self, blocks: int) -> tuple[list[Pair], list[Inspection]]:
+        with watching(blocks) as report:
+            pairs = self._run()
+        return pairs, report.launches
+
+    @property
+    def place(self) -> str:
+        """The numbers of the launch; where there was none, the shapes."""
+        return ", ".join(f"{name}={value}" for name, value in self.mine.numbers.items()) or str(self.case)
+
+    def _problem(self, problem: Problem, came: str) -> Fault:
+        """What the microscope has found; a problem that says nothing of its thread is told whose it is."""
+        words, other = problem.message.removeprefix(f"{self.mine.name}: "), problem.other
+        if problem.thread and not other and words == problem.message:
+            colon = ":" * words.startswith("index")
+            words = f"thread {problem.thread} of block {problem.block}{colon} {words}"
+        if came:
+            words = came + words[0].upper() + words[1:]
+        sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
+        return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
+
+    def _value(self, wrong: "_Difference") -> Fault:
+        """A wrong element, and who wrote it."""
+        what = f"{self.place}: {wrong.text}."
+        for record in reversed(self._watch(ALL)[1]):
+            variable = record.variables.get(wrong.name)
+            if record.kernel == self.mine.name and variable and variable.size == wrong.size:
+                return _written_by(record, wrong, what)
+        return Fault("value", what)
+
+
+class _Difference(NamedTuple):
+    """The first element of an array that is wrong: its place counted flat, and all in words."""
+
+    name: str
+    size: int
+    element: int
+    nan: bool
+    text: str
+
+
+def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> _Difference | None:
+    if wanted is None:  # the gradient of whole numbers
+        return None
+    got, wanted = got.numpy(), np.asarray(wanted)
+    wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))
+    if not len(wrong):
+        return None
+    at = tuple(wrong[0])
+    element = int(np.ravel_multi_index(at, got.shape)) if at else 0
+    return _Difference(name, got.size, element, bool(got[at] != got[at]), in_words(got, wanted, wrong, name))
+
+
+def _written_by(record: Inspection, wrong: _Difference, what: str) -> Fault:
+    seen = record.traffic
+    mine = (seen["variable"] == wrong.name) & (seen["element"] == wrong.element) & (seen["kind"] != "read")
+    if not mine.any():
+        return Fault("never-written", f"{what} No thread writes it.")
+    last = seen[mine][-1]
+    line = record.lines[last["site"]]
+    thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
+    words = f"{what} Thread {thread} of block {block} writes it."
+    return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
+
+
+def _tried(trial: Trial) -> str:
+    blocks = [f"{key} = {', '.join(map(str, legal))}" for key, legal in trial.kernel.tunables.items()]
+    return (
+        f"{len(trial.cases)} cases, with {' and '.join(blocks) or 'one block size'}: every element is right, every "
+        "access is within its array, and no thread gets in another's way."
+    )

@@ -1,0 +1,26 @@
+"""The exercises, one a file: what to write, the solution, the hints, and the wrong versions that the check finds."""
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from minigrad.workbook import Exercise, Text
+
+
+def exercise(name: str | None = None) -> Any:
+    """The exercise of that name; without a name a list of all, by notebook."""
+    found = rooms()
+    if name is None:
+        return Text("\n".join(f"{each.notebook}  {each.call:34}{each.title}" for each in found.values()))
+    if name not in found:
+        raise ValueError(f"no exercise {name!r}; there are {', '.join(found)}.")
+    return found[name]
+
+
+@cache
+def rooms() -> dict[str, Exercise]:
+    """All exercises by name, in the order of their notebooks."""
+    modules = {room.name: import_module(f"{__name__}.{room.name}") for room in iter_modules(__path__)}
+    found = [getattr(module, name) for name, module in modules.items()]
+    return {each.name: each for each in sorted(found, key=lambda each: each.notebook)}

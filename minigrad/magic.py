@@ -1,0 +1,49 @@
+"""The cell magics of a notebook: `%%kernel matmul tiled` and `%%exercise add_bounds`.
+
+They are there as soon as minigrad is imported in IPython. Nothing here imports IPython: its shell is handed in.
+"""
+
+from typing import Any
+
+from minigrad import check
+from minigrad.answer import Answer
+from minigrad.exercises import exercise, rooms
+from minigrad.op import OPS
+
+
+def register(shell: Any) -> None:
+    """Make the magics known to IPython's shell."""
+
+    def kernel(line: str, cell: str) -> Answer:
+        """%%kernel OP KERNEL [NAME]: try the cell in place of the op's kernel; a pass leaves the op under NAME."""
+        return _kernel(line.split(), cell, shell.user_ns)
+
+    def exercise_(line: str, cell: str) -> Answer:
+        """%%exercise NAME: check the cell; a pass leaves what it defines under NAME."""
+        return _exercise(line.strip(), cell, shell.user_ns)
+
+    shell.register_magic_function(kernel, "cell", "kernel")
+    shell.register_magic_function(exercise_, "cell", "exercise")
+
+
+def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
+    op = OPS.get(words[0]) if words else None
+    if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
+        known = f"{op.name} has {', '.join(op.kernels)}" if op else "mg.OPS lists the ops"
+        return Answer(False, f"Write %%kernel, an op and one of its kernels: %%kernel matmul tiled. {known}.", "usage")
+    found = check.kernel(op, words[1], cell)
+    return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+
+
+def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
+    if name not in rooms():
+        return Answer(False, f"Write %%exercise and a name: {', '.join(rooms())}.", "usage")
+    return _leave(exercise(name).check(cell), name, "yours", names)
+
+
+def _leave(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer:
+    """After a pass the result is there under that name."""
+    if not found.correct:
+        return found
+    names[name] = found.result
+    return Answer(True, f"{found.text}\n`{name}` is now {what}.", result=found.result)

@@ -1,0 +1,39 @@
+"""A reader's text in place of a kernel."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigrad.devices import base
+from minigrad.kernel import Kernel
+from minigrad.source import Param
+
+CELL = "cell"  # what messages call the reader's text
+
+
+class Written(Kernel):
+    """A reader's text in place of a kernel. Raises ValueError where it defines no such kernel."""
+
+    def __init__(self, right: Kernel, text: str):
+        vars(self).update(vars(right))
+        vars(self).pop("parts", None)
+        self.source = right.source.with_kernel(text, CELL)
+        self.signature = self.source.signature(right.name)
+        self._modules, self._plans = {}, {}
+        self.waits = True
+        self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
+        if _types(self.signature.params) != _types(right.signature.params):
+            ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
+            raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
+
+    def run(
+        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
+    ) -> None:
+        """Remember the launch's numbers, then run."""
+        pairs = zip(self.signature.params, args, strict=False)
+        self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
+        self.numbers |= values
+        super().run(args, grid, block, shared, values)
+
+
+def _types(params: Sequence[Param]) -> list[Param]:
+    return [param._replace(name="") for param in params]

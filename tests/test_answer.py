@@ -1,0 +1,40 @@
+"""The answers to exercises: right is right, and every way of being wrong is named."""
+
+import re
+
+import numpy as np
+import pytest
+
+from minigrad.answer import answer
+
+ONE = (np.array([1.0, 2.0, 3.0, 4.0, 5.0]),)
+
+
+def raising(x):
+    raise IndexError("out of reach")
+
+
+def test_right_is_right():
+    assert answer(lambda x: x * 2, lambda x: 2 * x, ONE, ([1.0, 2.0],)).correct
+
+
+@pytest.mark.parametrize(
+    ("mine", "text"),
+    [
+        (lambda x: x * 3, "element 0 is 3, wanted 2"),
+        (lambda x: x[:2], r"shape is \(2,\), wanted \(5,\)"),
+        (lambda x: np.where(x == 4, np.nan, 2 * x), "element 3 is nan, wanted 8"),
+        (raising, "it raised IndexError: out of reach"),
+        (lambda x: None, "shape is"),
+        (lambda x: np.array(list("abcde")), "wanted numbers"),
+    ],
+)
+def test_wrong_is_named(mine, text):
+    found = answer(mine, lambda x: 2 * x, ONE)
+    assert not found.correct
+    assert re.search(text, repr(found))
+
+
+def test_without_cases_there_is_no_answer():
+    with pytest.raises(ValueError, match="at least one case"):
+        answer(abs, abs)

@@ -1,0 +1,141 @@
+"""A reader's text in place of a kernel: tried over sizes and blocks, answered with the element, the line and why."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import minigrad as mg
+from minigrad import check, magic
+
+ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = b[b_at(i)] + a[a_at(i)];
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shell():
+    made = InteractiveShell()
+    magic.register(made)
+    yield made
+    made.history_manager.end_session()
+    made.history_manager = None
+
+
+@pytest.mark.parametrize(
+    ("op", "name"), [("matmul", "tiled"), ("matmul", "backward_a"), ("transpose", "naive"), ("sum", "tree"),
+                     ("relu", "backward"), ("softmax", "forward")]
+)  # fmt: skip
+def test_the_kernels_of_the_package_pass(op, name):
+    found = check.kernel(mg.OPS[op], name, mg.OPS[op][name].text)
+    assert found.correct, found
+
+
+def test_a_pass_gives_the_op_with_the_readers_kernel():
+    found = check.kernel(mg.add, "forward", ADD)
+    assert found.correct and found.text.startswith("Correct. 10 cases, with BLOCK = 256, 32, 64, 128, 512, 1024")
+    x = mg.tensor([1.0, 2.0], device="sim", requires_grad=True)
+    y = found.result(x, x)
+    y.sum().backward()
+    assert y.numpy().tolist() == [2, 4] and x.grad.numpy().tolist() == [2, 2]
+    assert found.result["forward"].text == ADD.strip() and repr(found.result["forward"]).startswith("cell:1\n   1  ex")
+    assert mg.add["forward"].source.name == "cuda/add.cu"  # the file's kernel is where it was
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "line", "words"),
+    [
+        ("i < n", "i < n - 1", "never-written", None, "y is nan, wanted -0.00637464. No thread writes it."),
+        ("i < n", "i <= n", "out-of-bounds", 4, "n=1, BLOCK=256: thread (1, 0, 0) of block (0, 0, 0) writes y[1]"),
+        ("i < n", "i < n && n != 33 * 65", "never-written", None, "n=2145, BLOCK=256: y[0, 0] is nan"),
+        ("b[b_at(i)]", "b[i]", "out-of-bounds", 4, "n=2145, BLOCK=256: "),
+        ("y[i] =", "y[i] +=", "nan", 4, "Thread (0, 0, 0) of block (0, 0, 0) writes it."),
+        ("= b[b_at(i)]", "= 2 * b[b_at(i)]", "value", 4, "y is -0.13848, wanted -0.00637464. Thread (0, 0, 0) of"),
+        ("i < n", "i < n && blockDim.x != 64", "never-written", None, "n=1, BLOCK=64: y is nan"),
+        ("blockIdx.x * blockDim.x + ", "", "race", 4, "n=1025, BLOCK=256: y[256] is nan"),
+    ],
+)
+def test_a_wrong_kernel_is_answered(old, new, kind, line, words):
+    found = check.kernel(mg.add, "forward", ADD.replace(old, new))
+    assert (found.correct, found.kind, found.line) == (False, kind, line), found
+    assert found.text.startswith("Not yet. ") and words in found.text, found
+    if line:
+        assert f"\n    line {line}: {ADD.splitlines()[line - 1].strip()[:4]}" in found.text
+
+
+def test_a_wrong_gradient_is_answered():
+    text = mg.matmul["backward_a"].text
+    found = check.kernel(mg.matmul, "backward_a", text.replace("sum +=", "sum ="))
+    assert found.kind == "value" and "da[0, 0] is 0, wanted" in found.text
+
+
+def test_errors_of_the_compiler_count_the_readers_lines():
+    found = check.kernel(mg.add, "forward", ADD.replace("b[b_at(i)]", "c[b_at(i)]"))
+    assert found.kind == "compile" and "cell(4): error: " in found.text
+    assert "\n    y[i] = c[b_at(i)] + a[a_at(i)];" in found.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("add_forward", "add", "cell has no kernel 'add_forward'; it defines add."),
+        (", int n)", ")", "add_forward must take (const real* a, const real* b, real* y, View a_at, View b_at, int n)"),
+    ],
+)
+def test_another_signature_is_answered(old, new, words):
+    found = check.kernel(mg.add, "forward", ADD.replace(old, new))
+    assert found.kind == "signature" and words in found.text
+
+
+# --- the magics ---
+
+
+def test_the_kernel_magic_leaves_an_op(shell):
+    found = shell.run_cell_magic("kernel", "add forward", ADD)
+    assert found.correct and found.text.endswith("\n`my_add` is now add with your kernel.")
+    one = mg.tensor(np.ones(3), device="sim")
+    assert shell.user_ns["my_add"](one, one).numpy().tolist() == [2, 2, 2]
+    assert shell.run_cell_magic("kernel", "add forward mine", ADD).correct and "mine" in shell.user_ns
+
+
+def test_a_wrong_cell_leaves_nothing(shell):
+    shell.user_ns.pop("wrong", None)
+    found = shell.run_cell_magic("kernel", "add forward wrong", ADD.replace("i < n", "i < n - 1"))
+    assert not found.correct and "wrong" not in shell.user_ns
+
+
+@pytest.mark.parametrize("line", ["", "add", "no such", "add backward", "add forward x y"])
+def test_a_kernel_that_is_not_there_is_answered(shell, line):
+    found = shell.run_cell_magic("kernel", line, ADD)
+    assert found.kind == "usage" and "%%kernel matmul tiled" in found.text
+
+
+def test_the_exercise_magic(shell):
+    exercise = mg.exercise("add_bounds")
+    assert shell.run_cell_magic("exercise", "add_bounds", exercise.skeleton).kind == "unfinished"
+    assert shell.run_cell_magic("exercise", "add_bounds", exercise.solution()).text.endswith("is now yours.")
+    y = mg.zeros(2, device="sim")
+    shell.user_ns["add_bounds"](mg.ones(2, device="sim"), mg.ones(2, device="sim"), y, 2, grid=1, block=2)
+    assert y.numpy().tolist() == [2, 2]
+    assert "add_bounds, " in shell.run_cell_magic("exercise", "nothing", "x").text
+
+
+@pytest.mark.parametrize(
+    ("script", "there"),
+    [
+        ("from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance(); import minigrad", True),
+        ("import minigrad; from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance()", False),
+        ("import minigrad; from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance(); "
+         "s.run_line_magic('load_ext', 'minigrad')", True),
+    ],
+)  # fmt: skip
+def test_the_magics_are_there_as_soon_as_minigrad_is_imported_in_ipython(script, there):
+    end = "; print({'kernel', 'exercise'} <= set(s.magics_manager.magics['cell']))"
+    done = subprocess.run([sys.executable, "-c", script + end], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{there}\n"
