@@ -1,12 +1,17 @@
 """Array: contiguous memory on a device that runs kernels. NumPy's own arrays are the arrays of `numpy`."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from minigrad.devices.base import Buffer, Device
+
+# A kernel counts elements in an int. A thread that steps on by a whole block, of up to 1024 threads, does so once more
+# at the end, before it finds itself outside: that must not overflow either.
+MAX_ELEMENTS = 2**31 - 1024
 
 
 class Array:
@@ -16,13 +21,13 @@ class Array:
 
     def __init__(self, device: "Device", shape: tuple[int, ...], dtype: np.dtype, buffer: "Buffer", address: int = 0):
         self.device, self.shape, self.dtype, self.buffer = device, shape, dtype, buffer
-        self.size = math.prod(shape)
+        self.size = elements(shape)
         self.address = address or buffer.address
 
     @classmethod
     def empty(cls, device: "Device", shape: tuple[int, ...], dtype: np.dtype) -> "Array":
         """Uninitialised memory. A zero-size array owns a few bytes, so its address is valid."""
-        return cls(device, shape, dtype, device.allocate(max(math.prod(shape) * dtype.itemsize, 1)))
+        return cls(device, shape, dtype, device.allocate(max(elements(shape) * dtype.itemsize, 1)))
 
     @classmethod
     def zeros(cls, device: "Device", shape: tuple[int, ...], dtype: np.dtype) -> "Array":
@@ -60,6 +65,12 @@ class Array:
         """The same memory under another shape of the same size."""
         return Array(self.device, shape, self.dtype, self.buffer, self.address)
 
+    def rows(self, start: int, count: int) -> "Array":
+        """Some rows of a matrix, in the same memory."""
+        columns = self.shape[1]
+        address = self.address + start * columns * self.dtype.itemsize
+        return Array(self.device, (count, columns), self.dtype, self.buffer, address)
+
     def copy_from(self, other: "Array") -> None:
         """Overwrite this array with another of the same shape and dtype."""
         if self.size and self.address != other.address:
@@ -67,3 +78,11 @@ class Array:
 
     def __repr__(self) -> str:
         return f"Array(shape={self.shape}, dtype={self.dtype}, device={self.device.name})"
+
+
+def elements(shape: Sequence[int]) -> int:
+    """The number of elements in an array of this shape. Raises ValueError beyond what a kernel can count."""
+    size = math.prod(shape)
+    if size > MAX_ELEMENTS:
+        raise ValueError(f"an array of shape {tuple(shape)} has {size} elements; make it at most {MAX_ELEMENTS}.")
+    return size

@@ -1,17 +1,16 @@
 """New tensors: from data, filled, random."""
 
 from collections.abc import Sequence
-from math import inf, prod
+from math import inf
 from typing import Any
 
 import numpy as np
 
+from minigrad.array import elements
 from minigrad.convert import check_dtype, move, to_host
 from minigrad.devices import check, default_device
 from minigrad.require import number, whole
 from minigrad.tensor import Tensor
-
-MOST = 2**31 - 1  # elements of a tensor: what a kernel indexes
 
 
 class _Generator:
@@ -32,7 +31,9 @@ def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dt
     where there is a GPU and else `numpy`.
     """
     if isinstance(data, list | tuple) and any(isinstance(x, Tensor) and x.requires_grad for x in data):
-        raise TypeError("tensor: a list would cut its tensors off the tape; join them with mg.concatenate, or detach().")
+        raise TypeError(
+            "tensor: a list would cut its tensors off the tape; join them with mg.concatenate, or detach()."
+        )
     if isinstance(data, Tensor):
         data, device = data.numpy(), data.device if device is None else device
     host = to_host(data, dtype)
@@ -76,6 +77,5 @@ def extents(shape: tuple) -> tuple[int, ...]:
     given = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in given):
         raise ValueError(f"a shape is whole numbers of at least 0; got {given}.")
-    if prod(map(int, given)) > MOST:
-        raise ValueError(f"a tensor of shape {given} has {prod(map(int, given))} elements; make it at most {MOST}.")
+    elements(tuple(map(int, given)))  # as many as a kernel can count
     return given

@@ -32,7 +32,7 @@ class Op:
     input, the inputs that its gradient uses, where that is not all; one that no wanted gradient uses is not kept, and a
     number stands in for it.
     launch(kernels, *arrays, **params) and launch_backward(kernels, needs, dy, *kept) do the same on a device that runs
-    kernels; kernels are the op's own, by name, those of the gradient by names that begin with "backward".
+    kernels; kernels are the op's own, by name, those of the gradient by names that say "backward".
     prepare(*arrays, **params) checks shapes and completes the parameters, for every device alike. broadcasts: gradients
     are summed over what was broadcast. integers: any dtype will do.
     shares: the output is the input's memory, as in reshape. cost(*arrays, **params) counts FLOPs and bytes: each input
@@ -131,7 +131,7 @@ class Op:
         if unknown := [key for key in tunables if key not in known]:
             raise ValueError(f"{self.name} has no tunable {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
         if variant is not None:
-            if self._kernel_name(variant).startswith("backward"):
+            if "backward" in self._kernel_name(variant):
                 raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
             kernels["forward"] = kernels[variant]
         other.kernels = kernels

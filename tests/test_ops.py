@@ -60,7 +60,7 @@ def test_the_costs_of_inputs_of_two_kinds():
 
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op in OPS.values() for name in op.kernels])
 def test_every_kernel_by_name_is_right_or_refused(op, name, kernel_device):
-    if name.startswith("backward"):
+    if "backward" in name:
         with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
             op.using(name)
     else:

@@ -11,11 +11,10 @@ from minigrad.array import Array
 from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.reduction import MAX_ELEMENTS
+from minigrad.ops.slabs import ONE, multiply, multiply_transposed
 from minigrad.view import Shape, View, broadcast
 
 TILES = (16, 4, 8, 32)
-ONE = View.of((), ())
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -76,8 +75,6 @@ def work(a: Shape, b: Shape) -> Work:
     m, n, k = (1, *a)[-2], b[-1] if len(b) > 1 else 1, a[-1]
     batch = np.broadcast_shapes(a[:-2], b[:-2])
     da, db, c = (*batch, *a[-2:]), (*batch, *b[-2:]), (*batch, *a[-2:-1], *b[-1:] * (len(b) > 1))
-    if prod(c) > MAX_ELEMENTS:
-        raise ValueError(f"matmul: {a} @ {b} has {prod(c)} elements; a kernel indexes at most {MAX_ELEMENTS}.")
     if prod(b[:-2]) == 1:
         return Work(prod(a[:-1]), n, k, a, b, c)
     if prod(batch) > MAX_GRID[2]:
@@ -87,10 +84,10 @@ def work(a: Shape, b: Shape) -> Work:
 
 
 def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """One launch for the whole batch."""
+    """One launch for the whole batch, or one for each slab of very many rows."""
     w = work(a.shape, b.shape)
     c = Array.empty(a.device, w.c, a.dtype)
-    kernels["forward"].launch(w.m, w.n, w.k, w.count)(a, b, c, w.m, w.n, w.k, w.a_at, w.b_at)
+    multiply(kernels["forward"], w, a, b, c, w.a_at, w.b_at)
     return c
 
 
@@ -100,9 +97,9 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
     da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
     db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
     if da is not None:
-        kernels["backward_a"].launch(w.m, w.n, w.k, w.count)(dy, b, da, w.m, w.n, w.k, w.c_at, w.b_at)
+        multiply(kernels["backward_a"], w, dy, b, da, w.c_at, w.b_at)
     if db is not None:
-        kernels["backward_b"].launch(w.m, w.n, w.k, w.count)(a, dy, db, w.m, w.n, w.k, w.a_at, w.c_at)
+        multiply_transposed(kernels["backward_b"], w, a, dy, db, w.a_at, w.c_at)
     return da, db
 
 
