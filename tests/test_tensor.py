@@ -104,6 +104,6 @@ def test_uniform_wants_finite_bounds(bound):
 
 def test_a_list_of_tensors_is_not_cut_off_the_tape_in_silence():
     x = mg.ones(1, requires_grad=True, device="numpy")
-    with pytest.raises(TypeError, match="join them with mg.concatenate"):
+    with pytest.raises(TypeError, match=r"join them with mg\.concatenate"):
         mg.tensor([x * 2.0, x])
     assert mg.tensor([x.detach(), x.detach()]).shape == (2, 1)
