@@ -31,7 +31,7 @@ def _doctor() -> int:
 
 
 def _bench(asked: argparse.Namespace) -> int:
-    from minigrad import bench
+    from minigrad import bench, tune
     from minigrad.show.bar import progress
 
     if reason := why_not("cuda"):
@@ -41,11 +41,8 @@ def _bench(asked: argparse.Namespace) -> int:
         return 0
     command = " ".join(["minigrad", *sys.argv[1:]])
     try:
-        record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), command)
-        if asked.sweep:
-            from minigrad import tune
-
-            tune.sweep_all(record, asked.only, lambda works: progress(works, "sweep"))
+        more = tune.sweep if asked.sweep else None
+        record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, command)
     except (ValueError, ImportError, DeviceError) as error:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2

@@ -48,20 +48,47 @@ class Kernel:
         self.waits = False  # a learner's own kernel reports its faults at its own launch
         self._modules: dict[tuple, Any] = {}
         self._plans: dict[tuple[int, ...], Launch] = {}
+        self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
 
     def using(self, **values: int) -> "Kernel":
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other._plans = {}
+        other._plans, other._preferred = {}, {}
         return other
+
+    def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
+        """From now on take these values for launches of these sizes and, of all preferences, nearest to them."""
+        self._preferred[sizes] = self._legal(dict(values))
+        self._plans.clear()
+
+    @property
+    def planned(self) -> Mapping[tuple[int, ...], Launch]:
+        """The launches by their sizes, as far as they have been worked out."""
+        return self._plans
+
+    def forget(self) -> None:
+        """Prefer nothing."""
+        self._preferred.clear()
+        self._plans.clear()
+
+    def _preference(self, sizes: tuple[int, ...]) -> dict[str, int]:
+        """The values for the nearest sizes: the distance is in doublings, added up."""
+
+        def far(other: tuple[int, ...]) -> int:
+            return sum(abs(a.bit_length() - b.bit_length()) for a, b in zip(sizes, other, strict=False))
+
+        return self._preferred[min(self._preferred, key=far)] if self._preferred else {}
 
     def launch(self, *sizes: int, **named: int) -> Launch:
         """The launch arithmetic in words and numbers for these sizes and tunables; call it to run the kernel."""
         if not named and sizes in self._plans:
             return self._plans[sizes]
         work = {key: value for key, value in named.items() if key in self.sizes}
-        values = self.values | self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        preferred = self._preference((*sizes, *(work[key] for key in self.sizes if key in work)))
+        values = (
+            self.values | preferred | self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        )
         planned = Launch.plan(self, sizes, work, values)
         if not named:
             self._plans[sizes] = planned

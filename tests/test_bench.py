@@ -13,6 +13,7 @@ from minigrad import __main__ as command_line
 from minigrad import bench
 from minigrad.array import Array
 from minigrad.bench import record as record_module
+from minigrad.bench.agree import Reference
 from minigrad.bench.measure import verified
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import settings
@@ -97,10 +98,10 @@ def test_every_op_is_right_on_every_set_of_inputs(op, way, kernel_device):
         return
     stage = Stage(small(op, way), get(kernel_device), cache=40_000)
     assert stage.windows > 1 and len({row[0].address for row in stage.inputs}) in (1, stage.windows)
-    call, wanted = verified(stage)["minigrad"], stage.reference()
+    call = verified(stage)["minigrad"]
     for _ in range(stage.windows):
         call()
-    stage.check(call(), wanted, "the first set again")
+    stage.check(call(), "the first set again")
 
 
 def test_a_wrong_result_is_not_timed():
@@ -111,17 +112,27 @@ def test_a_wrong_result_is_not_timed():
 
     wrong = mg.relu.using()
     wrong.launch = launch
-    numbers = Stage(work_of(mg.relu, [(100,)]), get("sim")).reference()[0]
-    assert numbers[0] > 0
+    (reference,) = Stage(work_of(mg.relu, [(100,)]), get("sim")).wanted
+    assert reference.host[0] > 0
     with pytest.raises(ValueMismatch, match=r"relu of 100 by minigrad is off by .* It is not timed"):
         verified(Stage(work_of(wrong, [(100,)]), get("sim")))
 
 
 def test_nan_is_wrong():
     stage = Stage(work_of(mg.relu, [(100,)]), get("sim"))
-    wanted = stage.reference()
-    with pytest.raises(ValueMismatch, match="off by nan"):
-        stage.check([np.full(100, np.nan, np.float32)], wanted, "nobody")
+    with pytest.raises(ValueMismatch, match="off by inf"):
+        stage.check([Array.upload(get("sim"), np.full(100, np.nan, np.float32))], "nobody")
+    with pytest.raises(ValueMismatch, match="off by inf"):
+        stage.check([Array.zeros(get("sim"), (99,), np.dtype(np.float32))], "nobody")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_the_error_is_that_of_the_worst_element(dtype, kernel_device):
+    host = (np.arange(3000) % 4).astype(dtype)
+    reference, other = Reference(get(kernel_device), host), host.copy()
+    assert reference.error(Array.upload(get(kernel_device), host)) == 0
+    other[2999] = not host[2999] if dtype == "bool" else 2.5
+    assert reference.error(Array.upload(get(kernel_device), other)) == pytest.approx(1 if dtype == "bool" else 0.5 / 3)
 
 
 def test_an_unknown_rival():
@@ -224,7 +235,7 @@ def example(date="2026-01-02"):
     )
     made.sweeps["relu of 8"] = {"BLOCK=32": timing, "BLOCK=64": bench.Timing(1e-4, 1e-4, 1e-4, 20, host=True)}
     made.resources["relu_forward BLOCK=32"] = (16, 0, 0)
-    made.choices["relu of 8"] = "BLOCK=64"
+    made.choices["relu of 8"] = {"search": "BLOCK=64", "default": "BLOCK=32"}
     return made
 
 

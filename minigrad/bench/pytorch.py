@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
+import numpy as np
+
 from minigrad.array import Array
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
@@ -26,7 +28,7 @@ class PyTorch:
     def __init__(self, gpu: Any):
         import torch
 
-        self.torch = torch
+        self.torch, self.gpu = torch, gpu
         self.stream = torch.cuda.ExternalStream(gpu.stream.handle)
 
     def calls(self, stage: Any) -> Callable[[], Sequence[Any]]:
@@ -39,6 +41,14 @@ class PyTorch:
                 return next(each)()
 
         return call
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """Results as arrays of minigrad, in the memory where PyTorch keeps them."""
+        kinds = {name: np.dtype(name) for name in ("float32", "float64", "bool", "int64")}
+        return [
+            Array(self.gpu, tuple(x.shape), kinds[str(x.dtype).removeprefix("torch.")], x, x.data_ptr())
+            for x in (tensor.detach().contiguous() for tensor in tensors)
+        ]
 
     def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
         tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]

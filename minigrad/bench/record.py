@@ -30,7 +30,7 @@ class Record:
     copy: float | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
-    choices: dict[str, str] = field(default_factory=dict)  # of the automatic search, by the title of the sweep
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
 
     @property

@@ -1,7 +1,7 @@
 """A work set up on a device: inputs that no cache holds, the calls to time, and the check of what they return."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import cycle
 from math import prod
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.bench.agree import Reference
 from minigrad.bench.work import Work
 from minigrad.check import ValueMismatch
 from minigrad.op import Op
@@ -77,9 +78,10 @@ class Stage:
         """NumPy's version, on the first set of inputs."""
         return results(self.work, self.work.op, self.hosts())
 
-    def reference(self) -> list[np.ndarray]:
+    @cached_property
+    def wanted(self) -> list[Reference]:
         """What NumPy says for the first set of inputs."""
-        return self.reference_call()()
+        return [Reference(self.device, y) for y in self.reference_call()()]
 
     def calls(self, op: Op | None = None) -> Callable[[], Sequence[Any]]:
         """A function that runs the op on the next set of inputs each time."""
@@ -87,13 +89,10 @@ class Stage:
         each = cycle([results(self.work, chosen, arrays) for arrays in self.inputs])
         return lambda: next(each)()
 
-    def check(self, got: Sequence[Any], wanted: Sequence[np.ndarray], who: str) -> None:
-        """Raise ValueMismatch where a result is wrong: what is wrong is not timed. NaN is wrong."""
-        for array, reference in zip(got, wanted, strict=True):
-            host = array.numpy() if hasattr(array, "numpy") else array
-            size = float(np.abs(reference).max(initial=1e-30))
-            error = float(np.abs(np.subtract(host, reference, dtype=np.float32)).max(initial=0)) / size
-            if host.shape != reference.shape or not error <= TOLERANCE:
+    def check(self, got: Sequence[Array], who: str) -> None:
+        """Raise ValueMismatch where a result for the first set is wrong: that is not timed. NaN is wrong."""
+        for array, reference in zip(got, self.wanted, strict=True):
+            if not (error := reference.error(array)) <= TOLERANCE:
                 raise ValueMismatch(
                     f"{self.work.title} by {who} is off by {error:.2g} of the largest element; a benchmark allows "
                     f"{TOLERANCE:g}. It is not timed: run mg.check.op(mg.{self.work.op.name}, device='cuda')."

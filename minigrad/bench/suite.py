@@ -4,7 +4,9 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from importlib import metadata
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
-from minigrad.bench.measure import measured
+from minigrad.bench.measure import staged, timed
 from minigrad.bench.record import Record
+from minigrad.bench.stage import Stage
 from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.devices import check, get
@@ -23,23 +26,45 @@ from minigrad.outcome import variants
 MANY = 2**26  # elements that no cache holds
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
 FLAGS = np.asarray(np.arange(MANY) % 3 == 0)
-EDGES = (1024, 2048, 4096, 8192)
 GIB = 2**30
-Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
-# What an op is measured on where MANY elements for each input is not the thing to ask.
-OWN: dict[str, tuple[Inputs, ...]] = {
-    **{name: ((((MANY,),), {}), (((4 * MANY,),), {})) for name in ("relu", "exp")},
-    **{name: ((((MANY,), (MANY,)), {}), (((4 * MANY,), (4 * MANY,)), {})) for name in ("add", "multiply")},
-    "where": (((FLAGS, (MANY,), (MANY,)), {}),),
-    "sum": ((((MANY,),), {}), (((4 * MANY,),), {}), (((16384, 16384),), {"axis": 0}), (((16384, 16384),), {"axis": 1})),
-    "softmax": ((((16384, 16384),), {}), (((8192, 1024),), {})),
-    "log_softmax": ((((8192, 1024),), {}),),
-    "cross_entropy": ((((8192, 1000), LABELS), {}),),
-    "transpose": ((((8192, 8192),), {}), (((16384, 16384),), {}), (((64, 512, 16, 128),), {"axes": (0, 2, 1, 3)})),
-    "getitem": ((((8192, 8192),), {"key": (slice(None, None, 2), slice(1, None))}),),
-    "concatenate": ((((4096, 8192), (4096, 8192)), {"axis": 1}),),
-    "matmul": (*((((n, n), (n, n)), {}) for n in EDGES), (((4095, 4097), (4097, 4099)), {})),
+
+@dataclass(frozen=True)
+class Size:
+    """What an op is measured on: its inputs and parameters, and whether its gradient is measured there, too."""
+
+    inputs: tuple[Any, ...]
+    params: Mapping[str, Any]
+    backward: bool = True
+
+
+def at(*inputs: Any, **params: Any) -> Size:
+    """Measured forward and backward."""
+    return Size(inputs, params)
+
+
+def forward_at(*inputs: Any, **params: Any) -> Size:
+    """Measured forward only."""
+    return Size(inputs, params, backward=False)
+
+
+# Where MANY elements for each input is not the thing to ask.
+OWN: dict[str, tuple[Size, ...]] = {
+    **{name: (at((MANY,)), forward_at((4 * MANY,))) for name in ("relu", "exp")},
+    **{name: (at((MANY,), (MANY,)), forward_at((4 * MANY,), (4 * MANY,))) for name in ("add", "multiply")},
+    "where": (at(FLAGS, (MANY,), (MANY,)),),
+    "sum": (at((MANY,)), forward_at((4 * MANY,)), forward_at((16384, 4096), axis=0), forward_at((16384, 4096), axis=1)),
+    "softmax": (at((8192, 1024)), at((16384, 16384))),
+    "log_softmax": (at((8192, 1024)),),
+    "cross_entropy": (at((8192, 1000), LABELS),),
+    "transpose": (at((8192, 8192)), forward_at((16384, 16384)), forward_at((64, 512, 16, 128), axes=(0, 2, 1, 3))),
+    "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
+    "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),
+    "matmul": (
+        *(at((n, n), (n, n)) for n in (1024, 4096)),
+        *(forward_at((n, n), (n, n)) for n in (2048, 8192)),
+        forward_at((4095, 4097), (4097, 4099)),
+    ),
     "reshape": (),
 }
 
@@ -52,36 +77,43 @@ def suite(only: str | None = None) -> list[Work]:
     chosen = [op for op in OPS.values() if only in (None, op.name)]
     if not chosen:
         raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
-    works = [work_of(op, inputs, way, **params) for op in chosen for inputs, params in sizes(op) for way in ways(op)]
+    works = [work_of(op, s.inputs, way, **s.params) for op in chosen for s in sizes(op) for way in ways(op, s)]
     for op in chosen:
-        works += [work_of(op, inputs, variant=v, **params) for inputs, params in sizes(op)[:1] for v in variants(op)]
+        works += [work_of(op, s.inputs, variant=name, **s.params) for s in sizes(op)[:1] for name in variants(op)]
     return [work for work in works if work.dry().launches]
 
 
-def sizes(op: Op) -> Sequence[Inputs]:
-    """The inputs and parameters that an op is measured on."""
-    return OWN.get(op.name, ((((MANY,),) * len(op.inputs.names), {}),))
+def sizes(op: Op) -> Sequence[Size]:
+    """What an op is measured on."""
+    return OWN.get(op.name, (at(*[(MANY,)] * len(op.inputs.names)),))
 
 
-def ways(op: Op) -> Sequence[str]:
-    """Forward, and backward where there is a gradient."""
-    return WAYS if op.backward else WAYS[:1]
+def ways(op: Op, size: Size) -> Sequence[str]:
+    """Forward, and backward where there is a gradient to measure."""
+    return WAYS if op.backward and size.backward else WAYS[:1]
 
 
 def run(
     only: str | None = None,
     against: Sequence[str] = (),
     track: Callable[[Sequence[Work]], Iterable[Work]] = iter,
+    more: Callable[[Record, Stage], None] | None = None,
     command: str = "mg.bench.run()",
 ) -> Record:
     """Measure the whole set on this GPU, or one op of it, and return the record.
 
-    track goes through the works and may show how far it is, as `mg.show.progress`. Raises DeviceError without a GPU.
+    track goes through the works and may show how far it is, as `mg.show.progress`; more(record, stage), if given, may
+    add to the record what it measures of each work, as `mg.tune.sweep` does. Ctrl-C ends the run early, and keeps what
+    has been measured. Raises DeviceError without a GPU.
     """
     record = blank(command)
     record.copy = copy_bandwidth()
-    for work in track(suite(only)):
-        record.measurements[work.title] = measured(work, against)
+    with suppress(KeyboardInterrupt):
+        for work in track(suite(only)):
+            stage = staged(work)
+            record.measurements[work.title] = timed(stage, against)
+            if more:
+                more(record, stage)
     return record
 
 

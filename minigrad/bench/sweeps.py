@@ -1,17 +1,20 @@
 """Every legal value of an op's tunables: which there are, what each launches, and what each takes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from html import escape
 from itertools import product
 from typing import Any
 
+from minigrad.bench.measure import staged
 from minigrad.bench.record import Times, recorded
 from minigrad.bench.stage import Stage
 from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import Dry, Work, work_of
 from minigrad.devices import get, why_not
 from minigrad.errors import LaunchError
+from minigrad.kernel import Kernel
 from minigrad.op import Op
 
 
@@ -36,37 +39,52 @@ def label(values: Mapping[str, int]) -> str:
 
 def settings(work: Work, **fixed: int) -> list[Setting]:
     """The legal settings of the kernels that a work launches, one for each way in which the launches differ."""
-    launched = {launch.kernel for launch in work.dry().launches}
-    kernels = [kernel for kernel in work.chosen.kernels.values() if kernel.name in launched]
-    legal = {key: sorted(set(values)) for kernel in kernels for key, values in kernel.tunables.items()}
+    legal = {key: sorted(set(values)) for kernel in launched(work) for key, values in kernel.tunables.items()}
     legal |= {key: [value] for key, value in fixed.items()}
     found: dict[Any, Setting] = {}
     for values in product(*legal.values()):
         setting = dict(zip(legal, values, strict=True))
-        op = work.chosen.using(None, **setting)
+        op = retuned(work.chosen, setting)
         try:
             dry = work.dry(op)
         except LaunchError:
             continue  # legal one by one, not together
-        same = tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
-        found.setdefault(same, Setting(setting, op, dry))
+        found.setdefault(alike(dry), Setting(setting, op, dry))
     return list(found.values())
 
 
 def default(work: Work) -> dict[str, int]:
-    """The values that the op takes by itself."""
-    launched = {launch.kernel for launch in work.dry().launches}
-    kernels = [kernel for kernel in work.chosen.kernels.values() if kernel.name in launched]
-    return {key: value for kernel in kernels for key, value in kernel.values.items()}
+    """The values that the op takes by itself for this work."""
+    own = alike(work.dry())
+    same = next((s.values for s in settings(work) if alike(s.dry) == own), None)
+    return dict(same) if same else {key: value for kernel in launched(work) for key, value in kernel.values.items()}
 
 
-def swept(work: Work, chosen: list[Setting], repeats: int = 20, stage: Stage | None = None) -> Times:
-    """The time of each setting on this GPU, after a check that each gives what NumPy gives."""
-    gpu: Any = get("cuda")
-    stage = stage or Stage(work, gpu, gpu.chip.l2)
-    wanted = stage.reference()
+def launched(work: Work) -> list[Kernel]:
+    """The kernels of the op that a work launches."""
+    names = {launch.kernel for launch in work.dry().launches}
+    return [kernel for kernel in work.chosen.kernels.values() if kernel.name in names]
+
+
+def retuned(op: Op, values: Mapping[str, int]) -> Op:
+    """The op with values for the tunables of its kernels; which kernel runs stays as it is."""
+    other = copy(op)
+    other.kernels = {
+        role: kernel.using(**{key: value for key, value in values.items() if key in kernel.tunables})
+        for role, kernel in op.kernels.items()
+    }
+    return other
+
+
+def alike(dry: Dry) -> tuple:
+    """Settings that launch the same are one."""
+    return tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
+
+
+def swept(stage: Stage, chosen: Sequence[Setting], repeats: int = 20) -> Times:
+    """The time of each setting on this GPU, in turns, after a check that each gives what NumPy gives."""
     for setting in chosen:
-        stage.check(stage.calls(setting.op)(), wanted, setting.label)
+        stage.check(stage.calls(setting.op)(), setting.label)
     runs = timer().interleaved([stage.calls(setting.op) for setting in chosen], repeats, 2e-4)
     return {s.label: Timing.of(r.seconds, not r.queued) for s, r in zip(chosen, runs, strict=True)}
 
@@ -134,6 +152,6 @@ def sweep(
     if why_not("cuda"):
         return Sweep(title, tunable, {}, "", old, record.place if record else "")
     device: Any = get("cuda")
-    live = swept(work, chosen)
+    live = swept(staged(work), chosen)
     new = {s.values[tunable]: live[s.label] for s in chosen}
     return Sweep(title, tunable, new, device.label, old, record.place if record else "")

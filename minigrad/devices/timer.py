@@ -25,6 +25,7 @@ extern "C" __global__ void spin(long long* ended, long long nanoseconds) {
 }
 """
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
+ENOUGH = 0.3  # seconds for all the runs of a work
 Work = Callable[[], Any]
 
 
@@ -40,12 +41,17 @@ class Timer:
     def interleaved(
         self, works: Sequence[Work], repeats: int, seconds: float, calls: int = 0, flush: bool = True
     ) -> list["Runs"]:
-        """Each work in turn, `repeats` times: so many calls in a row, or as many as fill `seconds`."""
+        """Each work in turn, `repeats` times: so many calls in a row, or as many as fill `seconds`.
+
+        What has taken ENOUGH seconds after three turns is not measured further.
+        """
         counts = [calls or self._calls(work, seconds) for work in works]
         runs = [Runs([], True) for _ in works]
         holds = [SHORTEST] * len(works)
         for _ in range(repeats):
             for i, (work, count) in enumerate(zip(works, counts, strict=True)):
+                if len(runs[i].seconds) >= 3 and sum(runs[i].seconds) * count > ENOUGH:
+                    continue
                 took, queued, holds[i] = self._held(work, count, holds[i], flush)
                 runs[i].seconds.append(took / count)
                 runs[i].queued &= queued

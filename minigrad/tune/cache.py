@@ -1,0 +1,66 @@
+"""The choices that were timed on a GPU, kept on disk by device, op, kernel text and shape class."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_dir
+
+from minigrad.bench.work import Work
+from minigrad.op import Op
+
+Plan = tuple[str, list[int], dict[str, int]]  # a kernel's role in the op, the sizes of a launch, the values for it
+
+
+def size_class(extent: int) -> int:
+    """Sizes of one class need the same choice: up to 1, 2, 4, 8, ... as the power of two above."""
+    return max(extent - 1, 0).bit_length()
+
+
+def name(work: Work) -> str:
+    """What a choice depends on: op, direction, kernel, the classes of its shapes, its parameters, the kernels' text."""
+    shapes = [[size_class(n) for n in shape] for shape, _ in work.shapes()]
+    kernels = work.chosen.kernels.values()
+    text = hashlib.sha256("".join(kernel.source.text for kernel in kernels).encode()).hexdigest()[:12]
+    return " ".join(map(str, (work.op.name, work.variant or "", work.way, work.dtype, shapes, work.case.params, text)))
+
+
+def find(device: str, work: Work) -> str | None:
+    """The choice for a work on a device, if it was made before."""
+    found = read(device).get(name(work))
+    return found["choice"] if found else None
+
+
+def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
+    """Keep a choice, and the launches that it makes, for the next time."""
+    path = _path(device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = {"op": work.op.name, "choice": choice, "plans": plans}
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as part:
+        json.dump(read(device) | {name(work): entry}, part, indent=1)
+    os.replace(part.name, path)  # whole or not at all
+
+
+def plans(work: Work, op: Op) -> list[Plan]:
+    """Role, sizes and values of the launches that a work makes with this setting of the op."""
+    work.dry(op)
+    return [
+        (role, list(sizes), dict(launch.values))
+        for role, kernel in op.kernels.items()
+        for sizes, launch in kernel.planned.items()
+    ]
+
+
+def read(device: str) -> dict[str, Any]:
+    """Everything kept for a device."""
+    path = _path(device)
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _path(device: str) -> Path:
+    folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
+    return folder / f"choices-{device.lower().replace(' ', '-')}.json"
