@@ -39,10 +39,11 @@ def _bench(asked: argparse.Namespace) -> int:
         print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
         print(f"\nThe newest record:\n{record.only(asked.only)}" if record else "\nThere is no record yet.")
         return 0
-    command = " ".join(["minigrad", *sys.argv[1:]])
+    words = ["minigrad bench", *(["--only", asked.only] if asked.only else [])]
+    words += [*(["--against", *asked.against] if asked.against else []), *(["--sweep"] if asked.sweep else [])]
     try:
         more = tune.sweep if asked.sweep else None
-        record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, command)
+        record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, " ".join(words))
     except (ValueError, ImportError, DeviceError) as error:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2

@@ -116,7 +116,7 @@ def pytorch() -> Any:
     return PyTorch(get("cuda"))
 
 
-def wall(work: Callable[[], Any], enough: float = 0.5) -> Timing:
+def wall(work: Callable[[], Any], enough: float = 0.2) -> Timing:
     """The time on the host's clock: three runs, or fewer once they have taken long enough."""
     seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds) < enough:

@@ -57,7 +57,10 @@ class PyTorch:
             return lambda: [self.run(work.op.name, inputs, **work.case.params)]
         wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
         y = self.run(work.op.name, inputs, **work.case.params)
-        return lambda: self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
+        # contiguous: where PyTorch would return a view of dy, it has to make the gradient, too
+        return lambda: [
+            grad.contiguous() for grad in self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
+        ]
 
     def run(self, name: str, xs: Sequence[Any], **params: Any) -> Any:
         """The op by PyTorch, with its result in memory of its own."""

@@ -36,9 +36,10 @@ class Pool:
 
     def host(self, start: int, shape: tuple[int, ...]) -> np.ndarray:
         """The same numbers on the host."""
-        stop = start + prod(shape)
+        first, count = start % len(self.numbers), prod(shape)
+        stop = first + count
         tiled = self.numbers if stop <= len(self.numbers) else np.resize(self.numbers, stop)
-        return tiled[start:stop].reshape(shape)
+        return tiled[first:stop].reshape(shape)
 
 
 @cache

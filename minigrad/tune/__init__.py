@@ -14,9 +14,9 @@ from minigrad.op import Op
 from minigrad.tune.automatic import auto
 from minigrad.tune.occupancy import Occupancy
 from minigrad.tune.regret import Regret, regret, sweep
-from minigrad.tune.search import Search, search
+from minigrad.tune.search import Search, choose
 
-__all__ = ["Occupancy", "Regret", "Search", "Tuned", "auto", "regret", "sweep", "tune"]
+__all__ = ["Occupancy", "Regret", "Search", "Tuned", "auto", "choose", "regret", "sweep", "tune"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def tune(op: Op | str, *shapes: Any, variant: str | None = None, again: bool = F
     works = [work for work in ways if work.dry().launches]
     if not works:
         raise ValueError(f"{forward.op.name} launches no kernel, so there is nothing to choose.")
-    return Tuned(forward.op.name, tuple(search(work, again) for work in works))
+    return Tuned(forward.op.name, tuple(choose(work, again) for work in works))
 
 
 class _Callable(ModuleType):

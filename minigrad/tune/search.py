@@ -58,7 +58,7 @@ class Search:
         return f"{self.work.title}: {self.choice or 'nothing to choose'}{took} ({where}, {len(self.settings)} settings)"
 
 
-def search(work: Work, again: bool = False) -> Search:
+def choose(work: Work, again: bool = False) -> Search:
     """The setting for a work: from the cache of this GPU or by timing; without a GPU from the newest record."""
     found = settings(work)
     if why_not("cuda"):
