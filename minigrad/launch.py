@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minigrad.devices.base import Dim3
 from minigrad.errors import LaunchError
+from minigrad.limits import check_limits
 
 if TYPE_CHECKING:
     from minigrad.kernel import Kernel
@@ -64,8 +65,6 @@ class Launch:
     @staticmethod
     def plan(kernel: "Kernel", given: tuple[int, ...], named: dict[str, int], values: dict[str, int]) -> "Launch":
         """Work out grid and block. Raises LaunchError where a size is missing or the limits are passed."""
-        from minigrad.kernel import check_limits
-
         if not kernel.grid:
             raise LaunchError(f"{kernel.name} has no grid of its own; call it with grid= and block=.")
         if len(given) > len(kernel.sizes):

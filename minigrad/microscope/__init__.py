@@ -14,9 +14,10 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.devices import check, get, through
 from minigrad.errors import LaunchError
-from minigrad.kernel import Extent, Kernel
+from minigrad.kernel import Kernel
 from minigrad.kernel import kernel as compiled
 from minigrad.launch import Launch
+from minigrad.limits import Extent
 from minigrad.microscope.device import Microscope
 from minigrad.microscope.lines import Branch, Line
 from minigrad.microscope.problems import Access, Problem
