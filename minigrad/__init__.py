@@ -14,8 +14,13 @@ from minigrad.tensor import Tensor
 
 __version__ = "0.1.0"
 # Loaded at their first use: import minigrad stays quick.
-_LATER = ("bench", "check", "data", "microscope", "nn", "optim", "show", "tune")
-_FUNCTIONS = {"doctor": "minigrad.doctor", "exercise": "minigrad.exercises", "inspect": "minigrad.microscope"}
+_LATER = ("adjoint", "bench", "check", "data", "microscope", "nn", "optim", "show", "tune")
+_FUNCTIONS = {
+    "differentiable": "minigrad.adjoint",
+    "doctor": "minigrad.doctor",
+    "exercise": "minigrad.exercises",
+    "inspect": "minigrad.microscope",
+}
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",
     "uniform", "zeros", *_LATER, *_FUNCTIONS, *OPS,

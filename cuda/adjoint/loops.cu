@@ -1,0 +1,111 @@
+#include "common.cuh"
+
+// In all of these: thread -> one row of x, m numbers, and one element of y.
+
+// y = sum of the row, each x weighted by itself
+extern "C" __global__ void sum_of_squares(const real* x, real* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real sum = 0;
+        for (int j = 0; j < m; ++j) {
+            sum += x[i * m + j] * x[i * m + j];
+        }
+        y[i] = sum;
+    }
+}
+
+// y = product of the row
+extern "C" __global__ void product(const real* x, real* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real p = 1;
+        for (int j = 0; j < m; ++j) {
+            p *= x[i * m + j];
+        }
+        y[i] = p;
+    }
+}
+
+#define DEGREE 7
+
+// y = c[0] + c[1] x + ... + c[DEGREE] x^DEGREE, by Horner's rule
+extern "C" __global__ void horner(const real* c, const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real p = 0;
+        for (int j = DEGREE; j >= 0; --j) {
+            p = p * x[i] + c[j];
+        }
+        y[i] = p;
+    }
+}
+
+// y = sum over j of (x[0] * ... * x[j]): the inner loop is as long as the outer one has come
+extern "C" __global__ void triangular(const real* x, real* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real sum = 0;
+        for (int j = 0; j < m; ++j) {
+            real p = 1;
+            for (int l = 0; l <= j; ++l) {
+                p *= x[i * m + l];
+            }
+            sum += p;
+        }
+        y[i] = sum;
+    }
+}
+
+// y = x^8, squared three times
+extern "C" __global__ void eighth_power(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real v = x[i];
+        int times = 0;
+        while (times < 3) {
+            v = v * v;
+            times += 1;
+        }
+        y[i] = v;
+    }
+}
+
+// y = sqrt(x), by Newton's iteration until it stands still
+extern "C" __global__ void newton(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real root = x[i];
+        for (int j = 0; j < 100; ++j) {
+            real next = real(0.5) * (root + x[i] / root);
+            if (fabs(next - root) < real(1e-7) * next) break;
+            root = next;
+        }
+        y[i] = root;
+    }
+}
+
+// y = the largest of the row
+extern "C" __global__ void largest(const real* x, real* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real best = x[i * m];
+        for (int j = 1; j < m; ++j) {
+            if (x[i * m + j] <= best) continue;
+            best = x[i * m + j];
+        }
+        y[i] = best;
+    }
+}
+
+// y = x^2 * (sum of s): the sum is used after its loop
+extern "C" __global__ void after_the_loop(const real* x, const real* s, real* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        real g = x[i] * x[i];
+        real sum = 0;
+        for (int j = 0; j < m; ++j) {
+            sum += s[j];
+        }
+        y[i] = g * sum;
+    }
+}

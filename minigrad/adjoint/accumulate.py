@@ -1,0 +1,135 @@
+"""How each gradient is added up: plainly where an element belongs to one thread, else by atomics."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minigrad.adjoint.build import negative
+from minigrad.adjoint.effects import each, opposite, written
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.injective import Facts
+from minigrad.adjoint.printer import expression
+from minigrad.adjoint.tree import Add, Assign, Barrier, Expr, For, If, Index, Stmt, While
+
+
+class Choice(NamedTuple):
+    """One row of the decision table."""
+
+    what: str
+    how: str
+    why: str
+    bytes: str = ""
+
+
+@dataclass(eq=False)
+class Site:
+    """A place where a gradient in shared or global memory is added to."""
+
+    body: list[Stmt]
+    statement: Assign
+    phase: int
+    facts: Facts
+
+    @property
+    def target(self) -> Index:
+        """The element."""
+        assert isinstance(self.statement.target, Index)
+        return self.statement.target
+
+
+class Accumulate:
+    """Finds the places and decides for each array, between two barriers where it is shared."""
+
+    def __init__(self, arrays: dict[str, bool], uniform: set[str]):
+        self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
+        self.uniform = uniform  # names that are equal in all threads of a block
+        self.sites: list[Site] = []
+        self.phases = 1
+        self.meets: set[tuple[int, int]] = set()  # phases that no barrier parts
+
+    def decide(self, body: list[Stmt], facts: Facts) -> list[Choice]:
+        """Turn each `+=` into what it has to be, and say why."""
+        self.visit(body, facts, 0)
+        choices = []
+        for array, shared in self.arrays.items():
+            sites = [site for site in self.sites if site.target.array == array]
+            for group in self.parted(sites) if shared else [sites] if sites else []:
+                choices += self.group(array, group, facts)
+        return choices
+
+    def parted(self, sites: list[Site]) -> list[list[Site]]:
+        """Places in groups between which there is always a barrier."""
+        groups: list[list[Site]] = []
+        for site in sites:
+            near = [g for g in groups if any(self.meet(site.phase, other.phase) for other in g)]
+            groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
+        return groups
+
+    def meet(self, a: int, b: int) -> bool:
+        """Whether two phases can run at the same time."""
+        return a == b or (a, b) in self.meets or (b, a) in self.meets
+
+    def new(self, *before: int) -> int:
+        """A new phase, which no barrier parts from these."""
+        self.phases += 1
+        self.meets |= {(phase, self.phases) for phase in before}
+        return self.phases
+
+    def visit(self, body: list[Stmt], facts: Facts, phase: int) -> int:
+        """Collect the places, with what is known at each; the phase in which the body ends."""
+        for s in body:
+            if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
+                if s.op in ("+=", "-=") and not s.owned:
+                    self.sites.append(Site(body, s, phase, facts))
+            elif isinstance(s, Barrier):
+                phase = self.new()
+            elif isinstance(s, If):
+                ends = []
+                for condition, side in ((s.condition, s.then), (opposite(s.condition), s.orelse)):
+                    inside = facts.inside()
+                    inside.assume(condition)
+                    ends.append(self.visit(side, inside, self.new(phase)))
+                phase = self.new(phase, *ends)
+            elif isinstance(s, For | While):
+                inside, first = facts.inside(), self.new(phase)
+                if not any(isinstance(t, Barrier) for t in each([s])):
+                    inside.still -= written([s])  # threads may be in different rounds of it
+                if isinstance(s, For):
+                    inside.enter(s.primal or s)
+                last = self.visit(s.body, inside, first)
+                self.meets.add((first, last))
+                phase = self.new(phase, first, last)
+        return phase
+
+    def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
+        """One array between two barriers: plain if every place has the same index and it is the thread's own."""
+        shared = self.arrays[array]
+        where = "block" if shared else "grid"
+        same = len({site.target.indices for site in sites}) == 1
+        alone = [site.facts.unique(site.target.indices, shared) for site in sites]
+        if same and None not in alone:
+            for needed in alone:
+                facts.conditions.update(needed or {})
+            why = f"the index belongs to one thread of the {where}"
+            return [self.row(site, "plain +=", why) for site in sites[:1]]
+        made = {}
+        for site in sites:
+            warp = not any(reads(i) - self.uniform for i in site.target.indices)
+            why = f"threads of the {where} may share the element"
+            if None not in alone:
+                why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
+            how = f"{'shared' if shared else 'global'} atomic"
+            if warp:
+                how, why = f"warp sum, then {how}", "the index is the same in all threads"
+            made[site.target] = self.row(site, how, why)
+            self.replace(site, warp)
+        return list(made.values())
+
+    def row(self, site: Site, how: str, why: str) -> Choice:
+        """A row of the table."""
+        return Choice(expression(site.target), how, why)
+
+    def replace(self, site: Site, warp: bool) -> None:
+        """The `+=` made an atomic."""
+        s = site.statement
+        value: Expr = s.value if s.op == "+=" else negative(s.value)
+        site.body[site.body.index(s)] = Add(s.target, value, s.place, s.text, warp)

@@ -1,0 +1,73 @@
+"""Which variables carry derivatives: those that an input reaches and that reach an output."""
+
+from collections.abc import Iterable, Iterator
+
+from minigrad.adjoint.effects import each, name_of
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.tree import Add, Assign, Binary, Call, Cast, Declare, Expr, Function, Index, Name, Ternary, Unary
+from minigrad.adjoint.types import DERIVATIVES, TESTS, floating, plain
+
+
+def flows(e: Expr) -> set[str]:
+    """The variables and arrays whose derivatives enter that of an expression."""
+    if not floating(e.type):
+        return set()
+    match e:
+        case Name():
+            return {e.name}
+        case Index():
+            return {e.array}
+        case Ternary():
+            return flows(e.yes) | flows(e.no)
+        case Unary() | Cast():
+            return flows(e.operand)
+        case Binary():
+            return flows(e.left) | flows(e.right)
+        case Call():
+            flat = plain(e.function) in TESTS or DERIVATIVES.get(plain(e.function)) == ""
+            return set() if flat else set().union(*map(flows, e.arguments))
+    return set()
+
+
+def edges(function: Function) -> Iterator[tuple[set[str], str]]:
+    """For each assignment: from which variables a derivative flows to which."""
+    for s in each(function.body):
+        if isinstance(s, Assign | Add) and floating(s.target.type):
+            yield flows(s.value), name_of(s.target)
+        elif isinstance(s, Declare) and floating(s.type):
+            yield set().union(*map(flows, [s.value] if s.value is not None else s.values or ())), s.name
+
+
+def reached(function: Function, start: Iterable[str], backward: bool = False) -> set[str]:
+    """What derivatives reach from these variables, along the flow or against it."""
+    found, arrows = set(start), list(edges(function))
+    while True:
+        before = len(found)
+        for sources, target in arrows:
+            if backward and target in found:
+                found |= sources
+            elif not backward and sources & found:
+                found.add(target)
+        if len(found) == before:
+            return found
+
+
+def outputs(function: Function) -> list[str]:
+    """The floating-point arrays that a kernel writes, in the order of its parameters."""
+    changed = {name_of(s.target) for s in each(function.body) if isinstance(s, Assign | Add)}
+    return [p.name for p in function.params if p.pointer and p.name in changed and floating(p.type)]
+
+
+def active(module: Module, wrt: Iterable[str]) -> set[str]:
+    """The variables of the kernel that carry derivatives of `wrt` to an output."""
+    ends = outputs(module.kernel)
+    return (reached(module.kernel, wrt) & reached(module.kernel, ends, backward=True)) | set(ends)
+
+
+def default_wrt(function: Function) -> list[str]:
+    """All floating-point parameters whose values at the start can reach an output."""
+    read = set().union(*(sources for sources, _ in edges(function)))
+    added = {name_of(s.target) for s in each(function.body) if isinstance(s, Add)}
+    changed = {name_of(s.target) for s in each(function.body) if isinstance(s, Assign) and s.op != "="}
+    useful = reached(function, outputs(function), backward=True) & (read | added | changed)
+    return [p.name for p in function.params if p.name in useful and floating(p.type)]

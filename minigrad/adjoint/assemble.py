@@ -1,0 +1,113 @@
+"""The adjoint as a `.cu` file: the head of the kernel's own file, functions with their adjoints, the adjoint kernel."""
+
+from dataclasses import dataclass
+
+from minigrad.adjoint.derive import Derived
+from minigrad.adjoint.derive_function import FunctionAdjoint
+from minigrad.adjoint.effects import each, mentioned, written
+from minigrad.adjoint.expressions import Expressions
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.printer import function, parameter
+from minigrad.adjoint.tokens import tokenize
+from minigrad.adjoint.tree import Add, Declare, Do, Expr, Function, Param, Stmt
+
+WARP_ADD = """\
+// *sum += part, for a whole warp by one atomic where all its threads add to the same place.
+template <class T, class Part>
+__device__ void warp_add(T* sum, Part part) {
+    const unsigned all = 0xffffffff;
+    T value = part;
+    if (__match_any_sync(__activemask(), (unsigned long long)sum) != all) {
+        atomicAdd(sum, value);
+        return;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        value += __shfl_down_sync(all, value, step);
+    }
+    if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
+        atomicAdd(sum, value);
+    }
+}"""
+THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
+THREADS = "(size_t)gridDim.x * blockDim.x"
+THREAD_3D = (
+    "(((size_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * blockDim.x * blockDim.y * blockDim.z"
+    " + (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x"
+)
+THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z"
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The text of the adjoint's file, and what its kernel takes, in order."""
+
+    text: str
+    name: str
+    params: tuple[Param, ...]
+
+
+def assemble(module: Module, derived: Derived) -> Assembled:
+    """Put the file together."""
+    functions = function_adjoints(module, derived.body)
+    body = [*tape_columns(derived), *derived.body]
+    params = parameters(module.kernel, derived, body)
+    name = f"{module.kernel.name}_adjoint"
+    kernel = function(f'extern "C" __global__ void {name}', map(parameter, params), body)
+    warp = any(isinstance(s, Add) and s.warp for s in each(body)) or any("warp_add(" in f for f in functions)
+    tables = [t.text for t in module.tables if t.name in mentioned(body) or any(t.name in f for f in functions)]
+    pieces = ["\n".join(module.tokens.head), "\n".join(tables), WARP_ADD if warp else "", *functions]
+    note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
+    return Assembled("\n\n".join([*filter(None, pieces), f"{note}\n{kernel}"]) + "\n", name, tuple(params))
+
+
+def parameters(kernel: Function, derived: Derived, body: list[Stmt]) -> list[Param]:
+    """What the body needs of the kernel's own parameters, the gradients, and tapes in global memory."""
+    used, changed = mentioned(body), written(body)
+    made = [p for p in kernel.params if p.name in used]
+    for name, gradient in derived.gradients.items():
+        of = kernel.param(name)
+        assert of is not None
+        if gradient in used:
+            made.append(Param(gradient, of.type, True, gradient not in changed, restrict=of.restrict))
+    made += [Param(t.name, t.type, True, False) for t in derived.tapes if t.size is None]
+    if "tape_slots" in used:
+        made += [Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
+    return made
+
+
+def tape_columns(derived: Derived) -> list[Stmt]:
+    """Which slot of a tape in global memory is this thread's."""
+    if all(t.size is not None for t in derived.tapes):
+        return []
+    flat = all(f"{d}.{a}" in derived.conditions for d in ("blockDim", "gridDim") for a in "yz")
+    texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
+    return [Declare(name, "size_t", value=parsed(text)) for name, text in texts.items()]
+
+
+def parsed(text: str) -> Expr:
+    """An expression of builtins."""
+    return Expressions(tokenize(text, "tape"), {}, {}).expression()
+
+
+def function_adjoints(module: Module, body: list[Stmt]) -> list[str]:
+    """The device functions, as they are, each with its adjoint where that is called."""
+    called = {s.function for s in each(body) if isinstance(s, Do)}
+    texts: list[str] = []
+    for f in reversed(module.functions.values()):  # callers first, so that what they call is known
+        adjoint = ""
+        if f"{f.name}_adjoint" in called:
+            made = FunctionAdjoint(module, f)
+            found = made.derive()
+            called |= {s.function for s in each(found.body) if isinstance(s, Do)}
+            adjoint = "\n\n" + function_text(made, found)
+        texts.insert(0, f.text + adjoint)
+    return texts
+
+
+def function_text(made: FunctionAdjoint, found: Derived) -> str:
+    """`__device__ void f_adjoint(x, d_y, d_x)`."""
+    sinks = [p for p in made.of.params if p.name in found.gradients]
+    own = [parameter(p) for p in made.of.params]
+    gradients = [f"{p.type}{'*' if p.pointer else '&'} {found.gradients[p.name]}" for p in sinks]
+    params = [*own, f"{made.result.type} {made.seed}", *gradients]
+    return function(f"__device__ void {made.of.name}_adjoint", params, found.body)

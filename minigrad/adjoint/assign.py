@@ -1,0 +1,141 @@
+"""The gradient of one assignment, and of a call in it."""
+
+from minigrad.adjoint.activity import flows, reached
+from minigrad.adjoint.build import ONE, ZERO
+from minigrad.adjoint.effects import each, factor, name_of, rest, value_of
+from minigrad.adjoint.keeping import Keeping
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.tapes import base
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Binary,
+    Call,
+    Declare,
+    Do,
+    Expr,
+    Function,
+    Index,
+    Jump,
+    Name,
+    Number,
+    Stmt,
+    Unary,
+    walk,
+)
+from minigrad.adjoint.types import floating
+
+Pair = tuple[list[Stmt], list[Stmt]]
+
+
+class Assignments(Keeping):
+    """Makes the backward sweep of single statements."""
+
+    def __init__(self, module: Module, function: Function, active: set[str]):
+        super().__init__(module, function, active)
+        self.dropped: set[str] = set()  # arrays whose stores the forward sweep leaves out: read as they came
+        self.final: set[str] = set()  # outputs each of whose elements is stored once: their gradient is read once
+        self.first: set[int] = set()  # stores before which nothing touches the array: its gradient ends there
+        self.passed: Name | Index | None = None  # an operand whose share is taken care of
+        self.gradients: dict[str, str] = {}  # of a variable: the name of its gradient
+
+    def adjoint(self, s: Stmt, after: set[str]) -> list[Stmt]:
+        """The backward sweep of an assignment."""
+        match s:
+            case Declare(value=value) if value is not None and s.name in self.active and floating(s.type):
+                self.hold(value, Name(s.name, s.type), after)
+                return self.pull(value, Name(self.gradient(s.name), s.type))
+            case Declare(values=values) if values and s.name in self.active and floating(s.type):
+                places = [Index(self.gradient(s.name), (Number(str(n), "int"),), s.type) for n in range(len(values))]
+                return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
+            case Assign() if floating(s.target.type) and name_of(s.target) in self.active:
+                return self.assignment(s, after)
+            case Add() if floating(s.target.type) and name_of(s.target) in self.active:
+                return self.pull(s.value, self.shadow(s.target))
+        return []
+
+    def hold(self, value: Expr, target: Name, after: set[str]) -> None:
+        """Note that a variable holds this value until the gradient comes by."""
+        if target.name not in after:
+            self.known = value, target
+
+    def assignment(self, s: Assign, after: set[str]) -> list[Stmt]:
+        """The gradient of `target = A * target + B` goes to what is in A and B, and is then multiplied by A."""
+        value, d = value_of(s), self.shadow(s.target)
+        again, added = factor(value, s.target), rest(s)
+        if again is None:
+            d, part = self.aside(value if added is None else added, d, s)
+            clear: list[Stmt] = [Assign(self.shadow(s.target), "=", ZERO)] if added is None else []
+            return [*part, *clear, *self.pull(value if added is None else added, d)]
+        if isinstance(s.target, Name) and again == ZERO:
+            self.hold(value, s.target, after)
+        self.passed = s.target
+        seed, part = self.aside(value, d, s) if isinstance(d, Index) else (d, [])
+        gradient = self.pull(value, seed)
+        self.passed = None
+        return [*part, *gradient, *self.scaled(d, self.keep(again), name_of(s.target))]
+
+    def aside(self, value: Expr, d: Name | Index, s: Assign) -> tuple[Name | Index, list[Stmt]]:
+        """The gradient of an element in a variable of its own, where it goes to several operands."""
+        operands = [
+            x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
+        ]
+        if len(operands) < 2:
+            return d, []
+        part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)
+        return part, [Declare(part.name, d.type, value=d)]
+
+    def scaled(self, d: Name | Index, by: Expr, name: str) -> list[Stmt]:
+        """d *= by"""
+        if by == ONE or (by == ZERO and (name in self.final or id(self.here) in self.first)):
+            return []
+        if by == ZERO:
+            return [Assign(d, "=", ZERO)]
+        divides = isinstance(by, Binary) and by.op == "/" and by.left == ONE
+        return [Assign(d, "/=" if divides else "*=", by.right if divides else by)]  # type: ignore[union-attr]
+
+    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
+        """d_leaf += seed"""
+        if leaf == self.passed:
+            return []
+        minus = isinstance(seed, Unary) and seed.op == "-"
+        value = seed.operand if isinstance(seed, Unary) and minus else seed
+        owned = isinstance(self.here, Assign) and leaf == self.here.target
+        return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
+
+    def shadow(self, target: Name | Index) -> Name | Index:
+        """The gradient of a variable or element."""
+        if isinstance(target, Name):
+            return Name(self.gradient(target.name), target.type)
+        return Index(self.gradient(target.array), tuple(map(self.keep, target.indices)), target.type)
+
+    def gradient(self, name: str) -> str:
+        """The name of a variable's gradient."""
+        if name not in self.gradients:
+            self.gradients[name] = self.fresh(f"d_{name}")
+        return self.gradients[name]
+
+    def call(self, e: Call, seed: Expr) -> list[Stmt]:
+        """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
+        function = self.module.functions[e.function]
+        before, behind, sinks = [], [], []
+        for p, a in zip(function.params, e.arguments, strict=True):
+            if not floating(p.type) or p.name not in reachable(function):
+                continue
+            if p.pointer:
+                sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
+            elif isinstance(a, Name) and self.carries(a):
+                sinks.append(Name(self.gradient(a.name), p.type))
+            else:
+                name = Name(self.fresh(f"d_{p.name}_part"), p.type)
+                before.append(Declare(name.name, p.type, value=ZERO))
+                behind += self.pull(a, name)
+                sinks.append(name)
+        call = Do(f"{e.function}_adjoint", (*map(self.keep, e.arguments), seed, *sinks), tuple(n.name for n in sinks))
+        return [*before, call, *behind]
+
+
+def reachable(function: Function) -> set[str]:
+    """The floating-point parameters on which the value of a device function depends."""
+    ends = set().union(*(flows(s.value) for s in each(function.body) if isinstance(s, Jump) and s.value is not None))
+    return reached(function, ends, backward=True) & {p.name for p in function.params}

@@ -1,0 +1,139 @@
+"""Expressions put together, with what is trivial left out: no `1 * x`, no `0 + x`, no `- -x`."""
+
+from collections.abc import Callable
+
+from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
+from minigrad.adjoint.types import common
+
+ONE, ZERO = Number("1", "int"), Number("0", "int")
+
+
+def is_number(e: Expr, value: float) -> bool:
+    """Whether an expression is this literal."""
+    return isinstance(e, Number) and e.text not in ("true", "false") and _value(e.text) == value
+
+
+def _value(text: str) -> float:
+    return float(int(text.rstrip("uUlL"), 0)) if text.lower().startswith("0x") else float(text.rstrip("fFuUlL"))
+
+
+def whole(e: Expr) -> int | None:
+    """The value of a literal that is a plain whole number, or of its negative."""
+    if isinstance(e, Unary) and e.op == "-":
+        inner = whole(e.operand)
+        return None if inner is None else -inner
+    return int(e.text) if isinstance(e, Number) and e.type == "int" and e.text.isdigit() else None
+
+
+def literal(value: int) -> Expr:
+    """A whole number."""
+    made = Number(str(abs(value)), "int")
+    return made if value >= 0 else Unary("-", made, "int")
+
+
+def offset(e: Expr) -> tuple[Expr, int]:
+    """A whole-number expression taken apart: `n - 1` is n and -1, `7` is 0 and 7."""
+    if (value := whole(e)) is not None:
+        return ZERO, value
+    if isinstance(e, Binary) and e.op in "+-" and e.type == "int":
+        inner, known = offset(e.left)
+        value = whole(e.right)
+        if value is not None:
+            return inner, known + (value if e.op == "+" else -value)
+    return e, 0
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """a * b"""
+    x, y = whole(a), whole(b)
+    if x is not None and y is not None:
+        return literal(x * y)
+    if is_number(a, 0) or is_number(b, 0):
+        return ZERO
+    if is_number(a, 1) or is_number(b, 1):
+        return b if is_number(a, 1) else a
+    if isinstance(a, Unary) and a.op == "-":
+        return negative(times(a.operand, b))
+    if isinstance(b, Unary) and b.op == "-":
+        return negative(times(a, b.operand))
+    if is_number(a, -1) or is_number(b, -1):
+        return negative(b if is_number(a, -1) else a)
+    return Binary("*", a, b, common(a.type, b.type))
+
+
+def over(a: Expr, b: Expr) -> Expr:
+    """a / b"""
+    if isinstance(a, Unary) and a.op == "-":
+        return negative(over(a.operand, b))
+    return a if is_number(b, 1) else Binary("/", a, b, common(a.type, b.type))
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    """a + b"""
+    if is_number(a, 0) or is_number(b, 0):
+        return b if is_number(a, 0) else a
+    if isinstance(b, Unary) and b.op == "-":
+        return minus(a, b.operand)
+    if (value := whole(b)) is not None and a.type == "int":
+        inner, known = offset(a)
+        return _shifted(inner, known + value)
+    return Binary("+", a, b, common(a.type, b.type))
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    """a - b"""
+    if is_number(b, 0) or is_number(a, 0):
+        return a if is_number(b, 0) else negative(b)
+    if isinstance(b, Unary) and b.op == "-":
+        return plus(a, b.operand)
+    if (value := whole(b)) is not None and a.type == "int":
+        inner, known = offset(a)
+        return _shifted(inner, known - value)
+    return Binary("-", a, b, common(a.type, b.type))
+
+
+def _shifted(e: Expr, by: int) -> Expr:
+    """e + by, of whole numbers."""
+    if not by or is_number(e, 0):
+        return e if not by else literal(by)
+    return Binary("+" if by > 0 else "-", e, literal(abs(by)), common(e.type))
+
+
+def negative(a: Expr) -> Expr:
+    """-a"""
+    if isinstance(a, Unary) and a.op == "-":
+        return a.operand
+    if isinstance(a, Binary) and a.op == "*" and isinstance(a.left, Number):
+        return Binary("*", negative(a.left), a.right, a.type)
+    return ZERO if is_number(a, 0) else Unary("-", a, common(a.type))
+
+
+def either(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """condition ? yes : no"""
+    return Ternary(condition, yes, no, common(yes.type, no.type))
+
+
+def test(op: str, a: Expr, b: Expr) -> Expr:
+    """A comparison."""
+    return Binary(op, a, b, "bool")
+
+
+def change(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
+    """The expression with each part replaced for which `new` has an answer, from the whole down to the leaves."""
+    found = new(e)
+    if found is not None:
+        return found
+    match e:
+        case Index():
+            return Index(e.array, tuple(change(i, new) for i in e.indices), e.type, e.place)
+        case Call():
+            return Call(e.function, tuple(change(a, new) for a in e.arguments), e.type, e.place)
+        case Unary():
+            return Unary(e.op, change(e.operand, new), e.type)
+        case Cast():
+            return Cast(e.type, change(e.operand, new))
+        case Binary():
+            return Binary(e.op, change(e.left, new), change(e.right, new), e.type)
+        case Ternary():
+            return Ternary(change(e.condition, new), change(e.yes, new), change(e.no, new), e.type)
+    return e

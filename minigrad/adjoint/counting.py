@@ -1,0 +1,124 @@
+"""How often a loop runs: counted from its header where that can be, else while it runs."""
+
+from dataclasses import dataclass
+
+from minigrad.adjoint.build import ONE, is_number, minus, negative, over, plus, times, whole
+from minigrad.adjoint.effects import name_of, written
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.structure import leaves
+from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Loop, Name, Number, Unary, walk
+
+LOCAL_BYTES = 1024  # of one tape in a thread's local memory
+HALVINGS = 32  # a whole number of 32 bits is halved or doubled no more often
+
+
+@dataclass(frozen=True)
+class Count:
+    """The header `for (int var = start; var < bound; var += step)` of a loop whose body changes none of it."""
+
+    var: str
+    start: Expr
+    bound: Expr  # the first value that is not reached
+    step: Expr  # may be negative
+    down: bool
+
+    @property
+    def simple(self) -> bool:
+        """0, 1, 2, ...: the variable itself counts the rounds."""
+        return is_number(self.start, 0) and is_number(self.step, 1)
+
+    @property
+    def trips(self) -> Expr:
+        """The number of rounds; of a loop that does not run, 0 or less."""
+        if is_number(self.step, 1):
+            return minus(self.bound, self.start)
+        if is_number(self.step, -1):
+            return minus(self.start, self.bound)
+        span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
+        size = negative(self.step) if self.down else self.step
+        return over(minus(plus(span, size), ONE), size)
+
+    def value(self, k: Expr) -> Expr:
+        """The variable in round k."""
+        return plus(self.start, times(k, self.step))
+
+    def round(self, var: Expr) -> Expr:
+        """The round in which the variable has this value."""
+        return (
+            over(minus(self.start, var), negative(self.step)) if self.down else over(minus(var, self.start), self.step)
+        )
+
+
+def count(s: Loop) -> Count | None:
+    """The count of a loop; None for one whose variable does not go in equal steps over a range."""
+    if not isinstance(s, For) or not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
+        return None
+    condition, step, var = s.condition, s.step, s.start.name
+    if s.start.value is None or not isinstance(condition, Binary) or name_of(step.target) != var:
+        return None
+    if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
+        return None
+    changed = written(s.body) | {var}
+    if (reads(condition.right) | reads(step.value)) & changed or var in written(s.body):
+        return None
+    if reads(s.start.value) & changed or "size_t" in (condition.right.type, step.value.type):
+        return None
+    down = condition.op in (">", ">=")
+    if (step.op == "-=") != down or isinstance(step.value, Unary):
+        return None  # it would not come to its end
+    bound = condition.right
+    if condition.op in ("<=", ">="):
+        bound = minus(bound, ONE) if down else plus(bound, ONE)
+    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down)
+
+
+def exact(s: Loop, found: Count | None) -> bool:
+    """Whether the header alone says how often the loop runs."""
+    return found is not None and not leaves(s.body)
+
+
+def capacity(module: Module, s: Loop, found: Count | None) -> Expr | None:
+    """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
+    if found and constant(module, found.trips):
+        return found.trips
+    if isinstance(s, For) and s.step and _halves(s.step) and name_of(s.step.target) not in written(s.body):
+        return Number(str(HALVINGS), "int")
+    return None
+
+
+def _halves(step: Assign) -> bool:
+    """`i /= 2`, `i >>= 1`, `i *= 2`, or by more."""
+    by = whole(step.value) or 0
+    return (step.op in ("/=", "*=") and by >= 2) or (step.op in (">>=", "<<=") and by >= 1)
+
+
+def constant(module: Module, e: Expr) -> bool:
+    """Whether an expression is of literals and of macros that are whole numbers."""
+    return e.type == "int" and all(
+        isinstance(x, Number | Binary | Unary) or (isinstance(x, Name) and x.name in module.values) for x in walk(e)
+    )
+
+
+def evaluate(e: Expr, values: dict[str, int]) -> int | None:
+    """The value of an expression of whole numbers; None where a name in it is not known."""
+    match e:
+        case Number():
+            return int(e.text.rstrip("uUlL"), 0) if e.type in ("int", "unsigned", "long long") else None
+        case Name():
+            return values.get(e.name)
+        case Unary():
+            inner = evaluate(e.operand, values)
+            return None if inner is None or e.op != "-" else -inner
+        case Binary():
+            left, right = evaluate(e.left, values), evaluate(e.right, values)
+            return None if left is None or right is None else _apply(e.op, left, right)
+    return None
+
+
+def _apply(op: str, a: int, b: int) -> int | None:
+    if op in ("/", "%") and not b:
+        return None
+    quotient = int(a / b) if op in ("/", "%") else 0
+    known = {"+": a + b, "-": a - b, "*": a * b, "/": quotient, "%": a - quotient * b if op == "%" else 0}
+    return known.get(op)

@@ -1,0 +1,171 @@
+"""The adjoint of a function: both sweeps made in full, pruned to what the gradient needs, and tidied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minigrad.adjoint import activity
+from minigrad.adjoint.accumulate import Accumulate, Choice
+from minigrad.adjoint.build import ZERO
+from minigrad.adjoint.divergence import Divergence, check_barriers
+from minigrad.adjoint.effects import each, fixed, mentioned, name_of, read_here, written
+from minigrad.adjoint.injective import EXTENTS, IDS, Facts, repeated
+from minigrad.adjoint.keeping import LOST
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.order import Barriers, Order, Uncounted
+from minigrad.adjoint.prune import Prune
+from minigrad.adjoint.reuse import read_again
+from minigrad.adjoint.rounds import Loops
+from minigrad.adjoint.shadows import cleared, unseen
+from minigrad.adjoint.structure import structured
+from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tidy import Copies, Merge, Sink, everywhere
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Comment,
+    Declare,
+    Expr,
+    Function,
+    Index,
+    Name,
+    Stmt,
+)
+
+
+@dataclass
+class Derived:
+    """An adjoint as a tree, with what a launch of it needs to know."""
+
+    body: list[Stmt]
+    gradients: dict[str, str]  # of a parameter: the name of its gradient
+    tapes: list[Tape]
+    conditions: dict[str, Expr]  # extents of the launch on which it relies
+    choices: list[Choice]
+    replayed: set[str]  # arrays that the forward sweep writes
+
+
+class Derivation(Loops):
+    """What kernels and device functions have in common."""
+
+    results: set[str]
+
+    def pruned(self, body: list[Stmt]) -> list[Stmt]:
+        """Without what nobody reads."""
+        own = (written(body) - self.results) | set(self.tapes)
+        for _ in range(3):
+            body, _live = Prune(own).body(body, set())
+        return body
+
+    def settled(self, body: list[Stmt]) -> list[Stmt]:
+        """Pruned, checked that nothing in it is lost, and with loops in their own order where that is free."""
+        body = self.pruned(body)
+        taped = {f"trips_{self.tapes[n].place.line}" for n in self.tapes if n in mentioned(body)}
+        body = self.pruned(everywhere(body, Uncounted(taped)))
+        for name in sorted(mentioned(body)):
+            if name.startswith(LOST):
+                raise self.module.refuse(*self.why[name])
+        return everywhere(body, Order())
+
+    def tidied(self, body: list[Stmt], parted: set[str]) -> list[Stmt]:
+        """With gradients declared where they begin, and no barrier that parts nothing."""
+        body = everywhere(everywhere(body, Sink()), Copies(self.saved_names))
+        return everywhere(self.pruned(body), Barriers(parted))
+
+    def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
+        """The record."""
+        tapes = [t for t in self.tapes.values() if t.name in mentioned(body)]
+        local: list[Stmt] = [Declare(t.name, t.type, (t.size,)) for t in tapes if t.size is not None]
+        names = {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
+        return Derived([*local, *body], names, tapes, self.conditions, choices, written(body) & self.kept_arrays())
+
+    def kept_arrays(self) -> set[str]:
+        """Arrays in global memory that the forward sweep may write."""
+        return {p.name for p in self.of.params if p.pointer} - self.dropped
+
+
+class KernelAdjoint(Derivation):
+    """Derives the adjoint of a kernel."""
+
+    def __init__(self, module: Module, wrt: Sequence[str]):
+        super().__init__(module, module.kernel, activity.active(module, wrt))
+        self.wrt, self.gradients = list(wrt), {}
+        check_barriers(module, divergence := Divergence(module.kernel))
+        self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
+        self.conditions = unseen(module.kernel)
+        self.flow = structured(module, module.kernel.body, ("return",))
+        self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
+        self.final = self.stored_once()
+        for p in self.of.params:
+            if p.name in self.active:
+                self.gradient(p.name)
+        self.totals = {
+            p.name: self.gradients[p.name] for p in self.of.params if p.name in self.active and not p.pointer
+        }
+        self.results = {*self.gradients.values(), "tape_needed"}
+        self.gradients |= {name: self.fresh(f"{total}_own") for name, total in self.totals.items()}
+
+    def stored_once(self) -> set[str]:
+        """Outputs with one store and no other use, of which a thread stores no element twice."""
+        stores = [name_of(s.target) for s in each(self.flow) if isinstance(s, Assign | Add)]
+        used = {n for s in each(self.flow) for n in read_here(s)} | set(self.wrt)
+        again = repeated(self.flow, self.facts(self.flow))
+        self.first = first_stores(self.flow, {*self.of.declared} - again)
+        return {n for n in activity.outputs(self.of) if stores.count(n) == 1} - used - again
+
+    def derive(self) -> Derived:
+        """The adjoint. Raises Refused where a value it needs cannot be had."""
+        shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
+        clear = [s for d in shared for s in cleared(d, self.gradient(d.name), self.of)]
+        own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
+        body = self.settled([*clear, *([Barrier()] if clear else []), *own, *self.both(self.flow), *self.handed_over()])
+        arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
+        arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
+        body = everywhere(body, Merge())
+        choices = Accumulate(arrays, self.uniform).decide(body, self.facts(body))
+        names = {d.name for d in self.of.declared.values() if d.shared}
+        parted = names | {self.gradients[n] for n in names if n in self.gradients} | self.kept_arrays()
+        made = self.derived(self.tidied(body, parted), choices)
+        made.gradients |= self.totals
+        return made
+
+    def handed_over(self) -> list[Stmt]:
+        """Each thread's part of the gradient of a scalar parameter, added up."""
+        made: list[Stmt] = []
+        for name, total in self.totals.items():
+            kind = _type(self.of, name)
+            made.append(Comment(f"the parameter {name} is shared by all threads"))
+            made.append(Assign(Index(total, (ZERO,), kind), "+=", Name(self.gradients[name], kind)))
+        return made
+
+    def facts(self, body: list[Stmt]) -> Facts:
+        """What holds everywhere in the kernel."""
+        macros = set(self.module.values)
+        scalars = {p.name for p in self.of.params if not p.pointer}
+        known = {**fixed(body), **self.fixed}
+        return Facts(known, macros, {*scalars, *macros, *EXTENTS.values()}, set(self.uniform), self.conditions)
+
+
+def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
+    """The statements that are the first to touch one of these arrays, where they store into it."""
+    seen: set[str] = set()
+    found = set()
+    for s in each(body):
+        touched = read_here(s) | ({name_of(s.target)} if isinstance(s, Assign | Add) else set())
+        if isinstance(s, Assign) and isinstance(s.target, Index) and s.op == "=":
+            name = s.target.array
+            found |= {id(s)} if name in names - seen - read_here(s) else set()
+        seen |= touched
+    return found
+
+
+def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:
+    """The names that have one value in all threads of a block."""
+    names = {p.name for p in kernel.params if not p.pointer} | {n for n, d in kernel.declared.items() if not d.dims}
+    return ({*names, *IDS, *EXTENTS.values()} - divergence.varying) | set()
+
+
+def _type(function: Function, name: str) -> str:
+    found = function.param(name)
+    assert found is not None
+    return found.type

@@ -1,0 +1,178 @@
+"""What statements read and write, by name."""
+
+from collections.abc import Iterable, Iterator
+
+from minigrad.adjoint.build import ONE, ZERO, minus, negative, over, plus, times
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Binary,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Jump,
+    Name,
+    Stmt,
+    Unary,
+    While,
+    children,
+)
+from minigrad.adjoint.types import common
+
+FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def name_of(target: Name | Index) -> str:
+    """The variable or array that is written."""
+    return target.name if isinstance(target, Name) else target.array
+
+
+def nested(s: Stmt) -> tuple[list[Stmt], ...]:
+    """The bodies inside a statement."""
+    match s:
+        case If():
+            return s.then, s.orelse
+        case For() | While():
+            return (s.body,)
+    return ()
+
+
+def each(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """All statements, those inside others too, in the order of the text; a for's start and step stand around it."""
+    for s in body:
+        yield s
+        if isinstance(s, For) and s.start:
+            yield s.start
+        for inner in nested(s):
+            yield from each(inner)
+        if isinstance(s, For) and s.step:
+            yield s.step
+
+
+def read_here(s: Stmt) -> set[str]:
+    """What a statement itself reads, not what is inside it."""
+    return set().union(*(reads(e) for e in expressions(s)), self_read(s))
+
+
+def self_read(s: Stmt) -> set[str]:
+    """The target of `+=` and its like."""
+    return {name_of(s.target)} if isinstance(s, Assign) and s.op != "=" else set()
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement evaluates itself, the indices of its target included."""
+    match s:
+        case Declare():
+            return tuple(e for e in (s.value, *(s.values or ())) if e is not None)
+        case Assign() | Add():
+            return (s.value, *(s.target.indices if isinstance(s.target, Index) else ()))
+        case If() | For() | While():
+            return (s.condition,)
+        case Jump():
+            return (s.value,) if s.value is not None else ()
+        case Do():
+            return s.arguments
+    return ()
+
+
+def reads_in(expressions: Iterable[Expr]) -> set[str]:
+    """The names in expressions."""
+    return set().union(*map(reads, expressions))
+
+
+def written_here(s: Stmt) -> set[str]:
+    """What a statement itself writes or declares."""
+    match s:
+        case Declare():
+            return {s.name}
+        case Assign() | Add():
+            return {name_of(s.target)}
+        case Do():
+            return set(s.writes)
+    return set()
+
+
+def written(body: Iterable[Stmt]) -> set[str]:
+    """All that statements write or declare."""
+    return set().union(*(written_here(s) for s in each(body)))
+
+
+def read(body: Iterable[Stmt]) -> set[str]:
+    """All that statements read."""
+    return set().union(*(read_here(s) for s in each(body)))
+
+
+def mentioned(body: Iterable[Stmt]) -> set[str]:
+    """All names that statements read or write."""
+    body = list(body)
+    return read(body) | {n for s in each(body) if not isinstance(s, Declare) for n in written_here(s)}
+
+
+def declared(body: Iterable[Stmt]) -> set[str]:
+    """The names that statements declare."""
+    return {s.name for s in each(body) if isinstance(s, Declare)}
+
+
+def fixed(statements: Iterable[Stmt]) -> dict[str, Expr]:
+    """The variables that are set where they are declared and nowhere else, with their values."""
+    body = list(each(statements))
+    again = [n for s in body for n in written_here(s)]
+    values = {s.name: s.value for s in body if isinstance(s, Declare) and s.value is not None}
+    return {name: value for name, value in values.items() if again.count(name) == 1}
+
+
+def opposite(e: Expr) -> Expr:
+    """Not e. Of floating-point numbers `!(a < b)` stays: beside a NaN it is not `a >= b`."""
+    if isinstance(e, Unary) and e.op == "!":
+        return e.operand
+    if isinstance(e, Binary) and e.op in FLIPPED and not {e.left.type, e.right.type} & {"float", "double", "real"}:
+        return Binary(FLIPPED[e.op], e.left, e.right, "bool")
+    return Unary("!", e, "bool")
+
+
+def factor(e: Expr, target: Name | Index) -> Expr | None:
+    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so."""
+    name = name_of(target)
+    if name not in reads(e):
+        return ZERO
+    if e == target:
+        return ONE if name not in reads_in(children(e)) else None
+    match e:
+        case Unary(op="-"):
+            inner = factor(e.operand, target)
+            return None if inner is None else negative(inner)
+        case Binary(op="+" | "-"):
+            left, right = factor(e.left, target), factor(e.right, target)
+            if left is None or right is None:
+                return None
+            return plus(left, right) if e.op == "+" else minus(left, right)
+        case Binary(op="*"):
+            left, right = factor(e.left, target), factor(e.right, target)
+            if left is None or right is None or ZERO not in (left, right):
+                return None
+            return times(left, e.right) if right == ZERO else times(e.left, right)
+        case Binary(op="/") if name not in reads(e.right):
+            left = factor(e.left, target)
+            return None if left is None else over(left, e.right)
+    return None
+
+
+def value_of(s: Assign) -> Expr:
+    """What an assignment sets its target to: of `v += e` it is `v + e`."""
+    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common(s.target.type, s.value.type))
+
+
+def rest(s: Assign) -> Expr | None:
+    """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
+    if s.op in ("+=", "-="):
+        return s.value if s.op == "+=" else negative(s.value)
+    e = s.value
+    if s.op == "=" and isinstance(e, Binary) and e.op in "+-" and s.target in (e.left, e.right):
+        if e.left == s.target:
+            return e.right if e.op == "+" else negative(e.right)
+        return e.left if e.op == "+" else None
+    return None

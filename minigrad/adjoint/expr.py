@@ -1,0 +1,125 @@
+"""Expressions of a kernel as a tree: each knows its type, and where it stands in the text."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+FLOATS = ("float", "real", "double")
+RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
+
+
+class Place(NamedTuple):
+    """Line and column, from 1."""
+
+    line: int
+    column: int
+
+
+NOWHERE = Place(0, 0)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal as it was written; true and false too."""
+
+    text: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Name:
+    """A variable, a parameter, a macro, or a builtin such as `threadIdx.x`."""
+
+    name: str
+    type: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Index:
+    """An element of an array: `x[i]`, `tile[ty][j]`."""
+
+    array: str
+    indices: tuple["Expr", ...]
+    type: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Unary:
+    """`-x`, `!x` or `~x`."""
+
+    op: str
+    operand: "Expr"
+    type: str
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Two operands and an operator between them."""
+
+    op: str
+    left: "Expr"
+    right: "Expr"
+    type: str
+
+
+@dataclass(frozen=True)
+class Ternary:
+    """`condition ? yes : no`."""
+
+    condition: "Expr"
+    yes: "Expr"
+    no: "Expr"
+    type: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a maths function or of a `__device__` function."""
+
+    function: str
+    arguments: tuple["Expr", ...]
+    type: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """`(real)x` or `real(x)`."""
+
+    type: str
+    operand: "Expr"
+
+
+Expr = Number | Name | Index | Unary | Binary | Ternary | Call | Cast
+Target = Name | Index
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The operands of an expression."""
+    match e:
+        case Index():
+            return e.indices
+        case Unary() | Cast():
+            return (e.operand,)
+        case Binary():
+            return (e.left, e.right)
+        case Ternary():
+            return (e.condition, e.yes, e.no)
+        case Call():
+            return e.arguments
+    return ()
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """An expression and all within it."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+def reads(e: Expr) -> set[str]:
+    """The names of the variables and arrays that an expression reads."""
+    names = {x.name for x in walk(e) if isinstance(x, Name)}
+    return names | {x.array for x in walk(e) if isinstance(x, Index)}

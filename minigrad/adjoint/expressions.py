@@ -1,0 +1,147 @@
+"""Expressions: a precedence climber that types each operand as it goes."""
+
+from minigrad.adjoint.scope import Scope
+from minigrad.adjoint.tokens import Token
+from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Name, Number, Param, Ternary, Unary
+from minigrad.adjoint.types import BUILTINS, common, floating, operands, plain, result
+
+PRECEDENCE = {
+    op: rank
+    for rank, ops in enumerate(["||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"], 1)
+    for op in ops.split()
+}
+ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+TESTS = ("||", "&&", "==", "!=", "<", "<=", ">", ">=")
+
+
+class Expressions(Scope):
+    """Reads expressions."""
+
+    def expression(self, rank: int = 0) -> Expr:
+        """An expression of operators that bind at least as tightly as `rank`."""
+        left = self.unary()
+        while (op := self.next.text) in PRECEDENCE and PRECEDENCE[op] > rank:
+            token = self.take()
+            left = self.binary(token, left, self.expression(PRECEDENCE[op]))
+        if rank == 0 and self.accept("?"):
+            yes = self.expression()
+            self.expect(":")
+            no = self.expression()
+            return Ternary(left, yes, no, common(_type(yes), _type(no)))
+        if self.next.text in (*ASSIGNMENTS, "++", "--") and rank:
+            raise self.refuse(self.next.place, f"{self.next.text} inside an expression; make it a statement.")
+        return left
+
+    def binary(self, token: Token, left: Expr, right: Expr) -> Expr:
+        """The two operands joined; tests give a bool."""
+        op, kinds = token.text, (_type(left), _type(right))
+        if op in ("%", "&", "|", "^", "<<", ">>") and any(map(floating, kinds)):
+            raise self.refuse(token.place, f"{op} of floating-point numbers has no meaning.")
+        return Binary(op, left, right, "bool" if op in TESTS else common(*kinds))
+
+    def unary(self) -> Expr:
+        """A sign, a negation, a cast, or an operand with its indices."""
+        token = self.next
+        if token.text in ("-", "!", "~", "+"):
+            self.take()
+            operand = self.unary()
+            kind = "bool" if token.text == "!" else common(_type(operand))
+            return operand if token.text == "+" else Unary(token.text, operand, kind)
+        if token.text in ("++", "--", "*", "&"):
+            why = "make it a statement" if token.text in ("++", "--") else "write x[i]"
+            raise self.refuse(token.place, f"{token.text} before an operand is outside the subset; {why}.")
+        return self.postfix()
+
+    def postfix(self) -> Expr:
+        """An operand; what may not follow it is refused."""
+        found = self.primary()
+        if self.next.text in ("++", "--", ".", "->", "[", "("):
+            raise self.refuse(self.next.place, f"{self.next.text!r} is outside the differentiable subset here.")
+        return found
+
+    def primary(self) -> Expr:
+        """A literal, a name, an element, a call, a cast, or an expression in parentheses."""
+        token = self.next
+        if token.kind == "number":
+            return number(self.take().text)
+        if self.accept("("):
+            return self.parenthesis()
+        if kind := self.take_type():
+            self.expect("(")
+            return self.close(Cast(kind, self.expression()))
+        name = self.identifier("an operand")
+        if self.next.text == "(":
+            return self.call(name)
+        if name.text in BUILTINS and self.accept("."):
+            axis = self.identifier("x, y or z")
+            if axis.text not in "xyz":
+                raise self.refuse(axis.place, f"{name.text}.{axis.text} does not exist; the parts are x, y and z.")
+            return Name(f"{name.text}.{axis.text}", "int", name.place)
+        return self.element(name)
+
+    def parenthesis(self) -> Expr:
+        """What follows an opening parenthesis: a cast or an expression."""
+        if kind := self.take_type():
+            self.expect(")")
+            return Cast(kind, self.unary())
+        return self.close(self.expression())
+
+    def close(self, e: Expr) -> Expr:
+        """The expression, with its closing parenthesis stepped over."""
+        self.expect(")")
+        return e
+
+    def element(self, name: Token) -> Name | Index:
+        """A variable, or an element of an array with an index for each axis."""
+        made, found = self.variable(name), self.lookup(name.text)
+        axes = 0 if found is None else int(found.pointer) if isinstance(found, Param) else len(found.dims)
+        indices: list[Expr] = []
+        while len(indices) < axes and self.accept("["):
+            at = self.next.place
+            indices.append(self.expression())
+            if floating(_type(indices[-1])):
+                raise self.refuse(at, "an index must be a whole number.")
+            self.expect("]")
+        if len(indices) != axes:
+            raise self.refuse(
+                name.place, f"{name.text} is an array of {axes} axes and is used here with {len(indices)} indices; "
+                "pointers cannot be moved, copied or compared in the subset."
+            )  # fmt: skip
+        return Index(made.name, tuple(indices), made.type, name.place) if axes else made
+
+    def call(self, name: Token) -> Expr:
+        """A call of a maths function or of one of the file's own device functions."""
+        self.expect("(")
+        given: list[Expr] = []
+        known = self.functions.get(name.text)
+        while not self.accept(")"):
+            pointer = known and len(given) < len(known.params) and known.params[len(given)].pointer
+            given.append(self.whole_array() if pointer else self.expression())
+            if self.next.text != ")":
+                self.expect(",")
+        if known is None and not plain(name.text):
+            raise self.refuse(name.place, f"{name.text} has no derivative rule here, and is no __device__ function.")
+        wanted = len(known.params) if known else operands(name.text)
+        if len(given) != wanted:
+            raise self.refuse(name.place, f"{name.text} takes {wanted} arguments; got {len(given)}.")
+        kind = known.returns if known else result(name.text, [_type(e) for e in given])
+        return Call(name.text, tuple(given), kind, name.place)
+
+    def whole_array(self) -> Name:
+        """An array handed to a device function: a pointer parameter by its name."""
+        name = self.identifier("an array")
+        if not isinstance(self.lookup(name.text), Param):
+            raise self.refuse(name.place, "only a pointer parameter can be handed to a function as an array.")
+        return self.variable(name)
+
+
+def _type(e: Expr) -> str:
+    return e.type
+
+
+def number(text: str) -> Number:
+    """A literal with its type."""
+    low = text.lower()
+    if low.startswith("0x") or not any(c in low for c in ".ef"):
+        return Number(text, "unsigned" if "u" in low else "long long" if "l" in low else "int")
+    return Number(text, "float" if low.endswith("f") else "double")

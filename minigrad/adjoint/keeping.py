@@ -1,0 +1,158 @@
+"""Values that the gradient needs again: read where they still stand, computed anew, or kept before they go."""
+
+from minigrad.adjoint.build import change
+from minigrad.adjoint.effects import fixed, opposite
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.rules import Rules
+from minigrad.adjoint.tapes import Rounds, Tape, base, place
+from minigrad.adjoint.tree import (
+    Assign,
+    Binary,
+    Declare,
+    Expr,
+    Function,
+    If,
+    Index,
+    Name,
+    Number,
+    Place,
+    Stmt,
+    Ternary,
+    walk,
+)
+
+LOST = "?"  # the name of a value that cannot be had again
+
+
+class Keeping(Rules):
+    """Knows, at each statement, which values will be gone when the gradient passes by."""
+
+    def __init__(self, module: Module, function: Function, active: set[str]):
+        self.module, self.of, self.active = module, function, active
+        self.used = {*function.declared, *module.tokens.macros, *module.functions, *(p.name for p in function.params)}
+        self.fixed = fixed(function.body)
+        self.conditions: dict[str, Expr] = {}  # extents of the launch on which the adjoint relies
+        self.tapes: dict[str, Tape] = {}
+        self.saved_names: set[str] = set()
+        self.gone: set[str] = set()
+        self.here: Stmt | None = None
+        self.known: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
+        self.before: list[Stmt] = []
+        self.kept: dict[Expr, Expr] = {}
+        self.rounds: Rounds | None = None
+        self.guards: list[Expr] = []
+        self.why: dict[str, tuple[Place, str]] = {}
+
+    def at(self, s: Stmt, gone: set[str]) -> None:
+        """Move to a statement."""
+        self.here, self.gone, self.before, self.kept, self.guards, self.known = s, gone, [], {}, [], None
+
+    def fresh(self, base: str) -> str:
+        """A name that is not in use."""
+        names = (base, *(f"{base}_{n}" for n in range(2, 999)))
+        name = next(n for n in names if n not in self.used)
+        self.used.add(name)
+        return name
+
+    def keep(self, e: Expr) -> Expr:
+        """An expression that gives, at the mirrored place, the value that `e` has here."""
+        if self.known and e == self.known[0]:
+            return self.known[1]
+        return change(e, self._kept)
+
+    def _kept(self, e: Expr) -> Expr | None:
+        match e:
+            case Name() if e.name in self.gone:
+                return self.capture(e)
+            case Index() if e.array in self.gone or self.is_lost(e.array):
+                return self.capture(e)
+            case Ternary():
+                condition = self.keep(e.condition)
+                yes, no = self.guarded(e.condition, e.yes), self.guarded(opposite(e.condition), e.no)
+                return Ternary(condition, yes, no, e.type)
+            case Binary() if e.op in ("&&", "||"):
+                guard = e.left if e.op == "&&" else opposite(e.left)
+                return Binary(e.op, self.keep(e.left), self.guarded(guard, e.right), e.type)
+        return None
+
+    def guarded(self, condition: Expr, e: Expr) -> Expr:
+        """keep(e), of an expression that is evaluated only under a condition."""
+        self.guards.append(condition)
+        kept = self.keep(e)
+        self.guards.pop()
+        return kept
+
+    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
+        """The gradient of `condition ? yes : no`."""
+        condition, sides = self.keep(e.condition), []
+        for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
+            self.guards.append(guard)
+            sides.append(self.pull(value, seed))
+            self.guards.pop()
+        return self.branch(condition, *sides)
+
+    def is_lost(self, array: str) -> bool:
+        """Whether the round that is being run again would find other values in an array."""
+        rounds = self.rounds
+        while rounds:
+            if array in rounds.lost:
+                return True
+            rounds = rounds.outer
+        return False
+
+    def is_lost_outside(self, arrays: set[str]) -> bool:
+        """Whether a round of an outer loop, run again, would find other values in one of these arrays."""
+        inner = self.rounds
+        self.rounds = inner.outer if inner else None
+        found = any(map(self.is_lost, arrays))
+        self.rounds = inner
+        return found
+
+    def capture(self, e: Expr) -> Expr:
+        """The value saved at this statement, once: in a register, or on a tape where the round cannot repeat it."""
+        if e not in self.kept:
+            value = e
+            for guard in self.guards:
+                value = Ternary(guard, value, Number("0", e.type), e.type)
+            lost = any(isinstance(x, Index) and self.is_lost(x.array) for x in walk(value))
+            self.kept[e] = self.taped(value) if lost else self.saved(value)
+        return self.kept[e]
+
+    def saved(self, value: Expr, name: str = "") -> Expr:
+        """The value in a variable of its own."""
+        name = self.fresh(f"{name or base(value)}_{place(self.here).line}")
+        self.saved_names.add(name)
+        self.before.append(Declare(name, value.type, value=value, place=place(self.here)))
+        return Name(name, value.type)
+
+    def taped(self, value: Expr) -> Expr:
+        """The value on the tape of the loop that is being reversed."""
+        rounds = self.rounds
+        reads = {x.array for x in walk(value) if isinstance(x, Index)}
+        if rounds is None or not reads & rounds.lost or self.is_lost_outside(reads):
+            return self.lost(value, "is overwritten in an outer loop and read in an inner one")
+        tape = self.tape(base(value), value.type)
+        rounds.pushes.setdefault(id(self.here), []).append(self.push(tape, value))
+        return tape.slot(rounds.k)
+
+    def lost(self, value: Expr, why: str) -> Name:
+        """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
+        name = f"{LOST}{len(self.why)}"
+        self.why[name] = place(self.here), f"{base(value)} {why} while its value is still needed for the gradient."
+        return Name(name, value.type)
+
+    def tape(self, value: str, kind: str) -> Tape:
+        """A new tape of the loop that is being reversed."""
+        rounds = self.rounds
+        assert rounds is not None
+        name = self.fresh(f"{value}_tape")
+        self.tapes[name] = Tape(name, kind, rounds.size, rounds.trips, value, rounds.place)
+        return self.tapes[name]
+
+    def push(self, tape: Tape, value: Expr) -> Stmt:
+        """The value put into the slot of this round, where there is one."""
+        assert self.rounds is not None
+        store = Assign(tape.slot(self.rounds.k), "=", value)
+        if not self.rounds.checked:
+            return store
+        return If(Binary("<", self.rounds.k, Name("tape_slots", "int"), "bool"), [store], [])

@@ -1,0 +1,155 @@
+"""A launch of an adjoint: arguments checked, gradients and tapes made, and the kernel run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.adjoint.assemble import Assembled
+from minigrad.adjoint.counting import evaluate
+from minigrad.adjoint.derive import Derived
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.printer import expression
+from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tree import Param
+from minigrad.array import Array
+from minigrad.convert import copied, move
+from minigrad.devices import base, kernel_device
+from minigrad.errors import LaunchError
+from minigrad.kernel import Kernel
+from minigrad.limits import Extent, dim3
+from minigrad.tensor import Tensor
+
+SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
+DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "unsigned": "int32",
+    "bool": "bool",
+    "long long": "int64",
+}
+
+
+@dataclass
+class Run:
+    """One launch: the arguments by name, and its extents."""
+
+    module: Module
+    arrays: dict[str, Any]
+    scalars: dict[str, Any]
+    grid: base.Dim3
+    block: base.Dim3
+
+    @property
+    def threads(self) -> int:
+        """All threads."""
+        return prod(self.grid) * prod(self.block)
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """blockDim and gridDim by part."""
+        named = (("gridDim", self.grid), ("blockDim", self.block))
+        return {f"{what}.{axis}": n for what, extent in named for axis, n in zip("xyz", extent, strict=True)}
+
+    def number(self, e: Any) -> int | None:
+        """A whole-number expression of the kernel, of its first thread."""
+        whole = {name: int(v) for name, v in self.scalars.items() if isinstance(v, int | np.integer)}
+        first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
+        return evaluate(e, self.module.values | first | self.extents | whole)
+
+    def dtype(self, kind: str) -> np.dtype:
+        """The dtype behind a type; of `real` that of the first array that is real."""
+        if kind != "real":
+            return np.dtype(DTYPES[kind])
+        reals = [p.name for p in self.module.kernel.params if p.pointer and p.type == "real"]
+        return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
+
+
+def prepare(module: Module, args: Sequence[Any], grid: Extent, block: Extent) -> Run:
+    """The arguments by name, arrays on a device. Raises LaunchError where their number is wrong or two overlap."""
+    kernel = module.kernel
+    if len(args) != len(kernel.params):
+        names = ", ".join(p.name for p in kernel.params)
+        raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments ({names}); got {len(args)}.")
+    pairs = list(zip(kernel.params, args, strict=True))
+    arrays = {p.name: on_device(a) for p, a in pairs if p.pointer}
+    scalars = {p.name: a for p, a in pairs if not p.pointer}
+    check_apart(kernel.name, [(p, arrays[p.name]) for p, _ in pairs if p.pointer])
+    extents = dim3(kernel.name, "grid", grid, base.MAX_GRID), dim3(kernel.name, "block", block, base.MAX_BLOCK)
+    return Run(module, arrays, scalars, *extents)
+
+
+def on_device(value: Any) -> Any:
+    """The array behind a tensor; a NumPy array is uploaded."""
+    value = value.array if isinstance(value, Tensor) else value
+    return move(value, kernel_device()) if isinstance(value, np.ndarray) else value
+
+
+def check_apart(kernel: str, arrays: list[tuple[Param, Any]]) -> None:
+    """Raise where an array that is written shares memory with another one."""
+    for p, a in arrays:
+        for q, b in arrays:
+            overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
+            if p.name < q.name and overlap and not (p.const and q.const) and a.nbytes and b.nbytes:
+                raise LaunchError(f"{kernel}: {p.name} and {q.name} share memory and one is written; pass a copy.")
+
+
+def check_conditions(run: Run, derived: Derived) -> None:
+    """Raise where the launch has not the extents on which the adjoint relies."""
+    for name, e in derived.conditions.items():
+        wanted, given = run.number(e), run.extents[name]
+        if wanted != given:
+            raise LaunchError(
+                f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {expression(e)}"
+                f"{'' if str(wanted) == expression(e) else f' = {wanted}'}, as its indices do. Launch it so."
+            )
+
+
+def gradients_of(
+    run: Run, derived: Derived, outputs: Sequence[str], dy: Sequence[Any], params: Sequence[Param]
+) -> dict:
+    """The gradient arrays: those of outputs as given, in copies where the kernel writes them; zeros for the others."""
+    if len(dy) != len(outputs):
+        raise LaunchError(
+            f"dy has {len(dy)} gradients; {run.module.kernel.name} has {len(outputs)} outputs: {', '.join(outputs)}."
+        )
+    given = dict(zip(outputs, map(on_device, dy), strict=True))
+    written = {p.name for p in params if not p.const}
+    made = {}
+    for name, gradient in derived.gradients.items():
+        like: Any = run.arrays.get(name)
+        device = next(iter(run.arrays.values())).device
+        if name in given:
+            d = given[name]
+            if (d.shape, d.dtype) != (like.shape, like.dtype):
+                raise LaunchError(f"dy of {name} is {d.dtype} {d.shape}; it must be {like.dtype} {like.shape}.")
+            made[gradient] = copied(d) if gradient in written else d
+        elif like is not None:
+            made[gradient] = Array.zeros(like.device, like.shape, like.dtype)
+        else:
+            kind = next(p.type for p in params if p.name == gradient)
+            made[gradient] = Array.zeros(device, (), run.dtype(kind))
+    return made
+
+
+def launch(
+    kernel: Kernel, run: Run, assembled: Assembled, derived: Derived, made: Mapping[str, Any], slots: int
+) -> int:
+    """Run the adjoint; how many slots its tapes would have needed, 0 where they sufficed."""
+    arrays = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()}
+    device = next(iter(arrays.values())).device
+    tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
+    needed = Array.zeros(device, (1,), np.dtype(np.int32))
+    known = {**arrays, **run.scalars, **made, **tapes, "tape_slots": slots, "tape_needed": needed}
+    kernel(*(known[p.name] for p in assembled.params), grid=run.grid, block=run.block)
+    return int(needed.numpy()[0]) if "tape_slots" in (p.name for p in assembled.params) else 0
+
+
+def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:
+    """Memory for a tape: slots for all threads, those of a round side by side."""
+    rounds = slots if tape.trips is None else run.number(tape.trips)
+    assert rounds is not None
+    return Array.empty(device, (max(rounds, 1), run.threads), run.dtype(tape.type))

@@ -1,0 +1,199 @@
+"""A kernel read into a tree by recursive descent. What is outside the subset is refused at its line and column."""
+
+from collections.abc import Callable
+
+from minigrad.adjoint.declarations import Declarations
+from minigrad.adjoint.expressions import ASSIGNMENTS
+from minigrad.adjoint.tokens import Token
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Expr,
+    For,
+    Function,
+    If,
+    Index,
+    Jump,
+    Name,
+    Number,
+    Param,
+    Place,
+    Stmt,
+    Target,
+    While,
+)
+from minigrad.adjoint.types import floating
+
+REFUSED = ("switch", "goto", "do", "asm", "template", "typedef", "struct", "class", "using", "try", "static_assert")
+
+
+class Parser(Declarations):
+    """Reads statements and functions."""
+
+    def function(self, place: Place, name: str, returns: str) -> Function:
+        """Parameters and body of a function whose name has been read."""
+        start = self.at
+        self.scopes.append({})
+        self.expect("(")
+        params = []
+        while not self.accept(")"):
+            params.append(self.parameter())
+            self.scopes[-1][params[-1].name] = params[-1]
+            if self.next.text != ")":
+                self.expect(",")
+        self.scopes.append({})
+        body = self.block()
+        del self.scopes[-2:]
+        return Function(name, returns, tuple(params), body, place, self.words(start), self.declared)
+
+    def block(self) -> list[Stmt]:
+        """Statements in braces, or a single one."""
+        self.scopes.append({})
+        made: list[Stmt] = []
+        if self.accept("{"):
+            while not self.accept("}"):
+                made += self.statement()
+        else:
+            made += self.statement()
+        self.scopes.pop()
+        return made
+
+    def statement(self) -> list[Stmt]:
+        """One statement; a declaration of several variables makes several."""
+        token = self.next
+        if token.text == "{" or self.accept(";"):
+            return self.block() if token.text == "{" else []
+        readers: dict[str, Callable[[], Stmt]] = {
+            "if": self.branch,
+            "for": self.loop,
+            "while": self.loop_while,
+            "return": self.jump,
+        }
+        readers |= {"break": self.jump, "continue": self.jump}
+        if token.text in readers:
+            return [readers[token.text]()]
+        if token.kind == "pragma":
+            return [self.pragma()]
+        if token.text in REFUSED or token.kind == "end":
+            raise self.refuse(token.place, f"{token.text or 'the end'} is outside the differentiable subset here.")
+        if token.text in ("const", "__shared__", "extern", "static", "volatile") or self.type_here():
+            return self.declaration()
+        return [self.simple(";")]
+
+    def pragma(self) -> For:
+        """A loop with its `#pragma unroll`."""
+        token = self.take()
+        if "unroll" not in token.text or self.next.text != "for":
+            raise self.refuse(token.place, "of pragmas only #pragma unroll before a for is within the subset.")
+        (loop := self.loop()).pragma = token.text
+        return loop
+
+    def branch(self) -> If:
+        """if, with or without else."""
+        start, token = self.at, self.take()
+        self.expect("(")
+        condition = self.close(self.expression())
+        text = self.words(start)
+        then = self.block()
+        return If(condition, then, self.block() if self.accept("else") else [], token.place, text)
+
+    def loop(self) -> For:
+        """for with one variable."""
+        start, token = self.at, self.take()
+        self.scopes.append({})
+        self.expect("(")
+        first: Stmt | None = None
+        if not self.accept(";"):
+            made = self.declaration() if self.type_here() else [self.simple(";")]
+            if len(made) != 1:
+                raise self.refuse(token.place, "a for with several variables; declare the others before the loop.")
+            first = made[0]
+        condition = Number("true", "bool") if self.next.text == ";" else self.expression()
+        self.expect(";")
+        step = None if self.next.text == ")" else self.simple("")
+        self.expect(")")
+        text = self.words(start)
+        body = self.block()
+        self.scopes.pop()
+        return For(first, condition, step, body, "", token.place, text)  # type: ignore[arg-type]
+
+    def loop_while(self) -> While:
+        """while."""
+        start, token = self.at, self.take()
+        self.expect("(")
+        condition = self.close(self.expression())
+        text = self.words(start)
+        return While(condition, self.block(), token.place, text)
+
+    def jump(self) -> Jump:
+        """break, continue, return."""
+        start, token = self.at, self.take()
+        value = None if self.next.text == ";" else self.expression()
+        self.expect(";")
+        return Jump(token.text, value, token.place, self.words(start))
+
+    def simple(self, end: str) -> Assign | Add | Barrier:
+        """An assignment, a step, an atomicAdd or a barrier, up to `end`."""
+        start, token = self.at, self.next
+        made: Assign | Add | Barrier
+        if token.text == "__syncthreads":
+            self.take()
+            self.expect("(")
+            self.expect(")")
+            made = Barrier(token.place)
+        elif token.text == "atomicAdd":
+            made = self.atomic()
+        else:
+            made = self.assignment()
+        if end:
+            self.expect(end)
+        made.text = self.words(start)
+        return made
+
+    def atomic(self) -> Add:
+        """`atomicAdd(&y[i], e)`, its result not used."""
+        place = self.take().place
+        self.expect("(")
+        self.expect("&")
+        target = self.element(self.identifier("an array"))
+        self.expect(",")
+        value = self.close(self.expression())
+        self.writable(target)
+        return Add(target, value, place)
+
+    def assignment(self) -> Assign:
+        """`x = e`, `x += e`, `++i`, `i--`."""
+        place = self.next.place
+        step = self.take() if self.next.text in ("++", "--") else None
+        name = self.identifier("a statement")
+        if self.next.text == "(":
+            raise self.refuse(name.place, f"the call of {name.text} as a statement is outside the subset.")
+        target = self.element(name)
+        self.writable(target)
+        op = step or self.take()
+        if op.text in ("++", "--"):
+            return Assign(target, f"{op.text[0]}=", Number("1", "int"), place)
+        if op.text not in ASSIGNMENTS:
+            raise self.refuse(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
+        return Assign(target, op.text, self.right_side(target, op), place)
+
+    def right_side(self, target: Target, op: Token) -> Expr:
+        """What is assigned. Raises Refused for a float that would be cut to an integer unasked."""
+        value = self.expression()
+        if self.next.text in ASSIGNMENTS:
+            raise self.refuse(self.next.place, "assign one variable in a statement.")
+        if floating(value.type) and not floating(target.type):
+            raise self.refuse(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
+        return value
+
+    def writable(self, target: Target) -> None:
+        """Raise Refused where the target is const or no variable."""
+        name = target.name if isinstance(target, Name) else target.array
+        found = next((s for scope in self.scopes for s in scope.values() if s.name == name), None)
+        if found is None:
+            raise self.refuse(target.place, f"{name} cannot be assigned.")
+        if found.const:
+            raise self.refuse(target.place, f"{name} is const and is written here.")
+        if isinstance(found, Param) and not found.pointer and not isinstance(target, Index):
+            raise self.refuse(target.place, f"the parameter {name} is changed here; copy it into a variable first.")

@@ -1,0 +1,139 @@
+"""Loops backwards: each round is run again from what it began with, then its gradient is taken."""
+
+from minigrad.adjoint.build import ONE, ZERO, change, minus, test
+from minigrad.adjoint.counting import LOCAL_BYTES, Count, capacity, count, evaluate, exact
+from minigrad.adjoint.covering import covers
+from minigrad.adjoint.effects import declared, read
+from minigrad.adjoint.structure import structured
+from minigrad.adjoint.sweep import Pair, Sweep
+from minigrad.adjoint.tapes import Rounds
+from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Loop, Name, Stmt, While
+
+
+class Loops(Sweep):
+    """Makes the two sweeps of loops."""
+
+    def loop(self, s: Loop, after: set[str]) -> Pair:
+        """The loop as it is, noting what each round begins with, if needed; then the rounds from last to first."""
+        header = count(s)
+        self.at(s, after | self.kills(s))
+        rounds = self.rounds_of(s, header, after)
+        outer, self.rounds = self.rounds, rounds
+        body = self.both(structured(self.module, s.body, ("break", "continue")))
+        restore, note = self.state(s, header)
+        self.rounds = outer
+        ahead = self.ahead(s, header, rounds, note)
+        self.at(s, after | self.kills(s))
+        back = self.back(s, header, rounds, [*restore, *body])
+        saved, again = self.outside(s, after, back)
+        return [*self.before, *saved, *ahead], [*again, *back]
+
+    def rounds_of(self, s: Loop, header: Count | None, after: set[str]) -> Rounds:
+        """Where the tapes of this loop stand, and which arrays its rounds cannot compute again."""
+        k = Name(header.var if header and header.simple else self.fresh("k"), "int")
+        size, trips = capacity(self.module, s, header), None
+        if size is not None:
+            bytes_a_tape = (evaluate(size, self.module.values) or 0) * 8
+            size = size if bytes_a_tape <= LOCAL_BYTES else None
+        if header and size is None:
+            trips = self.hosted(header.trips)
+        arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
+        own = self.kills(s) - declared(s.body)
+        lost = {n for n in arrays if n in after or (n in own and not covers(self, s, n))}
+        return Rounds(k, size, trips, lost, s.place, self.rounds)
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is that of an array."""
+        found, param = self.of.declared.get(name), self.of.param(name)
+        return bool((found and found.dims) or (param and param.pointer))
+
+    def hosted(self, e: Expr) -> Expr | None:
+        """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""
+
+        def value(x: Expr) -> Expr | None:
+            return change(self.fixed[x.name], value) if isinstance(x, Name) and x.name in self.fixed else None
+
+        e = change(e, value)
+        known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.module.values
+        axes = {f"{b}.{a}": 1 for b in ("threadIdx", "blockIdx", "blockDim", "gridDim") for a in "xyz"}
+        return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
+
+    def state(self, s: Loop, header: Count | None) -> tuple[list[Stmt], list[Stmt]]:
+        """What a round begins with: taken from the tape, and noted on it. What nobody reads falls away later."""
+        rounds = self.rounds
+        assert rounds is not None
+        changed = self.kills(s) - declared(s.body) - {header.var if header else ""}
+        inner = s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else ""
+        restore: list[Stmt] = []
+        note: list[Stmt] = []
+        for name in sorted(n for n in changed if not self.is_array(n)):
+            variable = Name(name, self.of.declared[name].type)
+            tape = self.tape(name, variable.type)
+            slot = tape.slot(rounds.k)
+            restore.append(
+                Declare(name, variable.type, value=slot) if name == inner else Assign(variable, "=", slot, s.place)
+            )
+            note.append(self.noted(tape.slot(rounds.k), variable))
+        return restore, note
+
+    def noted(self, slot: Expr, variable: Name) -> Stmt:
+        """One value put on the tape."""
+        assert self.rounds is not None
+        store: Stmt = Assign(slot, "=", variable)  # type: ignore[arg-type]
+        if not self.rounds.checked:
+            return store
+        return If(test("<", self.rounds.k, Name("tape_slots", "int")), [store], [])
+
+    def ahead(self, s: Loop, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
+        """The forward sweep of a loop: the loop itself, with tapes and a counter."""
+        trips, front, behind = Name(f"trips_{s.place.line}", "int"), list(note), []
+        counted = not exact(s, header) or rounds.checked
+        if counted:
+            self.used.add(trips.name)
+            front = [*note, Assign(trips, "+=", ONE, s.place)]
+        if not (header and header.simple):
+            value = header.round(Name(header.var, "int")) if header else trips
+            front = [Declare(rounds.k.name, "int", value=value, place=s.place), *front]  # type: ignore[union-attr]
+        if rounds.checked:
+            slots = Name("tape_slots", "int")
+            full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
+            behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
+        body = [*front, *self.plain(s.body, rounds.pushes)]
+        loop: Stmt = While(s.condition, body, s.place)
+        if isinstance(s, For):
+            loop = For(s.start, s.condition, s.step, body, s.pragma, s.place)
+        begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
+        return [*begin, loop, *behind]
+
+    def back(self, s: Loop, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
+        """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
+        counter = Name(f"trips_{s.place.line}", "int")
+        formula = self.keep(header.trips) if header and exact(s, header) else None
+        trips: Expr = formula if formula and not rounds.checked else counter
+        k = rounds.k.name  # type: ignore[union-attr]
+        if header and not header.simple:
+            start = Count(header.var, self.keep(header.start), header.bound, self.keep(header.step), header.down)
+            body = [Declare(header.var, "int", value=start.value(rounds.k), place=s.place), *body]
+        down = Assign(Name(k, "int"), "-=", ONE)
+        pragma = s.pragma if isinstance(s, For) else ""
+        made = For(
+            Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO), down, body, pragma, s.place
+        )
+        made.trips, made.primal = (counter.name, formula), s if header and isinstance(s, For) else None
+        if header and exact(s, header) and isinstance(s, For) and self.keep(header.trips) == header.trips:
+            made.turns = True
+            filled = {n for n in self.kills(s) - declared(s.body) - rounds.lost if self.is_array(n)}
+            made.filled = frozenset({*filled, *(self.gradient(n) for n in filled if n in self.active)})
+        return [made]
+
+    def outside(self, s: Loop, after: set[str], back: list[Stmt]) -> Pair:
+        """Variables that the rounds read and that are changed after the loop: saved before it, set again behind it."""
+        names = read(back) & after - self.kills(s) - declared(back)
+        saved: list[Stmt] = []
+        again: list[Stmt] = []
+        for name in sorted(n for n in names if not self.is_array(n)):
+            variable = Name(name, self.of.declared[name].type)
+            keep = Name(self.fresh(f"{name}_{s.place.line}"), variable.type)
+            saved.append(Declare(keep.name, keep.type, value=variable, place=s.place))
+            again.append(Assign(variable, "=", keep, s.place))
+        return saved, again

@@ -1,0 +1,184 @@
+"""The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
+
+from functools import cache
+
+from minigrad.adjoint.activity import flows
+from minigrad.adjoint.build import ONE, change, is_number, minus, negative, over, plus, test, times
+from minigrad.adjoint.effects import opposite
+from minigrad.adjoint.expressions import Expressions
+from minigrad.adjoint.tokens import tokenize
+from minigrad.adjoint.tree import (
+    Binary,
+    Call,
+    Cast,
+    Declare,
+    Expr,
+    If,
+    Index,
+    Name,
+    Number,
+    Place,
+    Stmt,
+    Ternary,
+    Unary,
+)
+from minigrad.adjoint.types import DERIVATIVES, plain
+
+
+class Rules:
+    """Hands a gradient down an expression. A subclass says what is active and how a value is had again."""
+
+    active: set[str]
+
+    def keep(self, e: Expr) -> Expr:
+        """The value that `e` had in the forward pass, as an expression that gives it now."""
+        raise NotImplementedError
+
+    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
+        """The statements that add `seed` to the gradient of a variable or element."""
+        raise NotImplementedError
+
+    def fresh(self, base: str) -> str:
+        """A name that is not in use."""
+        raise NotImplementedError
+
+    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
+        """The statements for `condition ? yes : no`."""
+        raise NotImplementedError
+
+    def call(self, e: Call, seed: Expr) -> list[Stmt]:
+        """The statements for a call of a device function."""
+        raise NotImplementedError
+
+    def carries(self, e: Expr) -> bool:
+        """Whether the derivative of an expression can be other than zero."""
+        return bool(flows(e) & self.active)
+
+    def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
+        """Add `seed` times the derivative of `e` to the gradient of each operand."""
+        if not self.carries(e) or is_number(seed, 0):
+            return []
+        match e:
+            case Name() | Index():
+                return self.arrive(e, seed)
+            case Unary():
+                return self.pull(e.operand, negative(seed))
+            case Cast():
+                return self.pull(e.operand, seed)
+            case Ternary():
+                return self.choice(e, seed)
+            case Binary():
+                return self.binary(e, seed)
+            case Call():
+                return self.function(e, seed)
+        return []
+
+    def branch(self, condition: Expr, then: list[Stmt], orelse: list[Stmt]) -> list[Stmt]:
+        """The gradient goes the way that the value came."""
+        if then:
+            return [If(condition, then, orelse)]
+        return [If(opposite(condition), orelse, [])] if orelse else []
+
+    def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
+        """Sum, difference, product, quotient."""
+        both = self.carries(e.left) and self.carries(e.right)
+        before, seed = self.shared(seed) if both or self.forks(e) else ([], seed)
+        if e.op in "+-":
+            return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
+        left, right = self.keep(e.left), self.keep(e.right)
+        if e.op == "*":
+            return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
+        quotient = over(negative(times(seed, left)), times(right, right))
+        return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
+
+    def forks(self, e: Expr) -> bool:
+        """Whether the gradient goes on to more than one place below."""
+        return False
+
+    def shared(self, seed: Expr) -> tuple[list[Stmt], Expr]:
+        """A gradient that is used twice, in a variable of its own where it takes work to compute."""
+        if not _works(seed):
+            return [], seed
+        name = self.fresh("d_part")
+        return [Declare(name, seed.type, value=seed)], Name(name, seed.type)
+
+    def function(self, e: Call, seed: Expr) -> list[Stmt]:
+        """A maths function, or a function of the file."""
+        name, args = plain(e.function), e.arguments
+        if not name:
+            return self.call(e, seed)
+        if name in DERIVATIVES:
+            x = args[0]
+            return self.pull(x, times(seed, derivative(e.function, self.keep(x), self.keep(e))))
+        return self.several(name, e, seed)
+
+    def several(self, name: str, e: Call, seed: Expr) -> list[Stmt]:
+        """Functions of two or three operands."""
+        a, b = e.arguments[:2]
+        x, y = self.keep(a), self.keep(b)
+        if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
+            return self.branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
+        before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
+        if name == "fma":
+            parts = [(a, times(seed, y)), (b, times(x, seed)), (e.arguments[2], seed)]
+        elif name == "pow":
+            parts = [(a, self.power(e, x, y, seed)), (b, times(times(seed, self.keep(e)), _call("log", e, x)))]
+        elif name == "hypot":
+            parts = [(a, over(times(seed, x), self.keep(e))), (b, over(times(seed, y), self.keep(e)))]
+        elif name == "atan2":
+            square = plus(times(x, x), times(y, y))
+            parts = [(a, over(times(seed, y), square)), (b, negative(over(times(seed, x), square)))]
+        else:
+            return self.unknown(e)
+        return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
+
+    def power(self, e: Call, x: Expr, y: Expr, seed: Expr) -> Expr:
+        """d x^y / dx = y x^(y-1)"""
+        return times(seed, times(y, Call(e.function, (x, minus(y, ONE)), e.type)))
+
+    def unknown(self, e: Call) -> list[Stmt]:
+        """Raise for a function without a rule."""
+        raise NotImplementedError(e.function)
+
+
+def _works(seed: Expr) -> bool:
+    """Whether an expression is more than a variable, its negative, or a literal."""
+    return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
+
+
+def _call(function: str, like: Call, x: Expr) -> Call:
+    """The function, with the f of a sister function."""
+    return Call(function + ("f" if plain(like.function) != like.function else ""), (x,), like.type)
+
+
+def derivative(function: str, x: Expr, y: Expr) -> Expr:
+    """The derivative of a maths function at x, where its value is y."""
+    name = plain(function)
+    suffix = "f" if name != function else ""
+    kind = "float" if suffix else y.type
+
+    def fill(e: Expr) -> Expr | None:
+        match e:
+            case Name():
+                return x if e.name == "x" else y
+            case Number():
+                return number(e.text, kind)
+            case Call():
+                return Call(e.function + suffix, tuple(change(a, fill) for a in e.arguments), kind)
+        return None
+
+    return change(_template(name), fill)
+
+
+def number(text: str, kind: str) -> Expr:
+    """A literal of this type."""
+    if text.isdigit() or kind == "double":
+        return Number(text, "int" if text.isdigit() else kind)
+    return Number(f"{text}f", kind) if kind == "float" else Cast("real", Number(text, "double"))
+
+
+@cache
+def _template(function: str) -> Expr:
+    reader = Expressions(tokenize(DERIVATIVES[function], "rule"), {}, {})
+    reader.scopes[0] = {name: Declare(name, "real", place=Place(1, 1)) for name in "xy"}
+    return reader.expression()

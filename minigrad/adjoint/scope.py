@@ -1,0 +1,111 @@
+"""What a name stands for, where it is read; and the reading of tokens one by one."""
+
+from minigrad.adjoint.tokens import Refused, Token, Tokens
+from minigrad.adjoint.tree import Declare, Function, Name, Param, Place
+from minigrad.adjoint.types import BUILTINS, CONSTANTS, TYPES, plain
+
+Symbol = Declare | Param
+
+
+class Scope:
+    """A cursor over the tokens of a file, and the names known where it stands."""
+
+    def __init__(self, tokens: Tokens, macros: dict[str, Name], functions: dict[str, Function]):
+        self.file, self.tokens, self.at = tokens, tokens.tokens, 0
+        self.macros, self.functions = macros, functions
+        self.scopes: list[dict[str, Symbol]] = [{}]
+        self.declared: dict[str, Declare] = {}
+
+    # --- tokens ---
+
+    @property
+    def next(self) -> Token:
+        """The token under the cursor."""
+        return self.tokens[self.at]
+
+    def peek(self, ahead: int = 1) -> str:
+        """The text of a token further on."""
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)].text
+
+    def take(self) -> Token:
+        """Step over one token."""
+        token = self.next
+        self.at += token.kind != "end"
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Step over the token if it is this one."""
+        found = self.next.text == text and self.next.kind != "string"
+        self.at += found
+        return found
+
+    def expect(self, text: str) -> Token:
+        """Step over this token. Raises Refused at any other."""
+        if self.next.text != text:
+            raise self.refuse(self.next.place, f"expected {text!r}, found {self.next.text or 'the end'!r}.")
+        return self.take()
+
+    def identifier(self, what: str) -> Token:
+        """Step over a name."""
+        if self.next.kind != "name":
+            raise self.refuse(self.next.place, f"expected {what}, found {self.next.text or 'the end'!r}.")
+        return self.take()
+
+    def refuse(self, place: Place, why: str) -> Refused:
+        """The exception for a place."""
+        return self.file.refuse(place, why)
+
+    def words(self, start: int) -> str:
+        """The source text from a token to the cursor, on one line."""
+        return " ".join(self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop].split())
+
+    # --- names ---
+
+    def lookup(self, name: str) -> Symbol | None:
+        """The declaration or parameter behind a name."""
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def declare(self, made: Declare) -> None:
+        """Enter a variable. One that hides another, or has another's name and not its type, gets a new name."""
+        written = made.name
+        if written in self.scopes[-1]:
+            raise self.refuse(made.place, f"{written} is declared twice in one scope.")
+        if plain(written) or written in self.functions or written in self.macros:
+            raise self.refuse(made.place, f"{written} is the name of a function or macro; choose another name.")
+        known = self.declared.get(written)
+        if self.lookup(written) or (known and (known.type, known.dims) != (made.type, made.dims)):
+            made.name = next(f"{written}_{n}" for n in range(2, 99) if f"{written}_{n}" not in self.declared)
+        self.declared[made.name] = self.scopes[-1][written] = made
+
+    def type_here(self) -> str | None:
+        """The type that begins at the cursor, in one word; None where no type does. The cursor stays."""
+        two = f"{self.next.text} {self.peek()}"
+        if two in TYPES:
+            return TYPES[two]
+        if self.next.text in ("long", "char", "short", "auto", "void", "struct", "float2", "float4", "half", "double2"):
+            raise self.refuse(
+                self.next.place, f"the type {self.next.text} is outside the differentiable subset; "
+                "int, unsigned, long long, bool, float, double and real are within."
+            )  # fmt: skip
+        alias = self.macros.get(self.next.text)
+        return TYPES.get(self.next.text) or (alias.type if alias and alias.name == "a type" else None)
+
+    def take_type(self) -> str | None:
+        """The type at the cursor, stepped over."""
+        kind = self.type_here()
+        if kind:
+            self.at += 2 if f"{self.next.text} {self.peek()}" in TYPES else 1
+        return kind
+
+    def variable(self, token: Token) -> Name:
+        """The name as an expression, with its type. Raises Refused where nothing of that name is known."""
+        if token.text in CONSTANTS:
+            return Name(token.text, CONSTANTS[token.text], token.place)
+        if token.text in self.macros:
+            return Name(token.text, self.macros[token.text].type, token.place)
+        if token.text in BUILTINS:
+            raise self.refuse(token.place, f"{token.text} is used by its parts x, y and z.")
+        found = self.lookup(token.text)
+        if found is None:
+            raise self.refuse(token.place, f"{token.text} is not declared here.")
+        return Name(found.name, found.type, token.place)

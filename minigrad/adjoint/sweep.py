@@ -1,0 +1,172 @@
+"""The two sweeps over a body: forward, to have the values; backward, statement by statement, to hand on gradients."""
+
+from minigrad.adjoint.assign import Assignments
+from minigrad.adjoint.build import ZERO
+from minigrad.adjoint.effects import declared, mentioned, name_of, nested, written
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Comment,
+    Declare,
+    Expr,
+    For,
+    If,
+    Index,
+    Jump,
+    Loop,
+    Name,
+    Stmt,
+    While,
+    walk,
+)
+from minigrad.adjoint.types import floating
+
+Pair = tuple[list[Stmt], list[Stmt]]
+
+
+class Sweep(Assignments):
+    """Makes forward and backward sweep of straight code and branches."""
+
+    def loop(self, s: Loop, after: set[str]) -> Pair:
+        """Forward and backward sweep of a loop."""
+        raise NotImplementedError
+
+    # --- bodies ---
+
+    def both(self, body: list[Stmt]) -> list[Stmt]:
+        """Forward sweep and, right behind it, backward sweep. A branch at the end holds both of its own."""
+        last = body[-1] if body else None
+        if not isinstance(last, If):
+            forward, backward = self.pairs(body, set())
+            return [*self.hoisted(forward, backward), *self.zeros(body), *backward]
+        head = body[:-1]
+        forward, backward = self.pairs(head, self.kills(last))
+        self.at(last, set())
+        whole = If(self.replay_value(last.condition), self.both(last.then), self.both(last.orelse), last.place)
+        return [*self.hoisted(forward, [whole, *backward]), *self.zeros(head), whole, *backward]
+
+    def pairs(self, body: list[Stmt], after: set[str]) -> Pair:
+        """Forward and backward sweep of statements, `after` which the forward sweep writes these names."""
+        forward: list[Stmt] = []
+        backward: list[Stmt] = []
+        for s in reversed(body):
+            ahead, back = self.pair(s, after)
+            forward, backward = [*ahead, *forward], [*backward, *back]
+            after = after | self.kills(s)
+        return forward, backward
+
+    def pair(self, s: Stmt, after: set[str]) -> Pair:
+        """Forward and backward sweep of one statement."""
+        if isinstance(s, Barrier):
+            return [s], [Barrier(s.place)]
+        if isinstance(s, For | While):
+            return self.loop(s, after)
+        if isinstance(s, If):
+            return self.branch_pair(s, after)
+        self.at(s, after | self.kills(s))
+        backward = self.adjoint(s, after)
+        note: list[Stmt] = [Comment(f"adjoint of line {s.place.line}: {s.text}", s.place)] if backward else []
+        for made in backward:
+            made.place = s.place
+        return [*self.before, *self.replay(s)], [*note, *backward]
+
+    def branch_pair(self, s: If, after: set[str]) -> Pair:
+        """A branch: the gradient takes the same way, by a condition that is tested again or was kept."""
+        self.at(s, after | self.kills(s))
+        again = kept = self.replay_value(s.condition)
+        if again == s.condition and self.keep(s.condition) != s.condition:
+            self.before = []
+            again = kept = self.saved(s.condition, "taken")
+        before = self.before
+        then, back_then = self.pairs(s.then, after)
+        orelse, back_else = self.pairs(s.orelse, after)
+        forward = If(again, then, orelse, s.place)
+        back_then, back_else = [*self.zeros(s.then), *back_then], [*self.zeros(s.orelse), *back_else]
+        return [*before, forward], [If(kept, back_then, back_else, s.place)]
+
+    def zeros(self, body: list[Stmt]) -> list[Stmt]:
+        """The gradients of the variables that a body declares, 0 to begin with."""
+        made: list[Stmt] = []
+        for s in body:
+            if isinstance(s, Declare) and s.name in self.active and floating(s.type) and not s.shared:
+                values: tuple[Expr, ...] | None = () if s.dims else None
+                made.append(Declare(self.gradient(s.name), s.type, s.dims, None if s.dims else ZERO, values))
+        return made
+
+    def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
+        """The forward sweep, with what its branches declare and the backward sweep reads declared before them."""
+        inside = {n for s in forward if isinstance(s, If) for n in _in_branches(s)}
+        wanted = inside & mentioned(backward) - {s.name for s in forward if isinstance(s, Declare)}
+        front: dict[str, Stmt] = {}
+        return [*front.values(), *body] if (body := _lift(forward, wanted, front)) or front else []
+
+    def kills(self, s: Stmt) -> set[str]:
+        """What the forward sweep of a statement writes."""
+        return written([s]) - self.dropped
+
+    # --- statements ---
+
+    def replay(self, s: Stmt) -> list[Stmt]:
+        """A statement of the forward sweep, as the adjoint runs it."""
+        if isinstance(s, Assign | Add) and (name_of(s.target) in self.dropped or self.is_lost(name_of(s.target))):
+            return []
+        if isinstance(s, Declare) and s.value is not None:
+            value = self.replay_value(s.value)
+            return [s if value is s.value else Declare(s.name, s.type, value=value, place=s.place)]
+        if isinstance(s, Assign):
+            value = self.replay_value(s.value)
+            return [s if value is s.value else Assign(s.target, s.op, value, s.place, s.text)]
+        return [s]
+
+    def replay_value(self, e: Expr) -> Expr:
+        """An expression of the forward sweep; from the tape where the round cannot compute it again."""
+        if any(isinstance(x, Index) and self.is_lost(x.array) for x in walk(e)):
+            return self.taped(e)
+        return e
+
+    def plain(self, body: list[Stmt], pushes: dict[int, list[Stmt]]) -> list[Stmt]:
+        """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
+        made: list[Stmt] = []
+        for s in body:
+            made += pushes.get(id(s), [])
+            match s:
+                case If():
+                    made.append(If(s.condition, self.plain(s.then, pushes), self.plain(s.orelse, pushes), s.place))
+                case For():
+                    inner = self.plain(s.body, pushes)
+                    made.append(For(s.start, s.condition, s.step, inner, s.pragma, s.place))
+                case While():
+                    made.append(While(s.condition, self.plain(s.body, pushes), s.place))
+                case Jump() | Barrier():
+                    made.append(s)
+                case _:
+                    self.at(s, set())
+                    made += self.replay(s)
+        return made
+
+
+def _in_branches(s: If) -> set[str]:
+    return declared([t for side in nested(s) for t in side if not isinstance(t, For | While)])
+
+
+def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[Stmt]:
+    """Declarations inside branches made assignments; the declarations themselves go to the front."""
+    made: list[Stmt] = []
+    for s in body:
+        if not isinstance(s, If):
+            made.append(s)
+            continue
+        sides = []
+        for side in nested(s):
+            lifted: list[Stmt] = []
+            for t in side:
+                if isinstance(t, Declare) and t.name in wanted:
+                    front[t.name] = Declare(t.name, t.type, t.dims, None if t.dims else ZERO, place=t.place)
+                    value = [Assign(Name(t.name, t.type), "=", t.value, t.place, t.text)] if t.value is not None else []
+                    lifted += value
+                else:
+                    lifted += _lift([t], wanted, front)
+            sides.append(lifted)
+        made.append(If(s.condition, sides[0], sides[1], s.place))
+    return made

@@ -1,0 +1,139 @@
+"""The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
+
+from minigrad.adjoint.build import change, is_number, minus, negative, plus
+from minigrad.adjoint.effects import (
+    each,
+    expressions,
+    mentioned,
+    name_of,
+    written,
+)
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Comment,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Stmt,
+    While,
+)
+
+
+def everywhere(body: list[Stmt], change: "Change") -> list[Stmt]:
+    """The change made in each body, the innermost first."""
+    for s in body:
+        match s:
+            case If():
+                s.then, s.orelse = everywhere(s.then, change), everywhere(s.orelse, change)
+            case For() | While():
+                s.body = everywhere(s.body, change)
+    return change(body)
+
+
+class Change:
+    """A change of a body."""
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """The body changed."""
+        raise NotImplementedError
+
+
+class Sink(Change):
+    """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Sink what can be."""
+        made = list(body)
+        for s in body:
+            zero = isinstance(s, Declare | Assign) and s.value is not None and is_number(s.value, 0)
+            if zero and not (isinstance(s, Assign) and s.op != "="):
+                self._sink(made, s)  # type: ignore[arg-type]
+        return made
+
+    def _sink(self, body: list[Stmt], s: Declare | Assign) -> None:
+        name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
+        user = next((n for n in range(at + 1, len(body)) if name in mentioned([body[n]])), None)
+        if user is None:
+            return
+        first = body[user]
+        if isinstance(first, Assign) and _adds_to(first, s):
+            value = negative(first.value) if first.op == "-=" else first.value
+            body[user] = (
+                Declare(name, s.type, value=value, place=first.place)
+                if isinstance(s, Declare)
+                else Assign(s.target, "=", value, first.place)
+            )
+            body.remove(s)
+        elif isinstance(s, Declare) and user > at + 1:
+            body.remove(s)
+            comments = isinstance(body[user - 2], Comment) and body[user - 2].place == first.place
+            body.insert(user - 1 - comments, s)
+
+
+class Copies(Change):
+    """`real p_6 = p;` is left out where p itself is not changed behind it."""
+
+    def __init__(self, copies: set[str]):
+        self.copies = copies
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Read the original instead."""
+        for s in [s for s in body if isinstance(s, Declare) and s.name in self.copies and isinstance(s.value, Name)]:
+            behind = body[body.index(s) + 1 :]
+            if s.value.name not in written(behind):  # type: ignore[union-attr]
+                body = [*body[: body.index(s)], *(renamed(t, s.name, s.value) for t in behind)]  # type: ignore[arg-type]
+        return body
+
+
+def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
+    """The statement with a value in place of a name, in it and in all inside it."""
+
+    def new(e: Expr) -> Expr | None:
+        return value if isinstance(e, Name) and e.name == name else None
+
+    for t in each([s]):
+        match t:
+            case Declare():
+                t.value = None if t.value is None else change(t.value, new)
+            case Assign() | Add():
+                t.value = change(t.value, new)
+                if isinstance(t.target, Index):
+                    t.target = change(t.target, new)  # type: ignore[assignment]
+            case If() | For() | While():
+                t.condition = change(t.condition, new)
+            case Do():
+                t.arguments = tuple(change(a, new) for a in t.arguments)
+    return s
+
+
+class Merge(Change):
+    """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two."""
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Join neighbours."""
+        made: list[Stmt] = []
+        for s in body:
+            last = made[-1] if made else None
+            if isinstance(s, Assign) and isinstance(last, Assign) and self._joins(last, s):
+                value = last.value if last.op == "+=" else negative(last.value)
+                value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
+                made[-1] = Assign(s.target, "+=", value, s.place, owned=s.owned)
+            else:
+                made.append(s)
+        return made
+
+    def _joins(self, a: Assign, b: Assign) -> bool:
+        sums = {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
+        return sums and not any(name_of(a.target) in reads(e) for e in (*expressions(a), *expressions(b)))
+
+
+def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
+    """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
+    same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
+    return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in reads(e) for e in expressions(s))

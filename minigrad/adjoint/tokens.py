@@ -1,0 +1,93 @@
+"""CUDA C++ cut into tokens, each with its line and column; object-like macros set aside."""
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minigrad.adjoint.tree import Place
+from minigrad.source import blank
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[fFuUlL]*)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<string>\"[^\"\n]*\")"
+    r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
+    r"|(?P<space>\s+|\\\n)"
+)
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
+
+
+class Refused(ValueError):
+    """CUDA C++ that cannot be differentiated; the text names file, line, column and the way out."""
+
+
+class Token(NamedTuple):
+    """One token: its kind (number, name, string, op, pragma or end), its text and where it stands."""
+
+    kind: str
+    text: str
+    place: Place
+    start: int = 0
+
+    @property
+    def stop(self) -> int:
+        """Where it ends in the text."""
+        return self.start + len(self.text)
+
+
+@dataclass
+class Tokens:
+    """The tokens of a file; `head` holds its preprocessor lines, which the adjoint repeats."""
+
+    file: str
+    text: str
+    tokens: list[Token] = field(default_factory=list)
+    macros: dict[str, list[Token]] = field(default_factory=dict)
+    head: list[str] = field(default_factory=list)
+
+    def refuse(self, place: Place, why: str) -> Refused:
+        """The exception that says where and why."""
+        return Refused(f"{self.file}:{place.line}:{place.column}: {why}")
+
+
+def tokenize(text: str, file: str) -> Tokens:
+    """Cut a file into tokens. Raises Refused at what is no token or a directive outside the subset."""
+    found = Tokens(file, text)
+    code, start = blank(text), 0
+    for line, words in enumerate(code.split("\n"), 1):
+        if words.lstrip().startswith("#"):
+            _directive(found, words, line, start)
+        else:
+            found.tokens += _cut(found, words, line, start)
+        start += len(words) + 1
+    found.tokens.append(Token("end", "", Place(line, len(words) + 1), len(text)))
+    return found
+
+
+def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> list[Token]:
+    made, at = [], column
+    while at < len(words):
+        match = _TOKEN.match(words, at)
+        if match is None:
+            raise found.refuse(Place(line, at + 1), f"{words[at]!r} is outside the differentiable subset.")
+        if match.lastgroup != "space":
+            made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
+        at = match.end()
+    return made
+
+
+def _directive(found: Tokens, words: str, line: int, start: int) -> None:
+    place, text = Place(line, words.index("#") + 1), words.strip()
+    kind = re.match(r"#\s*(\w*)", text)[1]  # type: ignore[index]
+    if kind == "pragma":
+        found.tokens.append(Token("pragma", text, place, start + words.index("#")))
+        return
+    if kind == "define":
+        name, function, _ = _DEFINE.match(text).groups()  # type: ignore[union-attr]
+        if function:
+            raise found.refuse(place, f"the macro {name} takes arguments; write it as a __device__ function.")
+        body = re.search(rf"define\s+{name}", words).end()  # type: ignore[union-attr]
+        found.macros[name] = _cut(found, words, line, start, body)
+    elif kind not in ("include", "ifndef", "endif"):
+        raise found.refuse(place, f"#{kind} is outside the differentiable subset; #define and #include are within.")
+    found.head.append(found.text[start : start + len(words)].strip() if kind == "include" else text)

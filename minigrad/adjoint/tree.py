@@ -1,0 +1,175 @@
+"""Statements of a kernel as a tree, each with its place and its text; the expressions are in `expr`."""
+
+from dataclasses import dataclass, field
+
+from minigrad.adjoint.expr import (
+    FLOATS,
+    NOWHERE,
+    RANKS,
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    Index,
+    Name,
+    Number,
+    Place,
+    Target,
+    Ternary,
+    Unary,
+    children,
+    walk,
+)
+
+__all__ = [
+    "FLOATS", "NOWHERE", "RANKS", "Add", "Assign", "Barrier", "Binary", "Call", "Cast", "Comment", "Declare", "Do",
+    "Expr", "For", "Function", "If", "Index", "Jump", "Loop", "Name", "Number", "Param", "Place", "Stmt", "Target",
+    "Ternary", "Unary", "While", "children", "walk",
+]  # fmt: skip
+
+
+@dataclass(eq=False)
+class Declare:
+    """A variable or an array, with its first value or values."""
+
+    name: str
+    type: str
+    dims: tuple[Expr, ...] = ()
+    value: Expr | None = None
+    values: tuple[Expr, ...] | None = None  # of an array
+    shared: bool = False
+    const: bool = False
+    reference: bool = False
+    place: Place = NOWHERE
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Assign:
+    """`target = value`, or with `+=` and its like."""
+
+    target: Target
+    op: str
+    value: Expr
+    place: Place = NOWHERE
+    text: str = ""
+    owned: bool = False  # of a gradient: of an element that the thread stores, so that no other thread reads it
+
+
+@dataclass(eq=False)
+class Add:
+    """`atomicAdd(&target, value)`; `warp` adds over the warp first, `warp_add(&target, value)`."""
+
+    target: Target
+    value: Expr
+    place: Place = NOWHERE
+    text: str = ""
+    warp: bool = False
+
+
+@dataclass(eq=False)
+class If:
+    """A branch."""
+
+    condition: Expr
+    then: list["Stmt"]
+    orelse: list["Stmt"]
+    place: Place = NOWHERE
+    text: str = ""
+
+
+@dataclass(eq=False)
+class For:
+    """A counted loop: start, condition, step."""
+
+    start: Declare | Assign | None
+    condition: Expr
+    step: Assign | None
+    body: list["Stmt"]
+    pragma: str = ""
+    place: Place = NOWHERE
+    text: str = ""
+    trips: tuple[str, Expr | None] = ("", None)  # of rounds run backwards: their counter, and their number by formula
+    primal: "For | None" = None  # of rounds run backwards: the loop
+    filled: frozenset[str] = frozenset()  # arrays that each round fills anew, and their gradients
+    turns: bool = False  # whether they may run in its order, if no round reads what another writes
+
+
+@dataclass(eq=False)
+class While:
+    """A loop with a condition alone."""
+
+    condition: Expr
+    body: list["Stmt"]
+    place: Place = NOWHERE
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Jump:
+    """`break`, `continue`, or `return` with or without a value."""
+
+    kind: str
+    value: Expr | None = None
+    place: Place = NOWHERE
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Barrier:
+    """`__syncthreads()`."""
+
+    place: Place = NOWHERE
+    text: str = ""
+
+
+@dataclass(eq=False)
+class Comment:
+    """A line of comment in what is emitted."""
+
+    text: str
+    place: Place = NOWHERE
+
+
+@dataclass(eq=False)
+class Do:
+    """A call as a statement: the adjoint of a function, `f_adjoint(x, d_y, d_x);`, and what it writes."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    writes: tuple[str, ...]
+    place: Place = NOWHERE
+    text: str = ""
+
+
+Loop = For | While
+Stmt = Declare | Assign | Add | If | For | While | Jump | Barrier | Comment | Do
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter: a scalar, or a pointer to an array."""
+
+    name: str
+    type: str
+    pointer: bool
+    const: bool
+    place: Place = field(default=NOWHERE, compare=False)
+    restrict: bool = False
+
+
+@dataclass(eq=False)
+class Function:
+    """A kernel or a device function: parameters and body; `returns` is void for a kernel."""
+
+    name: str
+    returns: str
+    params: tuple[Param, ...]
+    body: list[Stmt]
+    place: Place
+    text: str
+    declared: dict[str, Declare] = field(default_factory=dict)
+
+    def param(self, name: str) -> Param | None:
+        """The parameter of that name."""
+        return next((p for p in self.params if p.name == name), None)

@@ -1,0 +1,124 @@
+"""What is outside the differentiable subset is refused, with its line and column and a sentence."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.adjoint import Refused
+from minigrad.errors import LaunchError
+
+HEAD = "__device__ float twice(float v) { return 2 * v; }\n"
+KERNEL = 'extern "C" __global__ void f(const float* x, float* y, float a, int n) {{\n{}\n}}\n'
+GUARD = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+
+BODIES = {
+    "switch (n) { }": "3:1: switch is outside the differentiable subset",
+    "goto end;": "3:1: goto is outside",
+    "do { } while (n);": "3:1: do is outside",
+    "float& r = y[0];": "3:6: local pointers and references",
+    "float* p = y;": "3:6: local pointers and references",
+    "y += n;": "3:1: y is an array of 1 axes and is used here with 0 indices",
+    "y[0] = *x;": "3:8: * before an operand is outside the subset; write x[i]",
+    "y[0] = foo(x[0]);": "3:8: foo has no derivative rule here",
+    "y[0] = x[n++];": "3:11: '++' is outside",
+    "x[0] = 1;": "3:1: x is const and is written here",
+    "const float c = 1; c = 2;": "3:20: c is const and is written here",
+    "a = 2;": "3:1: the parameter a is changed here; copy it into a variable first",
+    "extern __shared__ float s[];": "3:1: extern variables",
+    "static float s;": "3:1: static variables",
+    "half h = 0;": "3:1: the type half is outside",
+    "y[0] = undeclared;": "3:8: undeclared is not declared here",
+    "int k = 0; k = x[0];": "3:14: a float becomes int here; write the cast",
+    "y[x[0]] = 1;": "3:3: an index must be a whole number",
+    "y[0] = pow(x[0]);": "3:8: pow takes 2 arguments; got 1",
+    "y[0] = twice(x[0], a);": "3:8: twice takes 1 arguments; got 2",
+    "y[0] = (x[0] = 1);": "3:14: expected ')'",
+    "atomicCAS(&n, 0, 1);": "3:1: the call of atomicCAS as a statement",
+    "float old = atomicAdd(&y[0], a);": "3:23: & before an operand",
+    "#pragma once": "3:1: of pragmas only #pragma unroll",
+    "#define F(x) x": "3:1: the macro F takes arguments",
+    "#if 1": "3:1: #if is outside",
+    "for (int i = 0, j = 0; i < n; ++i) y[i] = a;": "3:1: a for with several variables",
+    "for (int i = 0; i < n; ++i) { if (x[i] > 0) return; y[i] = x[i]; }": "3:1: a return inside a loop",
+    "if (threadIdx.x < 3) __syncthreads();": "3:22: __syncthreads() where only some threads come by",
+    "if (threadIdx.x > 3) return; __syncthreads();": "3:30: __syncthreads() where only some threads come by",
+    "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "3:39: __syncthreads() where only some",
+    "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "3:47: __syncthreads() where only some",
+    "y[0] = x[0] %2;": "3:13: % of floating-point numbers",
+    "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "3:18: __shfl_down_sync has no derivative rule",
+    "char c = 0;": "3:1: the type char is outside",
+    "int i = 0; { int i = 1; y[i] = 1; } @": "3:37: '@' is outside",
+    "y[0] = x[0] +;": "3:14: expected an operand, found ';'",
+    "y[0] = blockDim;": "3:8: blockDim is used by its parts x, y and z",
+    "y[0] = threadIdx.w;": "3:18: threadIdx.w does not exist",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_outside_the_subset(body):
+    with pytest.raises(Refused) as caught:
+        mg.adjoint(HEAD + KERNEL.format(body))
+    assert str(caught.value).startswith(f"f.cu:{BODIES[body]}")
+
+
+@pytest.mark.parametrize("params, message", [
+    ("float** x", "1:39: references and pointers to pointers"),
+    ("float& x", "1:38: references and pointers to pointers"),
+    ("float x[4]", "1:39: write the array parameter as a pointer: float* x"),
+    ("View x", "1:33: a parameter of type 'View' is outside"),
+])  # fmt: skip
+def test_parameters(params, message):
+    with pytest.raises(Refused) as caught:
+        mg.adjoint(f'extern "C" __global__ void kernel({params}) {{ }}\n', name="kernel")
+    assert message.split(": ", 1)[1] in str(caught.value)
+
+
+def test_an_array_carried_around_two_loops_is_refused_and_not_guessed():
+    body = (
+        GUARD
+        + """
+    float w[2];
+    w[0] = x[i]; w[1] = a;
+    for (int j = 0; j < n; ++j) {
+        for (int l = 0; l < 3; ++l) {
+            w[1] = w[1] * w[0];
+        }
+        w[0] = w[0] * a;
+    }
+    y[i] = w[1];"""
+    )
+    with pytest.raises(Refused, match=r"f.cu:\d+:\d+: w is overwritten in an outer loop and read in an inner one"):
+        mg.adjoint(KERNEL.format(body))
+
+
+def test_wrt_names_parameters():
+    with pytest.raises(ValueError, match="f has no floating-point parameter 'n'; it has x, y, a"):
+        mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"), wrt=["n"])
+
+
+def test_arrays_that_share_memory_are_refused():
+    made = mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"))
+    x = mg.ones(32, device="sim")
+    with pytest.raises(LaunchError, match="x and y share memory and one is written; pass a copy"):
+        made.vjp(x, x, 2.0, 32, dy=[x], grid=1, block=32)
+
+
+def test_a_launch_that_the_indices_do_not_allow_is_refused():
+    made = mg.adjoint(KERNEL.format("int i = blockIdx.x * 16 + threadIdx.x;\n y[i] = a * x[i];"))
+    x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
+    with pytest.raises(LaunchError, match=r"blockDim.x is 32, and its adjoint relies on 16"):
+        made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)
+    with pytest.raises(LaunchError, match=r"blockDim.y is 2, and its adjoint relies on 1"):
+        made.vjp(x, y, 2.0, 32, dy=[y], grid=2, block=(16, 2))
+
+
+def test_counts_and_shapes_are_checked():
+    made = mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"))
+    x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
+    with pytest.raises(LaunchError, match=r"f takes 4 arguments \(x, y, a, n\); got 3"):
+        made.vjp(x, y, 2.0, dy=[y], grid=1, block=32)
+    with pytest.raises(LaunchError, match="dy has 2 gradients; f has 1 outputs: y"):
+        made.vjp(x, y, 2.0, 32, dy=[y, y], grid=1, block=32)
+    with pytest.raises(LaunchError, match=r"dy of y is float32 \(3,\); it must be float32 \(32,\)"):
+        made.vjp(x, y, 2.0, 32, dy=[mg.ones(3, device="sim")], grid=1, block=32)
+    assert np.allclose(made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)[0].numpy(), 2)
