@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from functools import cache
 from html import unescape
 from itertools import product
@@ -16,9 +17,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import minigrad as mg
 from minigrad import bench
+from minigrad.bench.sweeps import settings
+from minigrad.bench.work import work_of
+from minigrad.devices.chip import Chip
 from minigrad.errors import LaunchError
-from minigrad.show import grid, launches, layers, sliders
+from minigrad.show import choices, grid, launches, layers, sliders
 from minigrad.show.picture import Picture
+from minigrad.tune.occupancy import key
+from minigrad.tune.search import Search
 
 RELU, TRANSPOSE = mg.relu["forward"].using(BLOCK=256), mg.transpose["tiled"]
 TILED, NAIVE = (mg.matmul[name].using(TILE=16) for name in ("tiled", "naive"))
@@ -26,6 +32,22 @@ DIGITS = mg.data.digits()
 LABELS, IMAGES = DIGITS.test.labels, DIGITS.test.images
 WRONG = np.where(np.arange(len(LABELS)) % 30 == 3, (LABELS + 1) % 10, LABELS)
 LOSSES = [2.5, 0.9, 0.6, 0.02]
+
+H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
+MADE = bench.Record("NVIDIA H200", "some day", "minigrad bench", {}, H200, 4e12)
+for name, us, flops, nbytes in (("relu", 200, 67e6, 537e6), ("matmul tiled", 250, 2.1e9, 12.6e6), ("exp", 1e3, 0, 1e9)):
+    TIMING = bench.Timing(us * 1e-6, us * 1e-6, us * 1e-6, 20)
+    MADE.measurements[name] = bench.Measurement(f"{name} of 8", (f"{name}_forward",), TIMING, int(flops), int(nbytes))
+
+
+def searched(op, *shapes, known=True):
+    """A search whose settings took 10, 20, 30 ... microseconds, the third being chosen."""
+    work = work_of(op, shapes)
+    found = settings(work)
+    times = {s.label: bench.Timing(t := 1e-5 * (i + 1), t, t, 20) for i, s in enumerate(found)}
+    taken = {key(run): (40, 8192, 0) for s in found for run in s.dry.launches} if known else {}
+    return Search(work, tuple(found), times, found[2].label, "recorded", "NVIDIA H200, some day", H200, taken)
+
 
 PICTURES = {
     "one by one": lambda: mg.show.threads(RELU, 10, BLOCK=4),
@@ -55,6 +77,11 @@ PICTURES = {
     "loss": lambda: mg.show.loss_curve(LOSSES),
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
     "one loss": lambda: mg.show.loss_curve([3.0]),
+    "tuning": lambda: mg.show.tuning(searched(mg.sum, (2**20,)), BLOCK=64),
+    "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (64, 64), (64, 64))),
+    "tuning in the dark": lambda: mg.show.tuning(searched(mg.relu, (100,), known=False), BLOCK=1024),
+    "roofline": lambda: mg.show.roofline(MADE),
+    "roofline of one": lambda: mg.show.roofline(MADE, only=["matmul"]),
     "nan": lambda: mg.show.loss_curve({"numpy": [1.0, float("nan"), 1.0]}),
 }
 
@@ -332,6 +359,39 @@ def test_a_time_says_where_it_comes_from(monkeypatch):
     monkeypatch.setattr(bench, "time", lambda work: (work(), timing)[1])
     asked = []
     assert launches.measured(asked.append, 128) == f"{timing} live on this GPU" and asked == [128]
+
+
+# --- choosing blocks ---
+
+
+def test_a_tuning_tells_time_occupancy_waves_and_choice():
+    shown = mg.show.tuning(searched(mg.relu, (2**20,)), BLOCK=32)
+    assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times the automatic choice"
+    rows = [line.split() for line in shown.numbers.splitlines()]
+    assert rows[1] == ["32", "39", "%", "shared", "memory", "9.93", "93", "%", "full", "10.0", "1.00", "x"]
+    assert rows[3][-2:] == ["automatic", "choice"] and rows[3][0] == "128"
+    assert "recorded on NVIDIA H200, some day" in shown.numbers and ": the limit" in shown.numbers
+    blind = mg.show.tuning(searched(mg.relu, (2**20,), known=False))
+    assert ": the limit" not in blind.numbers
+
+
+def test_a_slider_over_recorded_times(monkeypatch, screen):
+    monkeypatch.setattr(choices, "survey", lambda work: searched(mg.sum, (2**20,)))
+    slider = mg.show.tuning_slider(mg.sum, (2**20,))
+    assert slider.values == {"BLOCK": 32, "CHUNK": 8192} and "the automatic choice" in repr(screen[1])
+    slider.move(BLOCK=1024, CHUNK=32)
+    assert "BLOCK=1024 CHUNK=32 takes" in repr(screen[1])
+    monkeypatch.setattr(choices, "survey", lambda work: replace(searched(mg.relu, (8,)), times={}))
+    with pytest.raises(ValueError, match="relu of 8 was never timed"):
+        mg.show.tuning_slider(mg.relu, (8,))
+
+
+def test_the_roofline_tells_the_share_of_the_roof():
+    shown = mg.show.roofline(MADE)
+    rows = {line.split(" of 8")[0]: line.split()[-2:] for line in shown.numbers.splitlines()[1:]}
+    assert rows == {"relu": ["67", "%"], "matmul tiled": ["13", "%"], "exp": ["25", "%"]}
+    with pytest.raises(ValueError, match="has no measurement of softmax"):
+        mg.show.roofline(MADE, only=["softmax"])
 
 
 # --- learning ---

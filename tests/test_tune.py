@@ -47,7 +47,7 @@ def test_waves_and_their_tail():
     part = Occupancy("k", 132 * 8 + 132, 256, 16, 0, H200)
     assert (part.waves, part.tail) == (1.125, 0.125)
     said = repr(part)
-    assert "warps          64 of a multiprocessor / 8 of a block = 8 blocks   <- the limit" in said
+    assert "warps          64 of a multiprocessor / 8 of a block = 8 blocks: the limit" in said
     assert "1188 blocks / (132 multiprocessors x 8) = 1.12 waves; the last one is 12 % full" in said
     assert Occupancy("k", 0, 256, 16, 0, H200).tail == 0
 
@@ -126,7 +126,7 @@ def test_without_a_gpu_the_choice_is_the_recorded_one(recorded):
     assert forward == "relu of 1000: BLOCK=512, 101.0 us (recorded on NVIDIA H200, 2026-01-02, 6 settings)"
     assert backward == "relu backward of 1000: BLOCK=256 (not timed: the op's own values, 6 settings)"
     said = tuned.explain()
-    assert "relu_forward: blocks of 512 threads on NVIDIA H200" in said and "<- the limit" in said
+    assert "relu_forward: blocks of 512 threads on NVIDIA H200" in said and ": the limit" in said
     assert "Its registers are not recorded" in said
 
 

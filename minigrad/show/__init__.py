@@ -13,6 +13,8 @@ _HOMES = {
     "tapes": ("Graph", "graph"),
     "launches": ("block_slider", "threads"),
     "sliders": ("Slider", "slider"),
+    "choices": ("tuning", "tuning_slider"),
+    "roofs": ("roofline",),
     "broadcasting": ("broadcast",),
     "matrices": ("matmul", "step_slider"),
     "curves": ("loss_curve",),

@@ -25,7 +25,7 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
         )
     title = _finding(curves, unit)
     figure, axes = canvas(8, 3.6, title)
-    _frame(axes, unit)
+    frame(axes, unit, "loss")
     for curve, (colour, dash) in zip(curves.values(), STYLES, strict=False):
         axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
         axes.plot([len(curve)], curve[-1:], "o", color=colour, markersize=4)
@@ -61,13 +61,13 @@ def _short(value: Any) -> str:
     return f"{value:.3g}"
 
 
-def _frame(axes: Canvas, unit: str) -> None:
+def frame(axes: Canvas, along: str, up: str) -> None:
     """Axes with a scale, a light grid, and nothing else."""
     axes.set_axis_on()
     axes.invert_yaxis()  # upwards again
     axes.set_facecolor("white")
-    axes.set_xlabel(unit, fontsize=FONT, color=INK)
-    axes.set_ylabel("loss", fontsize=FONT, color=INK)
+    axes.set_xlabel(along, fontsize=FONT, color=INK)
+    axes.set_ylabel(up, fontsize=FONT, color=INK)
     axes.tick_params(labelsize=10, colors=INK, which="both")
     axes.grid(True, color="#dddddd", linewidth=0.7)
     for side, spine in axes.spines.items():

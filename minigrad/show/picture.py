@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 LIGHT_BLUE, LIGHT_ORANGE, LIGHT_GREEN = "#CFE6F5", "#FBE2B0", "#C5E8DC"
 INK, GREY, PALE, RUST = "#1a1a1a", "#6b6b6b", "#e9e9e9", "#9c3f00"  # rust: vermillion, dark enough for letters
+PAPER = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}  # under letters on a line
 FONT = 11
 DPI, SHOWN = 144, 96  # drawn finer than it is shown, for sharp letters
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared

@@ -14,9 +14,9 @@ from minigrad.op import Op
 from minigrad.tune.automatic import auto
 from minigrad.tune.occupancy import Occupancy
 from minigrad.tune.regret import Regret, regret, sweep
-from minigrad.tune.search import Search, choose
+from minigrad.tune.search import Search, choose, survey
 
-__all__ = ["Occupancy", "Regret", "Search", "Tuned", "auto", "choose", "regret", "sweep", "tune"]
+__all__ = ["Occupancy", "Regret", "Search", "Tuned", "auto", "choose", "regret", "survey", "sweep", "tune"]
 
 
 @dataclass(frozen=True)

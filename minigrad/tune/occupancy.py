@@ -95,14 +95,14 @@ class Occupancy:
             "warps": f"{chip.warps} of a multiprocessor / {warps} of a block",
             "registers": f"{chip.registers} / ({warps} warps x {self.registers_taken}), {self.registers} a thread",
             "shared memory": f"{chip.shared} bytes / {self.shared_taken}, {self.shared} + {chip.reserved} a block",
-            "blocks": "at most",
+            "blocks": f"{chip.blocks} of a multiprocessor / 1",
         }
 
     def __repr__(self) -> str:
         limits, steps, chip = self.limits, self._steps(), self.chip
         lines = [f"{self.kernel}: blocks of {self.threads} threads on {chip.name}"]
         for name, most in limits.items():
-            mark = "   <- the limit" if name in self.limiters else ""
+            mark = ": the limit" if name in self.limiters else ""
             lines.append(f"  {name:14} {steps[name]} = {most} blocks{mark}")
         held = f"{self.blocks} blocks x {self.warps} warps = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"

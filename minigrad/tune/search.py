@@ -1,7 +1,7 @@
 """The search: a few runs of every legal setting, then more of the fastest. Or what a record says, without a GPU."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minigrad.bench.measure import staged
@@ -73,6 +73,15 @@ def choose(work: Work, again: bool = False) -> Search:
     done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
     cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op))
     return done
+
+
+def survey(work: Work) -> Search:
+    """The time of every setting, and the choice among them: timed now, or without a GPU those of the newest record."""
+    found = choose(work)
+    if not found.place or found.how == RECORDED:
+        return found
+    times = swept(staged(work), found.settings, 10)
+    return replace(found, times=times, how=LIVE)
 
 
 def halving(stage: Stage, found: Sequence[Setting]) -> Times:
