@@ -103,7 +103,11 @@ def test_a_picture_is_a_png_the_same_each_time(name):
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_nothing_is_clipped_or_small_print(name):
-    picture = drawn(name)
+    fits(drawn(name))
+
+
+def fits(picture):
+    """Every word lies within the page and can be read."""
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
     picture.figure.draw(renderer)
     page = picture.figure.bbox.padded(1)

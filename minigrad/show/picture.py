@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import PIL.Image
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
@@ -95,6 +97,19 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, fill: Any =
     if style.pop("idle", False):
         settled |= {"hatch": "////", "edgecolor": "#9a9a9a", "linewidth": 0.8}
     axes.add_patch(Rectangle((x, y), width, height, **(settled | style)))
+
+
+def boxes(axes: Axes, x: Any, y: Any, width: float, height: float, fill: Any, **style: Any) -> None:
+    """Many rectangles of one size from their upper left corners, drawn as one; fill may be a colour for each."""
+    corners = np.array([(0, 0), (width, 0), (width, height), (0, height)])
+    shapes = np.stack([x, y], -1)[:, None] + corners
+    settled: dict[str, Any] = {"facecolors": fill, "edgecolors": INK, "linewidths": 0.8}
+    axes.add_collection(PolyCollection(shapes, **(settled | style)), autolim=False)
+
+
+def strokes(axes: Axes, ends: Any, colour: str) -> None:
+    """Thin lines, each from one point to another."""
+    axes.add_collection(LineCollection(ends, colors=colour, linewidths=0.7), autolim=False)
 
 
 def words(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:

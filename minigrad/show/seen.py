@@ -1,0 +1,43 @@
+"""What to draw of an inspected launch: which accesses, which request of a warp, and the colour of each kind."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from minigrad.microscope.lines import Line
+from minigrad.microscope.record import Inspection
+from minigrad.show.picture import BLUE, GREEN, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, ORANGE, SKY, listed, plural
+
+LIGHT = {"read": LIGHT_BLUE, "write": LIGHT_ORANGE, "atomic": LIGHT_GREEN}
+DARK = {"read": BLUE, "write": ORANGE, "atomic": GREEN}
+RAMP = {"read": ("#F1F8FD", SKY), "write": ("#FEF7E6", ORANGE), "atomic": ("#EAF8F3", "#46BF98")}  # letters stay black
+MOST = 4  # accesses in one picture
+
+
+def accesses(
+    name: str, report: Inspection, at: int | str | None, space: str, cost: Callable[[Line], float]
+) -> list[int]:
+    """The sites in a source line or of a variable, in the order of the source; of more than four the costliest."""
+    sites = [i for i, line in enumerate(report.lines) if line.space == space]
+    found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
+    if not found:
+        where = sorted({f"line {report.lines[i].line} ({report.lines[i].variable})" for i in sites})
+        there = f"it has {listed(where, 'and')}" if where else "there is none in the blocks that were looked at"
+        raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{_place(at)}; {there}.")
+    return sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:MOST])
+
+
+def _place(at: int | str | None) -> str:
+    return "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
+
+
+def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndarray:
+    """The rows of one request, the `number`-th instruction of a warp in that access, lane after lane."""
+    rows = report.traffic[report.traffic["site"] == site]
+    requests = np.unique(rows["request"])
+    if not 0 <= number < len(requests):
+        line = report.lines[site]
+        raise ValueError(
+            f"{name}: request={number}, and line {line.line} has {plural(len(requests), 'request')}, from 0."
+        )
+    return rows[rows["request"] == requests[number]]
