@@ -10,7 +10,7 @@ from minigrad.show.picture import BLUE, GREEN, LIGHT_BLUE, LIGHT_GREEN, LIGHT_OR
 
 LIGHT = {"read": LIGHT_BLUE, "write": LIGHT_ORANGE, "atomic": LIGHT_GREEN}
 DARK = {"read": BLUE, "write": ORANGE, "atomic": GREEN}
-RAMP = {"read": ("#F1F8FD", SKY), "write": ("#FEF7E6", ORANGE), "atomic": ("#EAF8F3", "#46BF98")}  # letters stay black
+RAMP = {"read": ("#DCEEFA", SKY), "write": ("#FCEBC6", ORANGE), "atomic": ("#D3F0E5", "#46BF98")}  # letters stay black
 MOST = 4  # accesses in one picture
 
 

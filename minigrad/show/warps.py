@@ -1,6 +1,7 @@
 """Threads without work, and warps that part: as they were executed."""
 
 from math import prod
+from textwrap import shorten
 
 import numpy as np
 from matplotlib.axes import Axes as Canvas
@@ -91,7 +92,14 @@ def divergence(report: Inspection) -> Picture:
         top = 1.35 * i
         lanes = np.array(branch.lanes[:EXECUTIONS])
         at = np.arange(len(lanes))
-        words(axes, 0, top + 0.15, f"line {branch.line}: {branch.text:.90}", ha="left", fontweight="bold")
+        words(
+            axes,
+            0,
+            top + 0.15,
+            f"line {branch.line}: {shorten(branch.text, 90, placeholder=' …')}",
+            ha="left",
+            fontweight="bold",
+        )
         words(axes, -0.01 * wide, top + 0.8, "lanes", ha="right")
         boxes(axes, at + 0.06, np.full(len(at), top + 0.35), 0.88, 0.9, "white", edgecolors="#9a9a9a", hatch="////")
         for x, active in zip(at, lanes, strict=True):
