@@ -42,16 +42,26 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
     for case in cases:
         a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
     for number, case in enumerate(cases, 1):
-        arguments = [np.asarray(value) if isinstance(value, list) else value for value in case]
+        arguments = arguments_of(case)
         place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): "
         wanted = np.asarray(truth(*arguments))
         try:
             got = np.asarray(mine(*arguments))
         except Exception as error:  # a learner's function may raise anything, and that is the answer
-            return Answer(False, f"{place}it raised {type(error).__name__}: {error}.", "raised")
+            return Answer(False, f"{place}it raised {raised(error)}.", "raised")
         if kind := _unlike(got, wanted):
             return Answer(False, f"{place}{kind[1]}.", kind[0])
     return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
+
+
+def arguments_of(case: Sequence) -> list:
+    """What a function is called with: lists become arrays."""
+    return [np.asarray(value) if isinstance(value, list) else value for value in case]
+
+
+def raised(error: Exception) -> str:
+    """An exception in words, to go on with."""
+    return f"{type(error).__name__}: {error}".rstrip(".")
 
 
 def _unlike(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:

@@ -4,11 +4,13 @@ The file that the kernel comes from stays as it is. Lines are counted from the f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from minigrad.answer import Answer, differing, in_words
+from minigrad.devices import check, get
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
@@ -18,6 +20,7 @@ from minigrad.outcome import Pair, largest
 from minigrad.written import CELL, Written
 
 ALL = 2**31 - 1  # blocks
+PATIENCE = 5.0  # seconds for a launch
 
 
 class Trial(Protocol):
@@ -47,9 +50,10 @@ def attempt(trial: Trial, text: str) -> Answer:
     """Try a reader's text. The answer says that it is right, or what is wrong first, where, and why."""
     try:
         mine = _written(trial.kernel, text)
-        for dtype, values, watched in settings(trial):
-            for case in trial.cases:
-                _Run(trial, mine, values, case, dtype).check(watched)
+        with _impatient():
+            for dtype, values, watched in settings(trial):
+                for case in trial.cases:
+                    _Run(trial, mine, values, case, dtype).check(watched)
     except Fault as fault:
         known = text.splitlines()
         quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
@@ -62,6 +66,17 @@ def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
     first, *rest = trial.dtypes
     other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
     return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Stop kernels after a few seconds: the cases are small, and a loop without end is a common mistake."""
+    sim: Any = get(check("sim"))
+    sim.timeout, before = PATIENCE, sim.timeout
+    try:
+        yield
+    finally:
+        sim.timeout = before
 
 
 def _written(right: Kernel, text: str) -> Written:

@@ -56,7 +56,7 @@ class KernelExercise(Exercise):
         inputs = [param.name for param in kernel.signature.params if param.const]
         yield kernel.outputs[0], self.launch(kernel, *arrays), self.reference(*hosts), TOLERANCE[dtype]
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
-            yield f"{name}, an input,", array, host, 0
+            yield f"the input {name}", array, host, 0
 
     def check(self, given: str) -> Answer:
         """Try the text. The answer says what is wrong first; a mistake that is well known, with the reason."""

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.answer import Answer, answer
+from minigrad.answer import Answer, answer, arguments_of, raised
 from minigrad.source import blank
 
 # `//> text` (in Python `#> text`) begins what the reader writes, and `//<` ends it; the skeleton has the text instead.
@@ -101,7 +102,10 @@ class Exercise:
 
 
 class PythonExercise(Exercise):
-    """A function to write. truth says what it should return, found in another way than the solution's."""
+    """A function to write. truth says what it should return, found in another way than the solution's.
+
+    A function that is not called with a case as it is comes with call(function, *case), which says how.
+    """
 
     def __init__(
         self,
@@ -113,25 +117,37 @@ class PythonExercise(Exercise):
         wrong: Sequence[Wrong],
         truth: Callable,
         cases: Sequence[tuple],
+        call: Callable = lambda function, *case: function(*case),
     ):
         super().__init__(notebook, task, solution, hints, wrong)
-        self.truth, self.cases = truth, tuple(cases)
+        self.truth, self.cases, self._call = truth, tuple(cases), call
 
     def check(self, given: str | Callable) -> Answer:
-        """Call the function. A mistake that gives the same wrong number as a known one is answered with its reason."""
+        """Call the function. A mistake that gives what a known one gives in every case is answered with its reason."""
         try:
-            found = self._answer(given)
+            function = self._function(given) if isinstance(given, str) else given
         except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
-            return Answer(False, f"Not yet. Python says {type(error).__name__}: {error}", "raised")
+            return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
+        found = answer(partial(self._call, function), self.truth, *self.cases)
         if found.correct:
-            return found
-        if found.text == self._answer(self.skeleton).text:
+            return replace(found, result=function)
+        mine = self._outcomes(function)
+        if mine == self._outcomes(self._function(self.skeleton)):
             return self._unfinished()
-        known = (wrong for wrong in self.wrong if found.text == self._answer(wrong.edit(self._solution)).text)
-        return self._explained(found, next(known, None))
+        versions = {wrong: self._function(wrong.edit(self._solution)) for wrong in self.wrong}
+        return self._explained(
+            found, next((w for w, version in versions.items() if mine == self._outcomes(version)), None)
+        )
 
-    def _answer(self, given: str | Callable) -> Answer:
-        return answer(self._function(given) if isinstance(given, str) else given, self.truth, *self.cases)
+    def _outcomes(self, function: Callable) -> list[str]:
+        """What comes of every case, the errors too."""
+        outcomes = []
+        for case in self.cases:
+            try:
+                outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))
+            except Exception as error:  # as above
+                outcomes.append(raised(error))
+        return outcomes
 
     def _function(self, text: str) -> Callable:
         names: dict[str, Any] = {"np": np, "mg": mg}

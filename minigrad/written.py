@@ -36,4 +36,4 @@ class Written(Kernel):
 
 
 def _types(params: Sequence[Param]) -> list[Param]:
-    return [param._replace(name="") for param in params]
+    return [param._replace(name="", const=param.const and param.pointer) for param in params]

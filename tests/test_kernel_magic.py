@@ -1,7 +1,9 @@
 """A reader's text in place of a kernel: tried over sizes and blocks, answered with the element, the line and why."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +93,12 @@ def test_errors_of_the_compiler_count_the_readers_lines():
 def test_another_signature_is_answered(old, new, words):
     found = check.kernel(mg.add, "forward", ADD.replace(old, new))
     assert found.kind == "signature" and words in found.text
+
+
+def test_the_answer_in_the_readme():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    text, said = re.search(r"%%kernel add forward\n(.*?)\n\n(Not yet.*?)```", readme, re.S).groups()
+    assert check.kernel(mg.add, "forward", text).text.split() == said.split()
 
 
 # --- the magics ---
