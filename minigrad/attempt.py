@@ -98,7 +98,7 @@ class _Run:
         problems = [problem for record in launches for problem in record.problems]
         wrong = next(filter(None, (_difference(*pair) for pair in pairs)), None)
         if problems:
-            came = f"{wrong.text}. " if wrong else ""
+            came = f"{wrong.text}.\n" if wrong else ""
             raise self._problem(problems[0], came)
         if wrong:
             raise self._value(wrong)

@@ -134,10 +134,8 @@ class PythonExercise(Exercise):
         mine = self._outcomes(function)
         if mine == self._outcomes(self._function(self.skeleton)):
             return self._unfinished()
-        versions = {wrong: self._function(wrong.edit(self._solution)) for wrong in self.wrong}
-        return self._explained(
-            found, next((w for w, version in versions.items() if mine == self._outcomes(version)), None)
-        )
+        known = (wrong for wrong in self.wrong if mine == self._outcomes(self._function(wrong.edit(self._solution))))
+        return self._explained(found, next(known, None))
 
     def _outcomes(self, function: Callable) -> list[str]:
         """What comes of every case, the errors too."""

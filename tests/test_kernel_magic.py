@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
 from minigrad import check, magic
+from minigrad.devices import get
 
 ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -69,6 +70,33 @@ def test_a_wrong_kernel_is_answered(old, new, kind, line, words):
     assert found.text.startswith("Not yet. ") and words in found.text, found
     if line:
         assert f"\n    line {line}: {ADD.splitlines()[line - 1].strip()[:4]}" in found.text
+
+
+def test_an_input_that_is_written_is_answered():
+    found = check.kernel(mg.add, "forward", ADD.replace("}\n}", "((real*)b)[b_at(i)] = 0;\n    }\n}"))
+    assert found.kind == "value" and "the input b is 0, wanted " in found.text
+
+
+def test_a_loop_without_end_is_stopped(monkeypatch):
+    monkeypatch.setattr("minigrad.attempt.PATIENCE", 0.3)
+    found = check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
+    assert found.kind == "timeout" and "still running after 0.3 s" in found.text
+    assert get("sim").timeout > 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if (i < n) {", "if (i >= n) return;\n    {"),
+        ("int n) {\n    int i", "const int n) {\n    unsigned i"),
+        ("if (i < n) {", "for (; i < n; i += gridDim.x * blockDim.x) {"),
+        ('extern "C"', '__device__ real plus(real p, real q) { return p + q; }\n\nextern "C"'),
+    ],
+)
+def test_another_way_to_write_it_passes(old, new):
+    assert old in ADD
+    found = check.kernel(mg.add, "forward", ADD.replace(old, new))
+    assert found.correct, found
 
 
 def test_a_wrong_gradient_is_answered():
