@@ -11,14 +11,21 @@ from minigrad.devices.simulator.module import Recipe
 
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED",
-    "-fsanitize=thread", "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
+    "-fsanitize=thread",
 ]  # fmt: skip
-GCC = ["--param", "tsan-instrument-func-entry-exit=0"]
+GCC = [
+    "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
+    "--param", "tsan-instrument-func-entry-exit=0",
+]  # fmt: skip
+_HIDDEN = (
+    "tsan-instrument-func-entry-exit=0", "tsan-instrument-atomics=0",
+    "tsan-instrument-read-before-write=1",  # of x += 1, too
+    "sanitizer-coverage-prune-blocks=0",  # and every block of code, as GCC
+)  # fmt: skip
 CLANG = [
-    option
-    for name in ("func-entry-exit=0", "atomics=0", "read-before-write=1")
-    for option in ("-mllvm", f"-tsan-instrument-{name}")
-]
+    "-fsanitize=array-bounds", "-fsanitize-recover=array-bounds", "-fsanitize-coverage=bb,trace-pc",
+    *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
+]  # fmt: skip
 # Where Clang has not renamed the copies of structs, the linker does.
 WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
 

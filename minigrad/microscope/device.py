@@ -20,7 +20,11 @@ from minigrad.microscope.sites import Places
 from minigrad.source import Source
 
 LIMIT = 1 << 26  # accesses that are recorded at most, 40 bytes each
-_VECTORS = re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b")
+# Vectors that are read in one piece, by their bytes.
+_VECTORS = {
+    16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
+    8: re.compile(r"\b(?:u?int|float)2\b"),
+}
 _MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
 
 
@@ -56,7 +60,7 @@ class Microscope:
         order = native.Order(
             packed=ctypes.addressof(packed), packed_bytes=ctypes.sizeof(packed),
             blocks=self.blocks, grid=grid[0] * grid[1] * grid[2], limit=LIMIT, kernel=module.entry(name), shared=shared,
-            vectors=bool(_VECTORS.search("".join(module.parts.values()))),
+            vectors=sum(size for size, names in _VECTORS.items() if any(map(names.search, module.parts.values()))),
         )  # fmt: skip
         extents = [(g[0][1].buffer.nbytes, min(a.dtype.itemsize for _, a in g)) for g in groups]
         stopped: KernelError | None = None

@@ -1,13 +1,14 @@
 """Lines: what each access in the source costs, in the terms of NVIDIA's profiler, Nsight Compute."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from minigrad.microscope.native import Access
 from minigrad.microscope.requests import WARP, Requests, group, sectors, wavefronts
-from minigrad.microscope.sites import Place, Places
+from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variables
 
 
@@ -100,15 +101,14 @@ class Accesses:
         rows = records[records["access"] != Access.ENTER]
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, site = np.unique(code, return_inverse=True)
-        known = places.find(codes >> 16)
-        keys = [_site(int(one), known, variables) for one in codes]
-        order = sorted(range(len(keys)), key=lambda i: (keys[i][0].file, keys[i][0].line, int(codes[i])))
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        site, keys = rank[site], [keys[i] for i in order]
+        keys, kept = _keys(codes.tolist(), places, variables)
+        rows, site = rows[kept[site]], site[kept[site]]
+        ordered = sorted(set(keys))
+        site = np.array([ordered.index(key) for key in keys] or [0])[site]
+        shared = np.array([key.space == "shared" for key in ordered], bool)
         requests = group(rows, site)
-        costs = _costs(requests, rows, site, np.array([key[1] == "shared" for key in keys], bool))
-        lines = [Line(*key[0], *key[1:], *(int(cost[i]) for cost in costs)) for i, key in enumerate(keys)]
+        costs = _costs(requests, rows, site, shared)
+        lines = [Line(*key[:-1], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
         return Accesses(rows, site, requests, lines, variables)
 
     def traffic(self) -> np.ndarray:
@@ -129,10 +129,35 @@ class Accesses:
         return traffic
 
 
-def _site(code: int, places: Mapping[int, Place], variables: Variables) -> tuple[Place, str, str, str]:
-    pc, access, variable = code >> 16, code >> 8 & 255, code & 255
-    place = places[pc]
-    return place, variables.space(variable), Access(access).name.lower(), variables.name(variable, place.text)
+class _Key(NamedTuple):
+    """What tells an access in the source from others: of a template, all instances are one."""
+
+    file: str
+    line: int
+    text: str
+    space: str
+    kind: str
+    variable: str
+    column: int  # or, where that is unknown, the address
+
+
+def _keys(codes: Sequence[int], places: Places, variables: Variables) -> tuple[list[_Key], np.ndarray]:
+    """The key of each code, (pc, access, variable), and which codes to keep.
+
+    Where an index is itself read from memory, as in &s[x[i]], GCC's check of the bounds reads it once more: of two
+    instructions in one function that stand for the same text, one is left out.
+    """
+    sites = places.sites(code >> 16 for code in codes)
+    keys, kept, met = [], [], set()
+    for code in codes:
+        site, number = sites[code >> 16], code & 255
+        name = variables.name(number, site.place.text, site.column)
+        kind = Access(code >> 8 & 255).name.lower()
+        key = _Key(*site.place, variables.space(number), kind, name, site.column or -(code >> 16))
+        keys.append(key)
+        kept.append((key, site.function) not in met)
+        met.add((key, site.function))
+    return keys, np.array(kept, bool)
 
 
 def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
@@ -165,13 +190,14 @@ def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.nd
 def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
     """The stretches that a warp did not enter as a whole, in the order of the source."""
     rows = records[records["access"] == Access.ENTER]
-    rows = rows[np.isin(rows["pc"], places.written(np.unique(rows["pc"])))]
+    sites = places.sites(np.unique(rows["pc"]))
+    rows = rows[np.isin(rows["pc"], [pc for pc, site in sites.items() if site.written])]
     pcs, site = np.unique(rows["pc"], return_inverse=True)
     requests = group(rows, site)
     lanes, of_request = requests.lanes(), site[requests.first]
     whole = np.minimum(threads - rows["thread"][requests.first] // WARP * WARP, WARP)
     found: dict[Branch, None] = {}
     for i in np.unique(of_request[lanes < whole]):
-        place = places.find(pcs)[int(pcs[i])]
+        place = sites[int(pcs[i])].place
         found[Branch(*place, tuple(lanes[of_request == i].tolist()))] = None  # two with the same lanes are one
-    return sorted(found, key=lambda branch: (branch.file, branch.line))
+    return sorted(found, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))

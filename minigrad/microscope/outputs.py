@@ -41,7 +41,7 @@ def _never_written(name: str, writes: np.ndarray, finder: Finder) -> list[Proble
     if not missing.size:
         return []
     pcs = np.unique(writes["pc"][writes["epoch"] > 0])
-    place = finder.places.find(pcs)[int(pcs[0])] if pcs.size else Place("", 0, "")  # where the others are written
+    place = finder.places.of(pcs[0]) if pcs.size else Place("", 0, "")  # where the others are written
     element = int(missing[0])
     message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
     at = (place.file, place.line or None, place.text)
@@ -57,7 +57,7 @@ def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: native.Seen, fi
         return []
     element = int(bad[0])
     stamp = writes[element]
-    place = finder.places.find([stamp["pc"]])[int(stamp["pc"])]
+    place = finder.places.of(stamp["pc"])
     begun = seen.block_epochs[seen.block_epochs > 0]
     block = int(np.searchsorted(begun, stamp["epoch"], "right")) - 1
     where = finder.at(block, int(stamp["place"]) % (1 << native.THREAD_BITS))

@@ -1,6 +1,6 @@
 """Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -61,8 +61,8 @@ class Finder:
 
     def find(self, findings: Sequence[Finding], stopped: KernelError | None) -> list[Problem]:
         """All problems but those of the outputs."""
-        known = self.places.find(pc for f in findings for pc in (f.pc, f.other_pc) if pc)
-        found = [self._problem(finding, known) for finding in findings]
+        self.places.sites(pc for f in findings for pc in (f.pc, f.other_pc) if pc)  # all at once
+        found = [self._problem(finding) for finding in findings]
         if stopped:
             found = self._stopped(found, stopped)
         return sort(_without_echoes(_merge(found)))
@@ -71,8 +71,8 @@ class Finder:
         """Indices of a block and of a thread as CUDA has them."""
         return index(block, self.grid), index(thread, self.block)
 
-    def _problem(self, finding: Finding, known: Mapping[int, Place]) -> Problem:
-        place = known[finding.pc]
+    def _problem(self, finding: Finding) -> Problem:
+        place = self.places.of(finding.pc)
         if finding.wrong == Wrong.INDEX:
             place = self.places.at(finding.file.decode(), finding.line)
         variable = self.variables.find(finding.variable, place.text)
@@ -83,14 +83,14 @@ class Finder:
         match finding.wrong:
             case Wrong.RACE:
                 me = Access(access, *place, block, thread)
-                return self._race(me, self._other(finding, known), at, variable, element, finding.count)
+                return self._race(me, self._other(finding), at, variable, element, finding.count)
             case Wrong.OUTSIDE:
                 kind, message = "out-of-bounds", advice.outside(access, at, variable)
             case Wrong.UNINITIALISED:
                 kind, message = "uninitialised", advice.uninitialised(at)
             case _:
                 kind, element = "out-of-bounds", None
-                message = advice.index(finding.offset, finding.type.decode(), variable)
+                message = advice.index(finding.offset, finding.type.decode().strip("'").replace(" [", "["), variable)
         return Problem(
             kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
             access, block, thread, None, finding.count,
@@ -107,8 +107,8 @@ class Finder:
         place = (me.file, me.line or None, me.text)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 
-    def _other(self, finding: Finding, known: Mapping[int, Place]) -> Access:
-        place = known[finding.other_pc]
+    def _other(self, finding: Finding) -> Access:
+        place = self.places.of(finding.other_pc)
         block, thread = self.at(finding.other_block, finding.other_thread)
         return Access(native.Access(finding.other_access).name.lower(), *place, block, thread)
 

@@ -2,12 +2,14 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.simulator.module import Module
 from minigrad.errors import DeviceError
+from minigrad.microscope.columns import Columns
 
 
 class Place(NamedTuple):
@@ -18,56 +20,72 @@ class Place(NamedTuple):
     text: str
 
 
+class Site(NamedTuple):
+    """Where an instruction stands in the source."""
+
+    place: Place
+    column: int  # in the text, from 1; 0 where code of another file was inlined
+    function: str  # that the instruction is in, as the linker names it
+    written: bool  # the code is the reader's, and not inlined from the simulator's own files
+
+
 class Places:
-    """The places of a module by their addresses in it, looked up once each."""
+    """The sites of a module by their addresses in it, looked up once each."""
 
     def __init__(self, module: Module):
         self._module = module
-        self._known: dict[int, Place] = {}
-        self._written: set[int] = set()
+        self._known: dict[int, Site] = {}
         self._names = {Path(name).name: name for name in module.parts}
         self._lines = {name: text.splitlines() for name, text in module.parts.items()}
 
-    def find(self, pcs: Iterable[int]) -> dict[int, Place]:
-        """The line of each address: the reader's own, where code of another file was inlined into it."""
-        new = sorted({int(pc) for pc in pcs} - self._known.keys())
+    def sites(self, pcs: Iterable[int]) -> dict[int, Site]:
+        """The site of each address: the reader's own, where code of another file was inlined into it."""
+        wanted = [int(pc) for pc in pcs]
+        new = sorted(set(wanted) - self._known.keys())
         if new:
-            self._known |= dict(zip(new, self._look_up(new), strict=True))
-        return self._known
+            self._known |= dict(zip(new, map(self._site, new, self._frames(new)), strict=True))
+        return {pc: self._known[pc] for pc in wanted}
 
-    def written(self, pcs: Iterable[int]) -> list[int]:
-        """Those of the addresses whose code the reader wrote: not inlined from the simulator's own files."""
-        self.find(pcs)
-        return [int(pc) for pc in pcs if int(pc) in self._written]
+    def of(self, pc: int) -> Place:
+        """The line of an address."""
+        return self.sites([pc])[int(pc)].place
 
     def at(self, file: str, line: int) -> Place:
         """The line of that number; the text is known of the reader's files."""
         name = self._names.get(Path(file).name, Path(file).name)
-        lines = self._lines.get(name, [])
-        return Place(name, line, lines[line - 1].strip() if 0 < line <= len(lines) else "")
+        return Place(name, line, self._raw(name, line).strip())
 
-    def _look_up(self, pcs: list[int]) -> list[Place]:
+    def _raw(self, name: str, line: int) -> str:
+        lines = self._lines.get(name, [])
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
+    def _site(self, pc: int, frames: Sequence[tuple[str, str, int]]) -> Site:
+        own = [frame for frame in frames if Path(frame[1]).name in self._names]
+        written = len(own) == len(frames)
+        place = self.at(*(own[0] if own else frames[-1])[1:])
+        indent = self._raw(place.file, place.line).find(place.text)
+        column = self._columns.at(pc) - indent if written else 0
+        return Site(place, max(column, 0), frames[-1][0], written)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns(self._module.path)
+
+    def _frames(self, pcs: list[int]) -> list[list[tuple[str, str, int]]]:
+        """Function, file and line of each address, from the innermost inlined function outwards."""
         tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
         if not tool:
             raise DeviceError(
                 "the microscope finds the lines of a kernel by addr2line, which is not here. "
                 "Debian, Ubuntu: sudo apt install binutils. macOS: brew install binutils."
             )
-        command = [tool, "-a", "-i", "-e", str(self._module.path), *map(hex, pcs)]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        chunks: list[list[str]] = []
-        for line in answer.splitlines():
-            if line.startswith("0x"):
-                chunks.append([])
-            else:
-                chunks[-1].append(line)
-        frames = [[_place(frame) for frame in chunk] for chunk in chunks]  # from the innermost outwards
-        own = [[self.at(*frame) for frame in chain if Path(frame[0]).name in self._names] for chain in frames]
-        self._written |= {pc for pc, chain, ours in zip(pcs, frames, own, strict=True) if len(chain) == len(ours)}
-        return [ours[0] if ours else self.at(*chain[-1]) for chain, ours in zip(frames, own, strict=True)]
+        command = [tool, "-a", "-i", "-f", "-e", str(self._module.path), *map(hex, pcs)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        starts = [i for i, line in enumerate(answer) if line.startswith("0x")]
+        chunks = [answer[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+        return [[_frame(*pair) for pair in zip(chunk[::2], chunk[1::2], strict=True)] for chunk in chunks]
 
 
-def _place(frame: str) -> tuple[str, int]:
-    """File and line in a line of addr2line's answer."""
-    path, _, number = frame.partition(" ")[0].rpartition(":")
-    return path, int(number) if number.isdigit() else 0
+def _frame(function: str, place: str) -> tuple[str, str, int]:
+    path, _, number = place.partition(" ")[0].rpartition(":")
+    return function, path, int(number) if number.isdigit() else 0

@@ -51,16 +51,22 @@ class Variables:
         """Global or shared."""
         return self._by_number[number][0].space
 
-    def find(self, number: int, text: str = "") -> Variable | None:
-        """The variable; of several parameters with one buffer, the one that the line speaks of."""
+    def find(self, number: int, text: str = "", column: int = 0) -> Variable | None:
+        """The variable; of several parameters with one buffer, the one that the text speaks of, best at the column."""
         if not 0 <= number < len(self._by_number):
             return None
         candidates = self._by_number[number]
-        return next((v for v in candidates if re.search(rf"\b{re.escape(v.name)}\b", text)), candidates[0])
+        if len(candidates) == 1:
+            return candidates[0]
+        named = {v.name: v for v in candidates}
+        spoken = [match for match in re.finditer(r"[A-Za-z_]\w*", text) if match[0] in named]
+        before = [match for match in spoken if match.start() < column]  # Clang's columns are the name, GCC's the ]
+        chosen = before[-1] if before else spoken[0] if spoken else None
+        return named[chosen[0]] if chosen else candidates[0]
 
-    def name(self, number: int, text: str = "") -> str:
+    def name(self, number: int, text: str = "", column: int = 0) -> str:
         """Its name; empty where it is none of them."""
-        variable = self.find(number, text)
+        variable = self.find(number, text, column)
         return variable.name if variable else ""
 
 

@@ -32,7 +32,18 @@ MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { touch<READ>(at, b
 MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch<WRITE>(at, bytes, MINIGRAD_CALLER); }
 
 // Clang copies a float4 by a memcpy, which some versions of it do not rename: the linker does (--wrap).
+// So whether it lies at a multiple of its size is asked here, and only in files that speak of such vectors.
+static void check_vector(const void* at, size_t bytes, const void* caller) {
+    uint64_t address = reinterpret_cast<uint64_t>(at);
+    bool kernels = address - watch.shared < MAX_SHARED || (address - watch.arena) >> WINDOW_BITS < watch.buffers;
+    if (!kernels || (bytes != 8 && bytes != 16) || !(bytes & watch.vectors) || address % bytes == 0) return;
+    watch.worker->fault = {address, 0, reinterpret_cast<uint64_t>(caller) - 1};
+    fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));
+}
+
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
+    check_vector(from, bytes, caller);
+    check_vector(to, bytes, caller);
     if (bytes) touch<READ>(from, bytes, caller), touch<WRITE>(to, bytes, caller);
     return memmove(to, from, bytes);
 }

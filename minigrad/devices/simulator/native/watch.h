@@ -67,7 +67,8 @@ struct Record {
 };
 
 struct Watch {
-    bool on, recording, vectors;  // vectors: the file speaks of float4 or the like, so 16 bytes must lie at 16
+    bool on, recording;
+    uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2
     int pending;                  // the finding whose variable the next access will tell, + 1
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin

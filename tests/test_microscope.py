@@ -1,0 +1,197 @@
+"""The microscope finds what is wrong: a deliberately broken kernel for each kind of problem."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.errors import CompileError, LaunchError
+
+X = np.arange(1000, dtype=np.float32)
+
+
+def source(body: str, params: str = "const float* x, float* y, int n") -> str:
+    return f'extern "C" __global__ void k({params}) {{\n{body}\n}}\n'
+
+
+def line_of(text: str, mark: str) -> int:
+    """The line that holds the mark."""
+    return next(number for number, line in enumerate(text.splitlines(), 1) if mark in line)
+
+
+def look(body: str, *args, params: str = "const float* x, float* y, int n", block=64, grid=1, **named):
+    """The one problem of a kernel, and its text."""
+    text = source(body, params)
+    given = args or (X, np.zeros_like(X), 1000)
+    record = mg.inspect(text, *given, grid=grid, block=block, **named)
+    assert len(record.problems) == 1, record
+    problem = record.problems[0]
+    assert problem.text and problem.text in text
+    return problem, text
+
+
+def test_a_missing_guard():
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nfloat v = 1;\ny[i] = v;  // wrong"
+    problem, text = look(body, grid=4, block=256)
+    assert (problem.kind, problem.access, problem.variable, problem.element) == ("out-of-bounds", "write", "y", 1000)
+    assert (problem.line, problem.block, problem.thread, problem.count) == (line_of(text, "wrong"), (3, 0, 0), (232, 0, 0), 24)
+    assert "y[1000], and y has 1000 elements" in problem.message and "if (i < n)" in problem.message
+
+
+@pytest.mark.parametrize("index, element", [("-i", -1), ("100000 * i", 100000)], ids=["negative", "far away"])
+def test_an_index_far_outside_belongs_to_its_own_array_and_the_kernel_goes_on(index, element):
+    y = np.zeros(64, np.float32)
+    problem, _ = look(f"int i = threadIdx.x;\ny[i] = x[{index}];\ny[i] = i;", X, y, 64)
+    assert (problem.variable, problem.element, problem.thread, problem.count) == ("x", element, (1, 0, 0), 63)
+    assert (y == np.arange(64)).all()
+
+
+def test_shared_memory_too_small():
+    body = "__shared__ float s[32];\nfloat* p = s;\np[threadIdx.x] = 1;  // wrong"
+    problem, text = look(body)
+    assert (problem.kind, problem.variable, problem.element) == ("out-of-bounds", "s", 32)
+    assert (problem.line, problem.thread, problem.count) == (line_of(text, "wrong"), (32, 0, 0), 32)
+
+
+def test_dynamic_shared_memory_too_small():
+    body = "extern __shared__ float s[];\ns[threadIdx.x] = 1;\n__syncthreads();\ny[threadIdx.x] = s[threadIdx.x + 1];  // wrong"
+    problem, text = look(body, shared=256)
+    assert (problem.kind, problem.access, problem.variable, problem.element) == ("out-of-bounds", "read", "s", 64)
+    assert (problem.line, problem.thread) == (line_of(text, "wrong"), (63, 0, 0))
+
+
+def test_an_index_that_leaves_its_row_inside_memory():
+    body = "__shared__ float s[4][9];\nint i = threadIdx.x, r = i / 8, c = i % 8;\ns[r][c] = 1;\nif (c == 0) s[r][8] = 1;\n"
+    problem, text = look(body + "__syncthreads();\nif (r < 3) y[i] = s[r][c + 2];  // wrong", block=32)
+    assert (problem.kind, problem.variable, problem.thread) == ("out-of-bounds", "s", (7, 0, 0))
+    assert problem.line == line_of(text, "wrong") and problem.count == 3
+    assert "index 9" in problem.message and "float[9]" in problem.message
+
+
+def test_an_index_outside_a_local_array():
+    problem, text = look("float local[4] = {1, 2, 3, 4};\ny[threadIdx.x] = local[threadIdx.x];  // wrong", block=8)
+    assert (problem.kind, problem.line, problem.thread) == ("out-of-bounds", line_of(text, "wrong"), (4, 0, 0))
+
+
+def test_a_misaligned_float4():
+    problem, text = look("const float* p = x + 2;\nfloat4 v = *(const float4*)(p + 4 * threadIdx.x);  // wrong\ny[0] = v.x;")
+    assert (problem.kind, problem.variable, problem.line) == ("misaligned", "x", line_of(text, "wrong"))
+    assert (problem.block, problem.thread) == ((0, 0, 0), (0, 0, 0)) and "16 bytes" in problem.message
+
+
+def test_a_null_pointer():
+    problem, _ = look("y[threadIdx.x] = x[threadIdx.x];", None, np.zeros(64, np.float32), 64)
+    assert (problem.kind, problem.variable, problem.line) == ("null-pointer", "x", 2)
+
+
+TILED = """__shared__ float s[64];
+for (int round = 0; round < 2; ++round) {
+    s[threadIdx.x] = x[64 * round + threadIdx.x];  // fill
+    __syncthreads();  // first
+    y[64 * round + threadIdx.x] = s[(threadIdx.x + 40) % 64];  // use
+    __syncthreads();  // second
+}"""
+
+
+@pytest.mark.parametrize("mark", ["first", "second"])
+def test_a_missing_barrier_is_a_race_whatever_the_order_of_the_threads(mark):
+    body = "\n".join(line for line in TILED.splitlines() if f"// {mark}" not in line)
+    problem, text = look(body)
+    assert (problem.kind, problem.variable, problem.access) == ("race", "s", "read")
+    assert problem.line == line_of(text, "// use")
+    assert (problem.other.kind, problem.other.line) == ("write", line_of(text, "// fill"))
+    reader, writer = problem.thread[0], problem.other.thread[0]
+    assert writer == (reader + 40) % 64 == problem.element and problem.block == problem.other.block == (0, 0, 0)
+    assert "__syncthreads()" in problem.message
+
+
+def test_the_same_kernel_with_its_barriers_has_no_problem():
+    assert mg.inspect(source(TILED), X, np.zeros_like(X), 1000, grid=1, block=64).ok
+
+
+def test_a_race_that_gives_the_right_value():
+    problem, text = look("if (i_am_last()) y[0] = 1;".replace("i_am_last()", "threadIdx.x > 61"))
+    assert (problem.kind, problem.access, problem.other.kind) == ("race", "write", "write")
+    assert {problem.thread, problem.other.thread} == {(62, 0, 0), (63, 0, 0)}
+
+
+def test_a_sum_without_atomics_races_within_a_block():
+    problem, _ = look("y[0] += x[threadIdx.x];  // wrong", block=32)
+    assert (problem.kind, problem.variable, problem.element) == ("race", "y", 0)
+    assert problem.thread != problem.other.thread and "atomicAdd" in problem.message
+
+
+def test_a_race_between_blocks():
+    problem, text = look("int i = blockIdx.x;\ny[i] = i;  // write\nx[0];\nif (i) y[i + 99] = y[i - 1];  // read", grid=3, block=1)
+    assert (problem.kind, problem.variable, problem.access, problem.element) == ("race", "y", "read", 0)
+    assert (problem.line, problem.other.line) == (line_of(text, "// read"), line_of(text, "// write"))
+    assert (problem.block, problem.other.block) == ((1, 0, 0), (0, 0, 0)) and "Blocks run in any order" in problem.message
+
+
+def test_a_shuffle_orders_no_memory_and_syncwarp_orders_no_other_warp():
+    for between, block in ("__shfl_down_sync(0xffffffff, 1, 1);", 32), ("__syncwarp();", 64):
+        body = f"__shared__ float s[64];\ns[threadIdx.x] = 1;\n{between}\ny[threadIdx.x] = s[(threadIdx.x + 1) % {block}];"
+        problem, _ = look(body, block=block)
+        assert (problem.kind, problem.line, problem.other.line) == ("race", 5, 3)
+
+
+def test_an_atomic_races_with_a_plain_read():
+    problem, _ = look("atomicAdd(&y[0], 1.0f);\ny[threadIdx.x + 1] = y[0];  // wrong")
+    assert (problem.kind, problem.access, problem.other.kind) == ("race", "read", "atomic")
+    assert (problem.line, problem.other.line) == (3, 2)
+
+
+def test_undefined_shared_memory():
+    body = "__shared__ float s[64];\nif (threadIdx.x > 0) s[threadIdx.x] = 1;\n__syncthreads();\n"
+    problem, text = look(body + "y[threadIdx.x] = s[63 - threadIdx.x];  // wrong")
+    assert (problem.kind, problem.variable, problem.element) == ("uninitialised", "s", 0)
+    assert (problem.line, problem.thread) == (line_of(text, "wrong"), (63, 0, 0))
+
+
+def test_shared_memory_of_the_block_before_is_undefined_too():
+    body = "__shared__ float s[64];\nif (blockIdx.x == 0) s[threadIdx.x] = 1;\n__syncthreads();\n"
+    problem, _ = look(body + "atomicAdd(&y[0], s[threadIdx.x]);", grid=2)
+    assert (problem.kind, problem.block, problem.count) == ("uninitialised", (1, 0, 0), 64)
+
+
+def test_a_barrier_that_not_all_reach():
+    problem, text = look("if (threadIdx.x < 48) {\n__syncthreads();  // wrong\n}\ny[threadIdx.x] = 1;")
+    assert (problem.kind, problem.line) == ("barrier-divergence", line_of(text, "wrong"))
+    assert problem.thread[0] < 48 and "48 wait" in problem.message
+
+
+def test_an_element_that_is_never_written():
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n - 1) y[i] = 1;  // short"
+    problem, text = look(body, grid=16, outputs=("y",))
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("never-written", "y", 999, 1)
+    assert problem.line == line_of(text, "short") and "y[999]" in problem.message
+
+
+def test_a_nan_and_who_wrote_it():
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) y[i] = sqrtf(997 - x[i]);  // root"
+    problem, text = look(body, grid=16, outputs="y")
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("nan", "y", 998, 2)
+    assert (problem.line, problem.block, problem.thread) == (line_of(text, "root"), (15, 0, 0), (38, 0, 0))
+
+
+def test_an_output_that_only_atomics_write_is_written():
+    text = source("atomicAdd(&y[threadIdx.x], x[threadIdx.x]);")
+    assert mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=2, block=64, outputs=["y"]).ok
+
+
+def test_what_else_stops_a_kernel_is_a_problem_too():
+    problem, _ = look("y[0] = n / (n - 1000);", block=1)
+    assert (problem.kind, problem.line) == ("division", 2)
+
+
+def test_a_launch_is_refused_as_any_other():
+    text = source("y[threadIdx.x] = 1;")
+    with pytest.raises(LaunchError, match="takes 3 arguments"):
+        mg.inspect(text, X, grid=1, block=1)
+    with pytest.raises(LaunchError, match="give grid= and block="):
+        mg.inspect(text, X, X, 1)
+    with pytest.raises(LaunchError, match="2048 threads"):
+        mg.inspect(text, X, X, 1, grid=1, block=(1024, 2))
+    with pytest.raises(CompileError, match=r"k.cu\(2\)"):
+        mg.inspect(source("y[0] = 1"), X, X, 1, grid=1, block=1)
+    with pytest.raises(LaunchError, match="outputs='z'"):
+        mg.inspect(text, X, X.copy(), 1, grid=1, block=1, outputs="z")
