@@ -68,7 +68,7 @@ def inspect(
     if not microscope.launches:
         raise LaunchError("nothing ran on sim: the launch has no blocks, or its arrays are on cuda. Use x.to('sim').")
     record = microscope.launches[-1]
-    _copy_back(args, uploaded, record)
+    _keep_outputs(args, uploaded, record)
     return record
 
 
@@ -105,8 +105,10 @@ def _is_host(arg: Any) -> bool:
     return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
-def _copy_back(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
-    params = record.source.kernels[record.kernel].params
-    for arg, array, param in zip(args, uploaded, params, strict=True):
-        if array is not arg and param.name in record.outputs:
-            arg[...] = record.outputs[param.name]
+def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
+    """What the kernel may have written, in the record and in the NumPy arrays that it came from."""
+    for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
+        if param.pointer and not param.const and device is not None:
+            record.outputs[param.name] = getattr(device, "array", device).numpy()
+            if device is not arg:
+                arg[...] = record.outputs[param.name]

@@ -3,7 +3,9 @@
 import copy
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import prod
 from typing import Any
 
 from minigrad.array import Array
@@ -52,31 +54,22 @@ class Microscope:
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel and keep the record of what it did in `launches`."""
-        buffers: dict[int, list[tuple[str, Array]]] = {}
-        for parameter, array in arguments.arrays:
-            buffers.setdefault(array.buffer.address, []).append((parameter, array))
-        groups = list(buffers.values())
-        packed = type(arguments.packed).from_buffer_copy(arguments.packed)
+        moved = Moved(arguments)
         order = native.Order(
-            packed=ctypes.addressof(packed), packed_bytes=ctypes.sizeof(packed),
-            blocks=self.blocks, grid=grid[0] * grid[1] * grid[2], limit=LIMIT, kernel=module.entry(name), shared=shared,
-            vectors=sum(size for size, names in _VECTORS.items() if any(map(names.search, module.parts.values()))),
+            packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
+            kernel=module.entry(name), grid=prod(grid), blocks=self.blocks, limit=LIMIT,
+            vectors=_vectors("".join(module.parts.values())),
         )  # fmt: skip
-        extents = [(g[0][1].buffer.nbytes, min(a.dtype.itemsize for _, a in g)) for g in groups]
         stopped: KernelError | None = None
-        with runtime().launching, native.watch(order, extents) as starts:
-            places = dict(zip(buffers, map(int, starts), strict=True))
-            for (address, group), start in zip(buffers.items(), places.values(), strict=True):
-                self._sim.copy(start, address, group[0][1].buffer.nbytes)
+        with runtime().launching, native.watch(order, moved.extents) as starts:
             try:
-                self._sim.launch(module, name, grid, block, shared, _move(arguments, packed, places))
+                self._sim.launch(module, name, grid, block, shared, moved.enter(starts.tolist()))
             except KernelError as error:
                 stopped = error
-            for (address, group), start in zip(buffers.items(), places.values(), strict=True):
-                self._sim.copy(address, start, group[0][1].buffer.nbytes)
-            seen = native.seen(order.grid)
-        launch = (grid, block, shared, self.blocks)
-        self.launches.append(look(module.source, name, launch, groups, Places(module), seen, stopped, self.outputs))
+            moved.leave()
+            seen, extent = native.seen(order.grid), (grid, block, shared, self.blocks)
+            record = look(module.source, name, extent, moved.groups, Places(module), seen, stopped, self.outputs)
+        self.launches.append(record)
 
     @property
     def problems(self) -> list[Problem]:
@@ -84,13 +77,40 @@ class Microscope:
         return [problem for record in self.launches for problem in record.problems]
 
 
-def _move(arguments: Arguments, packed: ctypes.Structure, starts: Mapping[int, int]) -> Arguments:
-    """The arguments with their arrays where the watch has them; `packed` is a copy, and is changed."""
-    arrays, pointers = [], iter(arguments.arrays)
-    for field, kind in packed._fields_:  # type: ignore[misc]
-        if kind is ctypes.c_void_p and getattr(packed, field) is not None:
-            name, array = next(pointers)
-            address = starts[array.buffer.address] + array.address - array.buffer.address
-            setattr(packed, field, address)
-            arrays.append((name, Array(array.device, array.shape, array.dtype, array.buffer, address)))
-    return Arguments(packed, arguments.size, arrays)
+@cache
+def _vectors(text: str) -> int:
+    """The sizes of the vectors that a text speaks of, added up."""
+    return sum(size for size, names in _VECTORS.items() if names.search(text))
+
+
+class Moved:
+    """A kernel's arguments, with copies of their arrays where the watch has them, for the time of a launch."""
+
+    def __init__(self, arguments: Arguments):
+        self._arguments = arguments
+        self.packed = type(arguments.packed).from_buffer_copy(arguments.packed)
+        buffers: dict[int, list[tuple[str, Array]]] = {}
+        for name, array in arguments.arrays:
+            buffers.setdefault(array.buffer.address, []).append((name, array))
+        self._starts: dict[int, int] = {}
+        self.groups = list(buffers.values())  # the parameters by buffer
+        self.extents = [(g[0][1].buffer.nbytes, min(a.dtype.itemsize for _, a in g)) for g in self.groups]
+
+    def enter(self, starts: Sequence[int]) -> Arguments:
+        """Copy each buffer to its start; the arguments for the launch."""
+        self._starts = {group[0][1].buffer.address: start for group, start in zip(self.groups, starts, strict=True)}
+        for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
+            ctypes.memmove(start, address, nbytes)
+        arrays, given = [], iter(self._arguments.arrays)
+        for field, kind in self.packed._fields_:  # type: ignore[misc]
+            if kind is ctypes.c_void_p and getattr(self.packed, field) is not None:
+                name, array = next(given)
+                at = self._starts[array.buffer.address] + array.address - array.buffer.address
+                setattr(self.packed, field, at)
+                arrays.append((name, Array(array.device, array.shape, array.dtype, array.buffer, at)))
+        return Arguments(self.packed, self._arguments.size, arrays)
+
+    def leave(self) -> None:
+        """Copy everything back."""
+        for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
+            ctypes.memmove(address, start, nbytes)

@@ -105,8 +105,16 @@ class Seen:
     findings: list[Finding]
     records: np.ndarray
     block_epochs: np.ndarray
-    cells: list[np.ndarray]  # of each variable
-    atomics: list[np.ndarray | None]
+
+    def cells(self, number: int) -> np.ndarray:
+        """What is remembered of each element of a variable; only while the watch lasts."""
+        variable = self.variables[number]
+        return _array(variable.cells, variable.count, CELL)
+
+    def atomics(self, number: int) -> np.ndarray | None:
+        """The same of its atomics, if there were some."""
+        variable = self.variables[number]
+        return _array(variable.atomics, variable.count, PAIR) if variable.atomics else None
 
 
 @contextmanager
@@ -139,8 +147,6 @@ def seen(blocks: int) -> Seen:
         [_copy(answer.findings[i]) for i in range(answer.found)],
         _array(answer.records, answer.count, RECORD),
         _array(answer.block_epochs, blocks, np.dtype("u4")),
-        [_array(variable.cells, variable.count, CELL) for variable in variables],
-        [_array(variable.atomics, variable.count, PAIR) if variable.atomics else None for variable in variables],
     )
 
 

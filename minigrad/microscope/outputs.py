@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from minigrad.array import Array
 from minigrad.errors import LaunchError
 from minigrad.microscope import advice, native
 from minigrad.microscope.problems import Finder, Problem
@@ -11,14 +12,14 @@ from minigrad.microscope.sites import Place
 
 
 def check(
-    names: Sequence[str], arrays: Mapping[str, tuple[int, np.ndarray]], seen: native.Seen, finder: Finder
+    names: Sequence[str], arrays: Mapping[str, tuple[int, Array]], seen: native.Seen, finder: Finder
 ) -> list[Problem]:
     """The problems of the named outputs; arrays are the parameters with their variable's number."""
     problems = []
     for name in names:
         if name not in arrays:
             raise LaunchError(f"outputs={name!r} is no array that the kernel was given; those are {', '.join(arrays)}.")
-        number, array = arrays[name]
+        number, array = arrays[name][0], arrays[name][1].numpy()
         writes = _last_writes(number, array, seen)
         problems += _never_written(name, writes, finder)
         problems += _nan(name, array, writes, seen, finder)
@@ -27,8 +28,8 @@ def check(
 
 def _last_writes(number: int, array: np.ndarray, seen: native.Seen) -> np.ndarray:
     """The stamp of the last write of each element, plain or atomic; epoch 0 where there was none."""
-    last = seen.cells[number]["write"]
-    atomics = seen.atomics[number]
+    last = seen.cells(number)["write"]
+    atomics = seen.atomics(number)
     if atomics is not None:
         for one in atomics["at"].T:
             last = np.where(one["epoch"] > last["epoch"], one, last)

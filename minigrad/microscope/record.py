@@ -28,7 +28,8 @@ SHOWN = 5  # problems in the short table
 class Inspection:
     """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
 
-    variables are the arrays by name, with their shapes; outputs those that the kernel may write, as it left them.
+    variables are the arrays by name, with their shapes; outputs, of `inspect`, those that the kernel may write, as it
+    left them.
     """
 
     kernel: str
@@ -40,13 +41,17 @@ class Inspection:
     variables: dict[str, Variable]
     outputs: dict[str, np.ndarray]
     problems: list[Problem]
-    _accesses: Accesses
+    _accesses: Callable[[], Accesses]
     _branches: Callable[[], list[Branch]]
 
     @property
     def lines(self) -> list[Line]:
         """What each access in the source cost, in the order of the source."""
-        return self._accesses.lines
+        return self._read.lines
+
+    @cached_property
+    def _read(self) -> Accesses:
+        return self._accesses()
 
     @cached_property
     def branches(self) -> list[Branch]:
@@ -60,7 +65,7 @@ class Inspection:
         phase: barriers before it. block, thread: their linear indices. line, space, kind, variable. element: its index,
         counted flat. bytes. request: the warp's instruction that it was part of. site: its index in lines.
         """
-        return self._accesses.traffic()
+        return self._read.traffic()
 
     @property
     def ok(self) -> bool:
@@ -108,15 +113,12 @@ def look(
     variables = Variables(groups, seen.variables)
     finder = Finder(grid, block, variables, places)
     problems = finder.find(seen.findings, stopped)
-    arrays = {name: (i, array.numpy()) for i, group in enumerate(groups) for name, array in group}
     if not stopped:
+        arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
         problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
-    written = {param.name for param in source.kernels[kernel].params if param.pointer and not param.const}
     return Inspection(
-        kernel, source, *launch, variables.by_name,
-        {name: array for name, (_, array) in arrays.items() if name in written},
-        problems,
-        Accesses.read(seen.records, places, variables),
+        kernel, source, *launch, variables.by_name, {}, problems,
+        partial(Accesses.read, seen.records, places, variables),
         partial(branches, seen.records, places, prod(block)),
     )  # fmt: skip
 
