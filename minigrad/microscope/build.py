@@ -10,8 +10,8 @@ from minigrad.devices.simulator.compiler import KERNEL, is_clang
 from minigrad.devices.simulator.module import Recipe
 
 WATCHED = [
-    *KERNEL, "-O0", "-DMINIGRAD_WATCHED",
-    "-fsanitize=thread",
+    *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread",
+    "-gdwarf-4",  # in version 5 files count from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",

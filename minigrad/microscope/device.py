@@ -67,7 +67,7 @@ class Microscope:
             except KernelError as error:
                 stopped = error
             moved.leave()
-            seen, extent = native.seen(order.grid), (grid, block, shared, self.blocks)
+            seen, extent = native.seen(), (grid, block, shared, self.blocks)
             record = look(module.source, name, extent, moved.groups, Places(module), seen, stopped, self.outputs)
         self.launches.append(record)
 

@@ -200,4 +200,7 @@ def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
     for i in np.unique(of_request[lanes < whole]):
         place = sites[int(pcs[i])].place
         found[Branch(*place, tuple(lanes[of_request == i].tolist()))] = None  # two with the same lanes are one
-    return sorted(found, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))
+    # The step of a loop, ++i, stands in its first line; to Clang it is a stretch of its own, to GCC the body's end.
+    bodies = {branch.lanes for branch in found if not branch.text.startswith("for")}
+    told = [branch for branch in found if branch.lanes not in bodies or not branch.text.startswith("for")]
+    return sorted(told, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))

@@ -104,7 +104,12 @@ class Seen:
     variables: list[Variable]
     findings: list[Finding]
     records: np.ndarray
-    block_epochs: np.ndarray
+    _begun: int | None
+
+    def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
+        """The block in which each epoch was, of so many; only while the watch lasts."""
+        begun = _array(self._begun, count, np.dtype("u4"))
+        return np.searchsorted(begun[begun > 0], epochs, "right") - 1
 
     def cells(self, number: int) -> np.ndarray:
         """What is remembered of each element of a variable; only while the watch lasts."""
@@ -137,7 +142,7 @@ def watch(order: Order, buffers: Sequence[tuple[int, int]]) -> Iterator[np.ndarr
         library.minigrad_watch_end()
 
 
-def seen(blocks: int) -> Seen:
+def seen() -> Seen:
     """What the launch that is watched has done so far."""
     answer = Answer()
     runtime().minigrad_watch_answer(ctypes.byref(answer))
@@ -146,7 +151,7 @@ def seen(blocks: int) -> Seen:
         variables,
         [_copy(answer.findings[i]) for i in range(answer.found)],
         _array(answer.records, answer.count, RECORD),
-        _array(answer.block_epochs, blocks, np.dtype("u4")),
+        answer.block_epochs,
     )
 
 

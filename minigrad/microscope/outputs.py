@@ -1,6 +1,7 @@
 """What a kernel left in its outputs: elements that it never wrote, and NaN."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -59,8 +60,7 @@ def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: native.Seen, fi
     element = int(bad[0])
     stamp = writes[element]
     place = finder.places.of(stamp["pc"])
-    begun = seen.block_epochs[seen.block_epochs > 0]
-    block = int(np.searchsorted(begun, stamp["epoch"], "right")) - 1
+    block = int(seen.blocks(stamp["epoch"], prod(finder.grid)))
     where = finder.at(block, int(stamp["place"]) % (1 << native.THREAD_BITS))
     message = advice.nan(f"{name}[{element}]", bad.size)
     at = (place.file, place.line or None, place.text)

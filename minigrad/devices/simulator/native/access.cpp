@@ -19,12 +19,14 @@ static inline bool ordered(const Stamp& before, const Stamp& now, const Variable
     if (before.epoch == now.epoch) {
         if (same_thread(before, now)) return true;
         unsigned thread = before.thread(), self = now.thread();
-        return thread / WARP == self / WARP && before.clock() <= watch.seen[self][thread % WARP];
+        if (thread / WARP == self / WARP && before.clock() <= watch.seen[self][thread % WARP]) return true;
+        return watch.fences && released(before, self);
     }
-    return before.epoch >= watch.first_epoch || !before.epoch || variable.shared;
+    if (before.epoch >= watch.first_epoch || !before.epoch || variable.shared) return true;
+    return watch.fences && released(before, now.thread());
 }
 
-static uint32_t block_of(uint32_t epoch) {
+uint32_t block_of(uint32_t epoch) {
     uint32_t low = 0, high = watch.block;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;

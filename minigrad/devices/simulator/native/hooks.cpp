@@ -82,9 +82,11 @@ MINIGRAD_ATOMICS(32, uint32_t)
 MINIGRAD_ATOMICS(64, uint64_t)
 MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) { touch<ATOMIC>(at, bytes, MINIGRAD_CALLER); }
-
-MINIGRAD_HOOK void minigrad_note_fence() {}
+MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) {
+    if (watch.fences) follow_atomic(reinterpret_cast<uint64_t>(at));
+    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER);
+}
+MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     if (!watch.recording || !watch.worker->current) return;

@@ -10,4 +10,5 @@
 #include "workers.cpp"
 #include "grid.cpp"
 #include "access.cpp"
+#include "fences.cpp"
 #include "hooks.cpp"

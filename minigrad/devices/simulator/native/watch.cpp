@@ -88,6 +88,7 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
         ++watch.clock[first + i];
     }
     watch.dirty = true;
+    if (watch.fences) share_known(first, lanes);
 }
 
 // A variable of the block's shared memory, when the first thread of the launch meets it.
@@ -133,6 +134,7 @@ struct WatchOrder {
 
 MINIGRAD_EXPORT void minigrad_watch_end() {
     forget_pages();
+    forget_fences();
     for (unsigned i = 0; i < watch.variables; ++i) {
         Variable& variable = watch.variable[i];
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));

@@ -82,6 +82,7 @@ struct Watch {
     uint32_t clock[MAX_THREADS];
     uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp
     bool dirty;                        // some clock is not at its start
+    void* fences;                      // once a thread has passed one; see fences.cpp
     // records
     uint64_t blocks;               // so many are recorded
     Record* records;
@@ -102,5 +103,12 @@ void watch_block(Worker& worker, uint64_t number);
 void watch_barrier();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 Pair* make_atomics(Variable& variable);
+uint32_t block_of(uint32_t epoch);
+// fences.cpp; but for the first, only where watch.fences is set
+void pass_fence();
+void follow_atomic(uint64_t address);
+void share_known(unsigned first, unsigned lanes);
+bool released(const Stamp& before, unsigned self);
+void forget_fences();
 
 }  // namespace minigrad

@@ -1,0 +1,133 @@
+"""The microscope finds nothing where nothing is wrong: in the kernels of the package, and in correct uses of a warp."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import check
+from minigrad.array import Array
+from minigrad.devices import get
+from minigrad.microscope import watching
+from minigrad.op import Op
+from minigrad.source import CUDA, Source, blank
+
+RAN: set[str] = set()
+SIM = get("sim")
+
+
+def run(op: Op, case) -> None:
+    """The op's forward and backward kernels, as they are and through each variant, at block sizes that leave rests."""
+    hosts = case.arrays("float32")
+    params = op.prepare(*hosts, **case.params) if op.prepare else case.params
+    y = op.run([Array.upload(SIM, x) for x in hosts], params)
+    if op.backward and y.dtype.kind == "f":
+        dy = np.random.default_rng(1).standard_normal(y.shape).astype("float32")
+        op.vjp([Array.upload(SIM, x) for x in hosts], Array.upload(SIM, dy), case.params)
+
+
+@pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
+def test_no_kernel_of_the_package_has_a_problem(op):
+    smallest = {key: min(legal) for kernel in op.kernels.values() for key, legal in kernel.tunables.items()}
+    with watching() as report:
+        for case in op.cases:
+            for chosen in (op, *map(op.using, check.variants(op)), op.using(**smallest)):
+                run(chosen, case)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+    assert report.launches or op.shares
+
+
+def test_the_optimizers_have_no_problem():
+    with watching() as report:
+        for make in (mg.optim.SGD, mg.optim.Adam):
+            for n in (1, 31, 1025):
+                x = mg.randn(n, device="sim", requires_grad=True)
+                optimizer = make([x], lr=0.1)
+                (x * x).sum().backward()
+                optimizer.step()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+def test_every_kernel_was_looked_at():
+    """Runs after the others of this file, and says which kernel of the package none of them launched."""
+    files = [Source.read(path.name) for path in CUDA.glob("*.cu")]
+    known = {name for file in files if " asm" not in blank(file.text) for name in file.kernels}
+    assert RAN and known - RAN == set()
+
+
+CORRECT = {
+    "a warp of its own": """
+        __shared__ float s[64];
+        int i = threadIdx.x, warp = i / 32 * 32;
+        for (int round = 0; round < 3; ++round) {
+            s[i] = x[i] + round;
+            __syncwarp();
+            y[64 * blockIdx.x + i] = s[warp + (i + 1) % 32];
+            __syncwarp();
+        }""",
+    "part of a warp": """
+        __shared__ float s[64];
+        int i = threadIdx.x;
+        if (i % 32 < 16) {
+            s[i] = x[i];
+            __syncwarp(0x0000ffff);
+            y[64 * blockIdx.x + i] = s[i ^ 1];
+        }""",
+    "a sum by shuffles and atomics": """
+        float v = x[threadIdx.x];
+        for (int step = 16; step > 0; step /= 2) v += __shfl_down_sync(0xffffffff, v, step);
+        if (threadIdx.x % 32 == 0) atomicAdd(&y[0], v);""",
+    "votes": """
+        unsigned odd = __ballot_sync(0xffffffff, threadIdx.x % 2);
+        if (__any_sync(0xffffffff, odd) && __syncthreads_count(1) == blockDim.x) y[64 * blockIdx.x + threadIdx.x] = odd;""",
+    "a histogram": """
+        __shared__ int s[8];
+        if (threadIdx.x < 8) s[threadIdx.x] = 0;
+        __syncthreads();
+        atomicAdd(&s[threadIdx.x % 8], 1);
+        __syncthreads();
+        if (threadIdx.x < 8) atomicAdd(&y[threadIdx.x], (float)s[threadIdx.x]);""",
+    "the last block adds up": """
+        __shared__ bool last;
+        if (threadIdx.x == 0) y[blockIdx.x] = x[blockIdx.x];
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            last = atomicAdd(&y[100], 1.0f) == gridDim.x - 1;
+        }
+        __syncthreads();
+        if (last && threadIdx.x == 0) y[101] = y[0] + y[1];""",
+    "a lock": """
+        while (atomicCAS((int*)&y[100], 0, 1) != 0) {}
+        __threadfence();
+        y[0] += x[threadIdx.x];
+        __threadfence();
+        atomicExch((int*)&y[100], 0);""",
+    "a constant, a local array and a struct": """
+        struct Pair { float a, b; };
+        float local[4] = {1, 2, 3, 4};
+        Pair p = {x[threadIdx.x], local[threadIdx.x % 4]};
+        y[64 * blockIdx.x + threadIdx.x] = p.a + p.b;""",
+}
+
+
+def inspect(body: str) -> list:
+    x, y = np.ones(64, np.float32), np.zeros(128, np.float32)
+    text = 'extern "C" __global__ void k(const float* x, float* y) {' + body + "\n}"
+    return mg.inspect(text, x, y, grid=2, block=64).problems
+
+
+@pytest.mark.parametrize("body", CORRECT.values(), ids=CORRECT.keys())
+def test_correct_uses_have_no_problem(body):
+    assert inspect(body) == []
+
+
+@pytest.mark.parametrize(
+    "use, without",
+    [("the last block adds up", "__threadfence();"), ("a lock", "__threadfence();"), ("a warp of its own", "__syncwarp();"),
+     ("part of a warp", "__syncwarp(0x0000ffff);"), ("a histogram", "__syncthreads();")],
+)  # fmt: skip
+def test_the_same_without_what_orders_them_is_a_race(use, without):
+    assert without in CORRECT[use]
+    assert {problem.kind for problem in inspect(CORRECT[use].replace(without, ""))} == {"race"}

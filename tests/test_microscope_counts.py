@@ -1,0 +1,255 @@
+"""What the microscope counts: sectors, bank conflicts, lanes and traffic, the same with either compiler."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.microscope import watching
+from minigrad.microscope.requests import group, sectors, wavefronts
+from minigrad.view import View
+
+X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+
+
+def transpose(variant: str, **named):
+    y = np.zeros((64, 64), np.float32)
+    record = mg.inspect(mg.transpose[variant].launch(64, 64, TILE=32), X, y, 64, 64, outputs="y", **named)
+    assert record.ok and (y == X.T).all() and (record.outputs["y"] == X.T).all()
+    return {(line.variable, line.kind): line for line in record.lines}, record
+
+
+@pytest.mark.parametrize("variant, sectors", [("naive", 32), ("tiled", 4), ("padded", 4)])
+def test_sectors_of_the_transposes(variant, sectors):
+    lines, _ = transpose(variant)
+    read, write = lines["x", "read"], lines["y", "write"]
+    assert (read.requests, read.sectors_per_request, read.ideal_sectors_per_request) == (32, 4, 4)
+    assert (write.requests, write.sectors_per_request, write.ideal_sectors_per_request) == (32, sectors, 4)
+    assert (write.active_lanes, write.bytes, write.per_thread, write.bank_conflicts) == (32, 4096, 1, 0)
+
+
+@pytest.mark.parametrize("variant, waves, conflicts", [("tiled", 32, 992), ("padded", 1, 0)])
+def test_bank_conflicts_of_the_transposes(variant, waves, conflicts):
+    lines, _ = transpose(variant)
+    read, write = lines["tile", "read"], lines["tile", "write"]
+    assert (read.requests, read.wavefronts_per_request, read.bank_conflicts, read.sectors) == (32, waves, conflicts, 0)
+    assert (write.wavefronts_per_request, write.bank_conflicts) == (1, 0)
+    assert "[threadIdx.x][threadIdx.y]" in read.text and read.line == write.line + 7
+
+
+def test_all_blocks_are_counted_where_asked():
+    lines, _ = transpose("tiled", blocks=4)
+    assert lines["tile", "read"].bank_conflicts == 4 * 992
+
+
+def test_traffic_tells_who_touched_what_in_which_phase():
+    _, record = transpose("tiled", blocks=2)
+    assert record.variables["tile"].shape == (32, 32) and record.variables["y"].shape == (64, 64)
+    stored = record.traffic[(record.traffic["variable"] == "tile") & (record.traffic["kind"] == "write")]
+    loaded = record.traffic[(record.traffic["variable"] == "tile") & (record.traffic["kind"] == "read")]
+    assert len(stored) == len(loaded) == 2 * 1024
+    assert (stored["phase"] == 0).all() and (loaded["phase"] == 1).all()
+    row, column = np.unravel_index(loaded["element"], record.variables["tile"].shape)
+    assert (column == loaded["thread"] // 32).all() and (row == loaded["thread"] % 32).all()
+    written = record.traffic[record.traffic["variable"] == "y"]
+    assert len(np.unique(written["element"])) == 2 * 1024
+    requests, lanes = np.unique(record.traffic["request"], return_counts=True)
+    assert len(requests) == 2 * 4 * 32 and (lanes == 32).all()
+    assert all(record.lines[row["site"]].variable == row["variable"] for row in record.traffic[::100])
+
+
+BRANCHES = """extern "C" __global__ void k(float* y) {
+    int i = threadIdx.x;
+    if (i % 2)
+        y[i] = 1;
+    else
+        y[i] = 2;
+    for (int j = 0; j < i / 16; ++j)
+        y[i] += j;
+    if (i < 40) atomicAdd(&y[64], 1.0f);
+}"""
+
+
+def test_divergence():
+    record = mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)
+    assert record.ok
+    lanes = {branch.line: branch.lanes for branch in record.branches if branch.line != 7}
+    assert lanes == {4: (16, 16), 6: (16, 16), 8: (16, 32, 32, 16), 9: (32, 8)}
+    assert [line.active_lanes for line in record.line(4)] == [16]
+    added = record.line(9)[0]
+    assert (added.kind, added.requests, added.active_lanes, added.sectors_per_request) == ("atomic", 2, 20, 1)
+    assert max(line.per_thread for line in record.line(8)) == 3
+
+
+def test_two_accesses_in_a_line_stay_apart():
+    text = 'extern "C" __global__ void k(const float* a, float* y) { int i = threadIdx.x; y[i] = a[i] * a[2 * i]; }'
+    lines = mg.inspect(text, np.zeros(64, np.float32), np.zeros(32, np.float32), grid=1, block=32).lines
+    assert sorted((line.variable, line.sectors_per_request) for line in lines) == [("a", 4), ("a", 8), ("y", 4)]
+
+
+def test_one_array_given_twice_is_told_apart_by_the_text():
+    text = 'extern "C" __global__ void k(const float* a, const float* b, float* y) {\n  int i = threadIdx.x;\n  y[i] = a[i] + b[2 * i];\n}'
+    both = mg.zeros(64, device="sim")
+    lines = mg.inspect(text, both, both, mg.zeros(32, device="sim"), grid=1, block=32).lines
+    assert sorted((line.variable, line.sectors_per_request) for line in lines) == [("a", 4), ("b", 8), ("y", 4)]
+
+
+VECTORS = """extern "C" __global__ void k(const float4* x, double* y) {
+    __shared__ float4 s[32];
+    __shared__ double d[64];
+    int i = threadIdx.x;
+    s[i] = x[i];
+    d[i] = i, d[i + 32] = i;
+    __syncwarp();
+    y[i] = s[31 - i].x + d[2 * i];
+}"""
+
+
+def test_wide_accesses_go_in_parts():
+    record = mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)
+    assert record.ok
+    counts = {
+        (line.line, line.variable, line.kind): (line.sectors, line.wavefronts, line.bank_conflicts)
+        for line in record.lines
+    }
+    assert counts[5, "x", "read"] == (16, 0, 0) and counts[5, "s", "write"] == (0, 4, 0)
+    assert counts[6, "d", "write"] == (0, 2, 0) and counts[8, "d", "read"] == (0, 4, 2)
+    assert counts[8, "s", "read"] == (0, 4, 3) and counts[8, "y", "write"] == (8, 0, 0)
+
+
+def rows(offset, size=4, thread=None):
+    made = np.zeros(
+        len(offset),
+        [("thread", "u2"), ("bytes", "u4"), ("offset", "i8"), *((n, "u4") for n in ("block", "phase", "sync"))],
+    )
+    made["offset"], made["bytes"], made["thread"] = offset, size, np.arange(len(offset)) if thread is None else thread
+    return made
+
+
+@pytest.mark.parametrize(
+    "words, passes",
+    [
+        (range(32), 1),
+        (range(0, 64, 2), 2),
+        ([7] * 32, 1),
+        (range(0, 32 * 33, 33), 1),
+        (range(0, 1024, 32), 32),
+        ([0, 32] * 16, 2),
+    ],
+)
+def test_passes_over_the_banks(words, passes):
+    made = rows(4 * np.array(words))
+    requests = group(made, np.zeros(32, np.int64))
+    every, none = np.ones(32, bool), np.zeros(32, bool)
+    assert [part.tolist() for part in wavefronts(requests, made, every, none)] == [[passes], [1]]
+
+
+def test_atomics_of_one_word_take_turns():
+    made = rows(np.zeros(32, int))
+    requests = group(made, np.zeros(32, np.int64))
+    every = np.ones(32, bool)
+    assert wavefronts(requests, made, every, every)[0].tolist() == [32]
+
+
+def test_a_sector_that_two_lanes_touch_counts_once_and_an_access_may_touch_two():
+    made = rows(np.array([0, 4, 28, 30, 64]))
+    requests = group(made, np.zeros(5, np.int64))
+    assert [part.tolist() for part in sectors(requests, made, np.ones(5, bool))] == [[3], [1]]
+
+
+def test_lanes_of_different_warps_and_different_rounds_are_different_requests():
+    made = rows(np.zeros(128, int), thread=np.tile(np.arange(64), 2))
+    requests = group(made, np.zeros(128, np.int64))
+    assert requests.count == 4 and requests.lanes().tolist() == [32] * 4
+
+
+def test_a_table_in_words_and_in_html():
+    _, record = transpose("tiled")
+    assert repr(record).splitlines()[0] == "transpose_tiled, grid (2, 2), block (32, 32): no problems"
+    assert "  36  shared   read      tile        32     32                                    32        992" in repr(
+        record
+    )
+    assert "<td>992</td>" in record._repr_html_() and "no problems" in record._repr_html_()
+
+
+def test_pictures_come_at_once():
+    x, y = mg.tensor(X, device="sim"), mg.zeros((64, 64), device="sim")
+    launch = mg.transpose["tiled"].launch(64, 64)
+    mg.inspect(launch, x, y, 64, 64)
+    start = time.perf_counter()
+    record = mg.inspect(launch, x, y, 64, 64, blocks=16)
+    assert len(record.traffic) == 4 * 64 * 64 and record._repr_html_()
+    assert time.perf_counter() - start < 1
+
+
+def test_checking_costs_at_most_forty_times_the_plain_build():
+    a, b, c = (mg.randn(128, 128, device="sim") for _ in range(3))
+    launch, view = mg.matmul["tiled"].launch(128, 128, 128), View.of((1,), (0,))
+
+    def seconds(run, times: int) -> float:
+        run()
+        start = os.times().user
+        for _ in range(times):
+            run()
+        return (os.times().user - start) / times
+
+    def plain():
+        launch(a, b, c, 128, 128, 128, view, view)
+
+    def checked():
+        with watching(blocks=1) as report:
+            plain()
+        assert not report.problems and report.launches[0].lines
+
+    ratio = min(seconds(checked, 3) / seconds(plain, 60) for _ in range(3))
+    assert ratio < 40, f"{ratio:.0f} times"
+
+
+COUNTS = """
+import json, sys
+import numpy as np
+import minigrad as mg
+from minigrad.microscope import watching
+from test_microscope_counts import BRANCHES, VECTORS, X
+
+def table(record):
+    assert record.ok, record
+    lines = [[l.line, l.space, l.kind, l.variable, l.requests, l.sectors, l.ideal_sectors, l.wavefronts, l.bank_conflicts, l.lanes, l.bytes, l.per_thread] for l in record.lines]
+    own = record.kernel == "k"  # of a function that is called in a branch, the two begin at different lines
+    return [record.kernel, sorted(lines), sorted({(b.line * own, b.lanes) for b in record.branches})]
+
+found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
+found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
+found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
+with watching(blocks=9) as report:
+    x = mg.tensor(X[:33, :21].copy(), requires_grad=True, device="sim")
+    for variant in ("naive", "coalesced", "tiled"):
+        mg.softmax(mg.matmul.using(variant)(x, x.T)).max(axis=0).sum().backward()
+    for variant in ("atomic", "tree", "warp", "columns"):
+        mg.sum.using(variant)(x)
+found += map(table, report.launches)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("g++") and shutil.which("clang++")), reason="needs g++ and clang++")
+def test_both_compilers_give_the_same_counts():
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", COUNTS],
+            env=os.environ | {"PYTHONPATH": paths, "MINIGRAD_CXX": name},
+            stdout=subprocess.PIPE,
+        )
+        for name in ("g++", "clang++")
+    ]
+    one, other = (json.loads(process.communicate()[0]) for process in running)
+    assert len(one) > 20
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine == theirs
