@@ -111,7 +111,7 @@ class _Sheet:
         high, wide = self.down[1] - self.down[0], self.across[1] - self.across[0]
         columns = 1 if high < 4 or wide > 4 * high else min(len(panels), 2)
         lines = -(-len(panels) // columns)
-        unit = min((WIDTH - LABEL) / (columns * (wide + 1)), max(4.4 / high, 0.1), 0.5)
+        unit = min((WIDTH - LABEL - 0.3) / (columns * (wide + 1)), max(4.4 / high, 0.1), 0.5)
         head = 0.42 / unit if columns > 1 or high > 1 else 0.12 / unit
         figure, axes = canvas(WIDTH, 0.75 + lines * (high + head) * unit, title)
         axes.set_aspect("equal", anchor="NW")
@@ -119,7 +119,7 @@ class _Sheet:
         for i, panel in enumerate(panels):
             x, y = left + i % columns * (wide + 0.5 / unit), head + i // columns * (high + head)
             self.draw(axes, panel, x, y, unit, above=head * unit > 0.4)
-        axes.set_xlim(0, WIDTH / unit)
+        axes.set_xlim(0, (WIDTH - 0.2) / unit)
         axes.set_ylim(head * 0.9 + lines * (high + head), 0)
         return figure
 
@@ -160,7 +160,8 @@ def _told(panels: list[Panel], variable: Variable) -> str:
         places = [f"{t}: {_subscript(variable, e)}" for t, e in _first(first, 3)]
         rows.append((panel.phase, panel.kind, lines, elements, who, panel.contested.size, "  ".join(places)))
     head = ("phase", "access", "line", "elements", "threads", "contested", "thread: element")
-    return repr(table(rows, head))
+    key = "Darker: a higher number. Contested: several threads touch the element in one phase, one of them writing."
+    return f"{key}\n{table(rows, head)!r}"
 
 
 def _first(rows: np.ndarray, most: int) -> list[tuple[int, int]]:
