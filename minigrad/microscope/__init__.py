@@ -18,8 +18,9 @@ from minigrad.kernel import Kernel
 from minigrad.kernel import kernel as compiled
 from minigrad.launch import Launch
 from minigrad.limits import Extent
+from minigrad.microscope.branches import Branch
 from minigrad.microscope.device import Microscope
-from minigrad.microscope.lines import Branch, Line
+from minigrad.microscope.lines import Line
 from minigrad.microscope.problems import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable

@@ -12,7 +12,8 @@ from minigrad.array import Array
 from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
 from minigrad.microscope import native, outputs
-from minigrad.microscope.lines import Accesses, Branch, Line, branches
+from minigrad.microscope.branches import Branch, branches
+from minigrad.microscope.lines import Accesses, Line
 from minigrad.microscope.problems import Finder, Problem, sort
 from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variable, Variables
