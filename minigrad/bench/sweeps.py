@@ -1,6 +1,6 @@
 """Every legal value of an op's tunables: which there are, what each launches, and what each takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from html import escape
@@ -66,13 +66,19 @@ def launched(work: Work) -> list[Kernel]:
     return [kernel for kernel in work.chosen.kernels.values() if kernel.name in names]
 
 
-def retuned(op: Op, values: Mapping[str, int]) -> Op:
-    """The op with values for the tunables of its kernels; which kernel runs stays as it is."""
+def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = None) -> Op:
+    """The op with values for the tunables of its kernels, or of those of some names; what runs stays what it is."""
+    made: dict[int, Kernel] = {}
+
+    def changed(kernel: Kernel) -> Kernel:
+        wanted = values if only is None or kernel.name in only else {}
+        known = {key: value for key, value in wanted.items() if key in kernel.tunables}
+        return made.setdefault(id(kernel), kernel.using(**known))
+
     other = copy(op)
-    other.kernels = {
-        role: kernel.using(**{key: value for key, value in values.items() if key in kernel.tunables})
-        for role, kernel in op.kernels.items()
-    }
+    for name, held in vars(op).items():  # one kernel may have several roles, and stays one
+        if isinstance(held, dict) and all(isinstance(kernel, Kernel) for kernel in held.values()):
+            setattr(other, name, {role: changed(kernel) for role, kernel in held.items()})
     return other
 
 

@@ -98,4 +98,4 @@ def _names(axes: Canvas, shown: Sequence[Measurement], record: Record) -> None:
         x, y = float(np.log2(_x(m))), float(np.log2(_y(m)))
         if all(abs(x - other) > 3 or abs(y - height) > 0.5 for other, height in written):
             written.append((x, y))
-            words(axes, _x(m) * 1.13, _y(m), m.title.split(" of ")[0], ha="left", fontsize=10, bbox=PAPER)
+            words(axes, _x(m) * 1.13, _y(m), m.title.split(" of ")[0], ha="left", fontsize=10, bbox=PAPER, zorder=3)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from minigrad.bench.sweeps import retuned
 from minigrad.bench.work import WAYS, work_of
 from minigrad.op import Op
 from minigrad.tune.automatic import auto
@@ -29,12 +30,9 @@ class Tuned:
     @property
     def op(self) -> Op:
         """The op with the chosen values; a kernel that runs both ways has those of the forward pass."""
-        forward = self.searches[0]
-        op = forward.work.chosen.using()
+        op = self.searches[0].work.chosen
         for found in reversed(self.searches):
-            used = {run.kernel for run in found.chosen.dry.launches}
-            chosen = found.chosen.op.kernels
-            op.kernels |= {role: chosen[role] for role, kernel in op.kernels.items() if kernel.name in used}
+            op = retuned(op, found.chosen.values, only={run.kernel for run in found.chosen.dry.launches})
         return op
 
     @property
