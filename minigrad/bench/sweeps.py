@@ -73,7 +73,7 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
     def changed(kernel: Kernel) -> Kernel:
         wanted = values if only is None or kernel.name in only else {}
         known = {key: value for key, value in wanted.items() if key in kernel.tunables}
-        return made.setdefault(id(kernel), kernel.using(**known))
+        return made.setdefault(id(kernel), kernel.using(**known) if known else kernel)
 
     other = copy(op)
     for name, held in vars(op).items():  # one kernel may have several roles, and stays one
