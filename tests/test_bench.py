@@ -57,7 +57,7 @@ def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op,
 def test_a_work_knows_what_it_moves_and_computes():
     product = work_of("matmul", [(64, 32), (32, 16)]).dry()
     assert (product.flops, product.nbytes) == (2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16))
-    back = work_of("matmul", [(64, 32), (32, 16)], "backward").dry()
+    back = work_of("matmul", [(64, 32), (32, 16)], "backward", "tiled").dry()
     assert [run.kernel for run in back.launches] == ["matmul_backward_a", "matmul_backward_b"]
     assert back.flops == 2 * product.flops
     assert back.nbytes == 4 * (64 * 16 + 2 * (64 * 32 + 32 * 16))
@@ -233,9 +233,9 @@ def example(date="2026-01-02"):
     made.measurements["matmul of 2 x 2"] = bench.Measurement(
         "matmul of 2 x 2", ("matmul_tiled",), timing, 16 * 10**9, 10**9, "float32", times
     )
-    made.sweeps["relu of 8"] = {"BLOCK=32": timing, "BLOCK=64": bench.Timing(1e-4, 1e-4, 1e-4, 20, host=True)}
+    made.sweeps["relu forward of 8"] = {"BLOCK=32": timing, "BLOCK=64": bench.Timing(1e-4, 1e-4, 1e-4, 20, host=True)}
     made.resources["relu_forward BLOCK=32"] = (16, 0, 0)
-    made.choices["relu of 8"] = {"search": "BLOCK=64", "default": "BLOCK=32"}
+    made.choices["relu forward of 8"] = {"search": "BLOCK=64", "default": "BLOCK=32"}
     return made
 
 
@@ -252,7 +252,7 @@ def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     later = example()
     later.sweeps = {"add of 8, 8": {"BLOCK=32": bench.Timing(1e-6, 1e-6, 1e-6, 20)}}
     later.save()
-    assert set(bench.newest().sweeps) == {"relu of 8", "add of 8, 8"}
+    assert set(bench.newest().sweeps) == {"relu forward of 8", "add of 8, 8"}
     example("2026-01-03").save()
     assert [r.date for r in record_module.records()] == ["2026-01-03", "2026-01-02"]
     assert bench.newest("NVIDIA A100") is None
@@ -284,23 +284,26 @@ def test_the_records_of_the_project_can_be_read(path):
 
 
 def test_settings_are_the_legal_values_that_make_a_difference():
-    assert [s.label for s in settings(work_of("relu", [(100,)]))] == [f"BLOCK={2**i}" for i in range(5, 11)]
-    both = [s.label for s in settings(work_of("sum", [(10**6,)]))]
+    alone = settings(work_of("relu", [(100,)], variant="forward"))
+    assert [s.label for s in alone] == [f"BLOCK={2**i}" for i in range(5, 11)]
+    both = [s.label for s in settings(work_of("sum", [(10**6,)], variant="warp"))]
     assert "BLOCK=64 CHUNK=100" in both and "BLOCK=64 CHUNK=8192" in both
-    alone = settings(work_of("sum", [(10,)]), BLOCK=64)
+    alone = settings(work_of("sum", [(10,)], variant="warp"), BLOCK=64)
     assert [s.values["BLOCK"] for s in alone] == [64], "with 10 elements no CHUNK makes a difference"
 
 
 def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
     monkeypatch.setattr("minigrad.bench.sweeps.why_not", lambda name: "no GPU")
     example().save()
-    sweep = mg.bench.sweep(mg.relu, (8,))
+    sweep = mg.bench.sweep(mg.relu, (8,), variant="forward")
     assert list(sweep.recorded) == [32, 64] and not sweep.live
     told = sweep.at(32)
-    assert told.startswith("500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu of 8")
+    assert told.startswith(
+        "500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu forward of 8"
+    )
     assert "live: no GPU here" in repr(sweep)
     with pytest.raises(ValueError, match="no kernel with a tunable TILE; there is BLOCK=256"):
-        mg.bench.sweep(mg.relu, (8,), tunable="TILE")
+        mg.bench.sweep(mg.relu, (8,), tunable="TILE", variant="forward")
 
 
 # --- the command line ---

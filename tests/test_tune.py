@@ -112,26 +112,26 @@ def recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "why_not", lambda name: "no GPU")
     made = bench.Record("NVIDIA H200", "2026-01-02", "minigrad bench", {}, H200, 4e12)
     seconds = {"BLOCK=32": 4e-4, "BLOCK=256": 1e-4, "BLOCK=512": 1.01e-4}
-    made.sweeps["relu of 1000"] = {name: bench.Timing(s, s, s, 20) for name, s in seconds.items()}
-    made.choices["relu of 1000"] = {"search": "BLOCK=512", "default": "BLOCK=256"}
+    made.sweeps["relu forward of 1000"] = {name: bench.Timing(s, s, s, 20) for name, s in seconds.items()}
+    made.choices["relu forward of 1000"] = {"search": "BLOCK=512", "default": "BLOCK=256"}
     made.resources["relu_forward"] = (16, 0, 0)
     made.save()
     return made
 
 
 def test_without_a_gpu_the_choice_is_the_recorded_one(recorded):
-    tuned = mg.tune(mg.relu, (1000,))
+    tuned = mg.tune(mg.relu, (1000,), variant="forward")
     assert tuned.choice == {"BLOCK": 512}
     forward, backward = repr(tuned).splitlines()
-    assert forward == "relu of 1000: BLOCK=512, 101.0 us (recorded on NVIDIA H200, 2026-01-02, 6 settings)"
-    assert backward == "relu backward of 1000: BLOCK=256 (not timed: the op's own values, 6 settings)"
+    assert forward == "relu forward of 1000: BLOCK=512, 101.0 us (recorded on NVIDIA H200, 2026-01-02, 6 settings)"
+    assert backward == "relu forward backward of 1000: BLOCK=256 (not timed: the op's own values, 6 settings)"
     said = tuned.explain()
     assert "relu_forward: blocks of 512 threads on NVIDIA H200" in said and ": the limit" in said
     assert "Its registers are not recorded" in said
 
 
 def test_the_tuned_op_runs_with_the_choice(recorded):
-    op = mg.tune(mg.relu, (1000,)).op
+    op = mg.tune(mg.relu, (1000,), variant="forward").op
     assert op["forward"].values == {"BLOCK": 512} and op["backward"].values == {"BLOCK": 256}
     assert mg.relu["forward"].values == {"BLOCK": 256}, "the op itself stays"
     assert op(mg.tensor([-1.0, 2.0], device="sim")).numpy().tolist() == [0, 2]
@@ -168,13 +168,16 @@ def test_recorded_choices_are_within_5_percent_of_the_best(path):
 
 def test_choices_are_kept_by_device_kernel_and_shape_class(tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
-    work, setting = work_of(mg.relu, [(1000,)]), settings(work_of(mg.relu, [(1000,)]))[0]
+    work = work_of(mg.relu, [(1000,)], variant="forward")
+    setting = settings(work)[0]
     assert cache.find("Some GPU", work) is None
     cache.keep("Some GPU", work, setting.label, cache.plans(work, setting.op))
     assert cache.find("Some GPU", work) == "BLOCK=32"
-    assert cache.find("Some GPU", work_of(mg.relu, [(513,)])) == "BLOCK=32", "513 to 1024 are one class"
-    assert cache.find("Some GPU", work_of(mg.relu, [(512,)])) is None
-    assert cache.find("Some GPU", work_of(mg.relu, [(1000,)], "backward")) is None
+    assert cache.find("Some GPU", work_of(mg.relu, [(513,)], variant="forward")) == "BLOCK=32", (
+        "513 to 1024 are one class"
+    )
+    assert cache.find("Some GPU", work_of(mg.relu, [(512,)], variant="forward")) is None
+    assert cache.find("Some GPU", work_of(mg.relu, [(1000,)], "backward", "forward")) is None
     assert cache.find("Other GPU", work) is None
     (entry,) = json.loads((tmp_path / "choices-some-gpu.json").read_text()).values()
     assert entry == {"op": "relu", "choice": "BLOCK=32", "plans": [["forward", [1000], {"BLOCK": 32}]]}
@@ -186,7 +189,7 @@ def gpu_with_choices(recorded, tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(automatic, "why_not", lambda name: "")
     monkeypatch.setattr(automatic, "get", lambda name: type("GPU", (), {"label": "NVIDIA H200"}))
-    monkeypatch.setattr(automatic, "suite", lambda: [work_of(mg.relu, [(1000,)])])
+    monkeypatch.setattr(automatic, "suite", lambda: [work_of(mg.relu, [(1000,)], variant="forward")])
     yield
     mg.tune.auto(False)
 
@@ -199,8 +202,8 @@ def test_choices_apply_by_themselves(gpu_with_choices):
     assert kernel.launch(2000) is kernel.launch(2000), "worked out once for each size"
     assert kernel.launch(2000, BLOCK=64).values == {"BLOCK": 64}, "what is asked for stays"
     assert mg.relu.using(BLOCK=64)["forward"].launch(2000).values == {"BLOCK": 64}
-    work = work_of(mg.relu, [(4,)])
-    cache.keep("NVIDIA H200", work, "BLOCK=32", cache.plans(work, mg.relu.using(BLOCK=32)))
+    work = work_of(mg.relu, [(4,)], variant="forward")
+    cache.keep("NVIDIA H200", work, "BLOCK=32", cache.plans(work, mg.relu.using("forward", BLOCK=32)))
     assert mg.tune.auto() == 2 and kernel.launch(5).values == {"BLOCK": 32}
     assert kernel.launch(900).values == {"BLOCK": 512}
     assert mg.tune.auto(False) == 0 and kernel.launch(2000).values == {"BLOCK": 256}

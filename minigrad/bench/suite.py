@@ -17,6 +17,7 @@ from minigrad.array import Array
 from minigrad.bench.measure import staged, timed
 from minigrad.bench.record import Record
 from minigrad.bench.stage import Stage
+from minigrad.bench.sweeps import alike
 from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.devices import check, get
@@ -71,7 +72,7 @@ OWN: dict[str, tuple[Size, ...]] = {
 
 
 def suite(only: str | None = None) -> list[Work]:
-    """Every op forward and, where it launches a kernel, backward; then its other kernels, on the first of its sizes.
+    """Every op forward and, where it launches a kernel, backward; then what its other kernels do of that.
 
     `only` takes one op. Raises ValueError where there is none of that name.
     """
@@ -79,9 +80,16 @@ def suite(only: str | None = None) -> list[Work]:
     if not chosen:
         raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
     works = [work_of(op, s.inputs, way, **s.params) for op in chosen for s in sizes(op) for way in ways(op, s)]
-    for op in chosen:
-        works += [work_of(op, s.inputs, variant=name, **s.params) for s in sizes(op)[:1] for name in variants(op)]
-    return [work for work in works if work.dry().launches]
+    works = [work for work in works if work.dry().launches]
+    known = {alike(work.dry()) for work in works}
+    others = [
+        work_of(op, s.inputs, variant=name, **s.params)
+        for op in chosen
+        for s in sizes(op)
+        for name in variants(op)
+        if s.backward
+    ]
+    return works + [work for work in others if alike(work.dry()) not in known]
 
 
 def sizes(op: Op) -> Sequence[Size]:
@@ -112,7 +120,7 @@ def run(
     with suppress(KeyboardInterrupt):
         for work in track(suite(only)):
             stage = staged(work)
-            record.measurements[work.title] = timed(stage, against)
+            record.measurements[work.title] = timed(stage, () if work.variant else against)
             if more:
                 more(record, stage)
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
