@@ -7,7 +7,7 @@ from minigrad.devices import base
 from minigrad.kernel import Kernel
 from minigrad.source import Param
 
-CELL = "cell"  # what messages call the reader's text
+CELL = "cell.cu"  # what messages call the reader's text
 
 
 class Written(Kernel):

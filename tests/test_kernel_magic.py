@@ -47,7 +47,8 @@ def test_a_pass_gives_the_op_with_the_readers_kernel():
     y = found.result(x, x)
     y.sum().backward()
     assert y.numpy().tolist() == [2, 4] and x.grad.numpy().tolist() == [2, 2]
-    assert found.result["forward"].text == ADD.strip() and repr(found.result["forward"]).startswith("cell:1\n   1  ex")
+    mine = found.result["forward"]
+    assert mine.text == ADD.strip() and repr(mine).startswith("cell.cu:1\n   1  ex")
     assert mg.add["forward"].source.name == "cuda/add.cu"  # the file's kernel is where it was
 
 
@@ -107,14 +108,14 @@ def test_a_wrong_gradient_is_answered():
 
 def test_errors_of_the_compiler_count_the_readers_lines():
     found = check.kernel(mg.add, "forward", ADD.replace("b[b_at(i)]", "c[b_at(i)]"))
-    assert found.kind == "compile" and "cell(4): error: " in found.text
+    assert found.kind == "compile" and "cell.cu(4): error: " in found.text
     assert "\n    y[i] = c[b_at(i)] + a[a_at(i)];" in found.text
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("add_forward", "add", "cell has no kernel 'add_forward'; it defines add."),
+        ("add_forward", "add", "cell.cu has no kernel 'add_forward'; it defines add."),
         (", int n)", ")", "add_forward must take (const real* a, const real* b, real* y, View a_at, View b_at, int n)"),
     ],
 )
