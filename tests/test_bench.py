@@ -14,7 +14,7 @@ from minigrad import bench
 from minigrad.array import Array
 from minigrad.bench import record as record_module
 from minigrad.bench.agree import Reference
-from minigrad.bench.measure import verified
+from minigrad.bench.measurement import verified
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import settings
 from minigrad.bench.work import Work, work_of
@@ -319,6 +319,57 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
     assert "NVIDIA H200, 2026-01-02" in (said := capsys.readouterr().out) and "matmul of 2 x 2" in said
     command_line.main(["bench", "--only", "relu"])
     assert "matmul of 2 x 2" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def pretended(folder, monkeypatch):
+    """A run whose GPU, copy and times are made up here; what is tested is what becomes of them."""
+    took = bench.Timing(1e-4, 1e-4, 1e-4, 20)
+    asked = []
+
+    def timed(stage, against):
+        asked.append((stage.title, tuple(against)))
+        return bench.Measurement(stage.title, ("k",), took, 0, 1000)
+
+    monkeypatch.setattr("minigrad.bench.works.staged", lambda work: work)
+    monkeypatch.setattr("minigrad.bench.works.timed", timed)
+    monkeypatch.setattr("minigrad.bench.works.copy_bandwidth", lambda: 4e12)
+    monkeypatch.setattr(
+        "minigrad.bench.works.blank", lambda command: bench.Record("Some GPU", "2026-01-02", command, {}, H200)
+    )
+    monkeypatch.setattr(command_line, "why_not", lambda name: "")
+    return asked
+
+
+def test_a_run_measures_the_set_and_is_written(pretended, folder, capsys):
+    assert command_line.main(["bench", "--only", "matmul", "--against", "numpy"]) == 0
+    record = bench.load(folder / "some-gpu-2026-01-02.json")
+    assert list(record.measurements) == [work.title for work in bench.suite("matmul")] and record.copy == 4e12
+    assert record.command == "minigrad bench --only matmul --against numpy"
+    assert {against for title, against in pretended if title.startswith("matmul naive")} == {()}
+    assert {against for title, against in pretended if title.startswith("matmul of")} == {("numpy",)}
+    said = capsys.readouterr().out
+    assert "matmul naive of 1024 x 1024" in said and "some-gpu-2026-01-02.json" in said
+    assert command_line.main(["bench", "--only", "sofmax"]) == 2
+    assert "only='sofmax' is no op" in capsys.readouterr().err
+
+
+def test_a_run_that_is_interrupted_keeps_what_it_has(pretended):
+    def track(works):
+        yield works[0]
+        raise KeyboardInterrupt
+
+    seen = []
+    record = bench.run("matmul", track=track, more=lambda record, stage: seen.append(stage.title))
+    assert list(record.measurements) == seen == [bench.suite("matmul")[0].title]
+
+
+def test_inputs_are_given_as_shapes_arrays_or_tensors():
+    labels = mg.tensor(np.array([0, 1]), device="sim")
+    work = work_of("cross_entropy", [mg.zeros(2, 3, device="sim"), labels])
+    assert work.shapes() == [((2, 3), np.dtype("float32")), ((2,), np.dtype("int64"))]
+    assert work.title == "cross_entropy of 2 x 3, 2 int64"
+    assert work_of(mg.relu, [8]).title == work_of(mg.relu, [np.zeros(8)]).title == "relu of 8"
 
 
 def test_no_time_of_sim(monkeypatch):

@@ -5,12 +5,12 @@
 measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
 """
 
-from minigrad.bench.measure import Measurement, measure
+from minigrad.bench.measurement import Measurement, measure
 from minigrad.bench.record import Record, load, newest
-from minigrad.bench.suite import run, suite
 from minigrad.bench.sweeps import Sweep, sweep
 from minigrad.bench.timing import Timing, time
 from minigrad.bench.work import Work
+from minigrad.bench.works import run, suite
 
 __all__ = ["Measurement", "Record", "Sweep", "Timing", "Work", "load", "measure", "newest", "run", "suite", "sweep",
            "time"]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from minigrad.bench.measure import Measurement
+from minigrad.bench.measurement import Measurement
 from minigrad.bench.timing import Timing
 from minigrad.devices.chip import Chip
 from minigrad.show.tables import Table, table

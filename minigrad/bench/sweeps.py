@@ -7,7 +7,7 @@ from html import escape
 from itertools import product
 from typing import Any
 
-from minigrad.bench.measure import staged
+from minigrad.bench.measurement import staged
 from minigrad.bench.record import Times, recorded
 from minigrad.bench.stage import Stage
 from minigrad.bench.timing import Timing, timer

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes as Canvas
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from minigrad.bench.measure import Measurement
+from minigrad.bench.measurement import Measurement
 from minigrad.bench.record import Record, newest
 from minigrad.show.curves import frame
 from minigrad.show.picture import BLUE, GREEN, GREY, INK, PAPER, PURPLE, Picture, canvas, words

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from minigrad.bench.record import records
-from minigrad.bench.suite import suite
 from minigrad.bench.sweeps import settings
+from minigrad.bench.works import suite
 from minigrad.devices import get, why_not
 from minigrad.op import OPS
 from minigrad.tune import cache

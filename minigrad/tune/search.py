@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.bench.measure import staged
+from minigrad.bench.measurement import staged
 from minigrad.bench.record import Record, Times, newest, recorded
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import Setting, default, label, settings, swept

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
-from minigrad.bench.measure import staged, timed
+from minigrad.bench.measurement import staged, timed
 from minigrad.bench.record import Record
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import alike
