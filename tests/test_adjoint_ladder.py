@@ -3,54 +3,9 @@
 import adjoint_oracle as oracle
 import numpy as np
 import pytest
+from adjoint_rungs import RUNGS
 
 import minigrad as mg
-from minigrad.kernel import Kernel
-from minigrad.source import Source
-
-RNG = np.random.default_rng(5)
-INDEX = RNG.integers(0, 50, 100).astype(np.int32)
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape)
-
-
-def ladder(file, name, **defines):
-    return Kernel(Source.read(f"adjoint/{file}.cu"), name, defines=defines)
-
-
-# kernel, arguments, grid, block
-RUNGS = {
-    "axpy": (ladder("axpy", "axpy"), [1.5, normal(100), normal(100), 100], 4, 32),
-    "axpy strided": (ladder("axpy", "axpy_strided"), [1.5, normal(100), normal(100), 100], 2, 32),
-    "elementwise": (ladder("elementwise", "elementwise"), [normal(100), 0.3, normal(100), 90], 4, 32),
-    "gelu": (ladder("elementwise", "gelu"), [normal(100), normal(100), 100], 4, 32),
-    "gather": (ladder("gather", "gather"), [normal(50), INDEX, normal(100), 100], 4, 32),
-    "scatter": (ladder("gather", "scatter"), [normal(100), INDEX, normal(50), 100], 4, 32),
-    "sum": (ladder("loops", "sum_of_squares"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "product": (ladder("loops", "product"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "horner": (ladder("loops", "horner"), [normal(8), normal(20), normal(20), 20], 1, 32),
-    "triangular": (ladder("loops", "triangular"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "while": (ladder("loops", "eighth_power"), [normal(20), normal(20), 20], 1, 32),
-    "break": (ladder("loops", "newton"), [normal(20) ** 2 + 0.5, normal(20), 20], 1, 32),
-    "continue": (ladder("loops", "largest"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "after the loop": (ladder("loops", "after_the_loop"), [normal(20), normal(6), normal(20), 20, 6], 1, 32),
-    "overwrite": (ladder("overwrites", "overwrite"), [normal(20), normal(20), 20], 1, 32),
-    "multiply in place": (ladder("overwrites", "multiply_in_place"), [normal(20), normal(20), 20], 1, 32),
-    "swap": (ladder("overwrites", "swap_squared"), [normal(20), normal(20), 20], 1, 32),
-    "read again": (ladder("overwrites", "read_again"), [normal(20), normal(20), 20], 1, 32),
-    "stencil": (ladder("stencil", "laplacian"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)),
-    "stencil tiled": (
-        ladder("stencil", "laplacian_tiled"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)
-    ),
-    "block sum": (ladder("reduction", "block_sum"), [normal(150), normal(3), 150], 3, 64),
-    "block max": (ladder("reduction", "block_max"), [normal(150), normal(3), 150], 3, 64),
-    "softmax": (ladder("softmax", "softmax"), [normal(3 * 50), normal(3 * 50), 50], 3, 32),
-    "matmul": (
-        ladder("matmul", "matmul_tiled", TILE=4), [normal(6 * 9), normal(9 * 7), normal(6 * 7), 6, 7, 9], (2, 2), (4, 4)
-    ),
-}  # fmt: skip
 
 
 def vjp(made, args, dy, grid, block):

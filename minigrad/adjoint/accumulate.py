@@ -7,6 +7,7 @@ from minigrad.adjoint.build import negative
 from minigrad.adjoint.effects import each, opposite, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
+from minigrad.adjoint.polynomial import offsets, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tree import Add, Assign, Barrier, Expr, For, If, Index, Stmt, While
 
@@ -104,18 +105,16 @@ class Accumulate:
         """One array between two barriers: plain if every place has the same index and it is the thread's own."""
         shared = self.arrays[array]
         where = "block" if shared else "grid"
-        same = len({site.target.indices for site in sites}) == 1
-        alone = [site.facts.unique(site.target.indices, shared) for site in sites]
-        if same and None not in alone:
-            for needed in alone:
-                facts.conditions.update(needed or {})
+        alone = self.alone(sites, shared)
+        if alone is not None:
+            facts.conditions.update(alone)
             why = f"the index belongs to one thread of the {where}"
-            return [self.row(site, "plain +=", why) for site in sites[:1]]
+            return [self.row(site, "plain +=", why) for site in {site.target: site for site in sites}.values()]
         made = {}
         for site in sites:
             warp = not any(reads(i) - self.uniform for i in site.target.indices)
             why = f"threads of the {where} may share the element"
-            if None not in alone:
+            if all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
             if warp:
@@ -123,6 +122,24 @@ class Accumulate:
             made[site.target] = self.row(site, how, why)
             self.replace(site, warp)
         return list(made.values())
+
+    def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
+        """The conditions under which no two threads meet at any of these places; None where they may."""
+        first, spread = sites[0].target.indices, 1
+        if len({site.target.indices for site in sites}) > 1:
+            gaps = offsets([site.target.indices[0] for site in sites]) if len(first) == 1 else None
+            if gaps is None or max(gaps) - min(gaps) >= (spread := stride(first[0])):
+                return None
+            low = sites[gaps.index(min(gaps))].target.indices
+        else:
+            low = first
+        needed: dict[str, Expr] = {}
+        for site in sites:
+            found = site.facts.unique(low, shared, spread)
+            if found is None:
+                return None
+            needed |= found
+        return needed
 
     def row(self, site: Site, how: str, why: str) -> Choice:
         """A row of the table."""

@@ -129,11 +129,13 @@ def change(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
         case Call():
             return Call(e.function, tuple(change(a, new) for a in e.arguments), e.type, e.place)
         case Unary():
-            return Unary(e.op, change(e.operand, new), e.type)
+            operand = change(e.operand, new)
+            return Unary(e.op, operand, "bool" if e.op == "!" else common(operand.type))
         case Cast():
             return Cast(e.type, change(e.operand, new))
         case Binary():
-            return Binary(e.op, change(e.left, new), change(e.right, new), e.type)
+            left, right = change(e.left, new), change(e.right, new)
+            return Binary(e.op, left, right, e.type if e.type == "bool" else common(left.type, right.type))
         case Ternary():
             return Ternary(change(e.condition, new), change(e.yes, new), change(e.no, new), e.type)
     return e

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import name_of, read_here, written
+from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.effects import name_of, written
 from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.tree import Assign, Expr, For, If, Index, Loop, Name, Stmt
 
@@ -14,46 +14,42 @@ if TYPE_CHECKING:
 def covers(sweep: "Keeping", s: Loop, array: str) -> bool:
     """Whether a round stores every element of an array before any thread reads one.
 
-    By each thread its own: `tile[threadIdx.y][threadIdx.x]` of a block of that shape, which becomes a condition of the
-    launch; or, of a local array, by a loop over all indices.
+    Each axis is gone through by the threads, `tile[threadIdx.y][threadIdx.x]` of a block of that shape, which becomes a
+    condition of the launch, or by a loop over all of it.
     """
     dims = sweep.of.declared[array].dims if array in sweep.of.declared else ()
     for stmt in s.body:
-        if dims and _fills(sweep, stmt, array, dims):
+        if dims and array not in read_in([stmt]) and _fills(sweep, stmt, array, {}):
             return True
         if array in read_in([stmt]) or array in written([stmt]):
             return False
     return False
 
 
-def _fills(sweep: "Keeping", s: Stmt, array: str, dims: tuple[Expr, ...]) -> bool:
+def _fills(sweep: "Keeping", s: Stmt, array: str, loops: dict[str, Expr]) -> bool:
     """Whether one statement, on whatever way through it, stores all elements."""
-    if isinstance(s, If):
-        return all(any(_fills(sweep, t, array, dims) for t in side) for side in (s.then, s.orelse)) and (
-            array not in read_in([s])
-        )
-    if isinstance(s, For):
-        return _loop_fills(s, array, dims)
-    if not isinstance(s, Assign) or name_of(s.target) != array or s.op != "=" or array in read_here(s):
-        return False
-    if not sweep.of.declared[array].shared or not isinstance(s.target, Index):
-        return False
-    axes = [axis_of(sweep.fixed, i) for i in s.target.indices]
-    if None in axes or len(set(axes)) != len(axes):
-        return False
-    for axis, extent in zip(axes, dims, strict=True):
-        sweep.conditions.setdefault(f"blockDim.{axis}", extent)
-    return all(sweep.conditions[f"blockDim.{axis}"] == extent for axis, extent in zip(axes, dims, strict=True))
+    match s:
+        case If():
+            return all(any(_fills(sweep, t, array, loops) for t in side) for side in (s.then, s.orelse))
+        case For() if (header := count(s)) and header.simple and exact(s, header):
+            return any(_fills(sweep, t, array, {**loops, header.var: header.bound}) for t in s.body)
+        case Assign(op="=", target=Index()) if name_of(s.target) == array:
+            return _all_axes(sweep, s.target, loops)  # type: ignore[arg-type]
+    return False
 
 
-def _loop_fills(s: For, array: str, dims: tuple[Expr, ...]) -> bool:
-    """`for (int j = 0; j < N; ++j) f[j] = ...`, of an array of one axis."""
-    header = count(s)
-    if header is None or not header.simple or (header.bound,) != dims or array in read_in([s]):
-        return False
-    own = (Name(header.var, "int"),)
-    stores = [t for t in s.body if isinstance(t, Assign) and t.op == "=" and isinstance(t.target, Index)]
-    return any(t.target.array == array and t.target.indices == own for t in stores)  # type: ignore[union-attr]
+def _all_axes(sweep: "Keeping", target: Index, loops: dict[str, Expr]) -> bool:
+    """Whether each axis has a loop, or threads, of its own."""
+    declared, seen = sweep.of.declared[target.array], set()
+    for e, extent in zip(target.indices, declared.dims, strict=True):
+        axis = axis_of(sweep.fixed, e) if declared.shared else None
+        if axis and sweep.conditions.setdefault(f"blockDim.{axis}", extent) == extent:
+            seen.add(axis)
+        elif isinstance(e, Name) and loops.get(e.name) == extent:
+            seen.add(e.name)
+        else:
+            return False
+    return len(seen) == len(declared.dims)
 
 
 def axis_of(fixed: dict[str, Expr], e: Expr) -> str | None:

@@ -25,7 +25,7 @@ class Declarations(Expressions):
 
     def declaration(self) -> list[Stmt]:
         """`const int i = ..., j = ...;` or `__shared__ real tile[TILE][TILE];`."""
-        start, place = self.at, self.next.place
+        place = self.next.place
         words = set()
         while self.next.text in ("const", "__shared__", "extern", "static", "volatile", "constexpr"):
             words.add(self.take().text)
@@ -38,14 +38,13 @@ class Declarations(Expressions):
         while not made or self.accept(","):
             made.append(self.variable_of(kind, words, place))
         self.expect(";")
-        for one in made:
-            one.text = self.words(start)
         return made
 
     def variable_of(self, kind: str, words: set[str], place: Place) -> Declare:
         """One variable of a declaration, entered into the scope."""
         if self.next.text in ("*", "&"):
             raise self.refuse(self.next.place, "local pointers and references are outside the subset; use an index.")
+        start = self.at
         name, dims = self.identifier("a variable's name"), []
         while self.accept("["):
             dims.append(self.expression())
@@ -57,6 +56,7 @@ class Declarations(Expressions):
                 made.values = self.initial()
             else:
                 made.value = self.expression()
+        made.text = f"{kind} {self.words(start)};"
         self.declare(made)
         return made
 

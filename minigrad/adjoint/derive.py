@@ -7,8 +7,8 @@ from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate, Choice
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.divergence import Divergence, check_barriers
-from minigrad.adjoint.effects import each, fixed, mentioned, name_of, read_here, written
-from minigrad.adjoint.injective import EXTENTS, IDS, Facts, repeated
+from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
+from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.order import Barriers, Order, Uncounted
@@ -16,11 +16,11 @@ from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.reuse import read_again
 from minigrad.adjoint.rounds import Loops
 from minigrad.adjoint.shadows import cleared, unseen
+from minigrad.adjoint.stores import apart, first_stores, repeated
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tidy import Copies, Merge, Sink, everywhere
 from minigrad.adjoint.tree import (
-    Add,
     Assign,
     Barrier,
     Comment,
@@ -106,19 +106,19 @@ class KernelAdjoint(Derivation):
         self.gradients |= {name: self.fresh(f"{total}_own") for name, total in self.totals.items()}
 
     def stored_once(self) -> set[str]:
-        """Outputs with one store and no other use, of which a thread stores no element twice."""
-        stores = [name_of(s.target) for s in each(self.flow) if isinstance(s, Assign | Add)]
-        used = {n for s in each(self.flow) for n in read_here(s)} | set(self.wrt)
+        """Outputs with no other use, of which no element is stored twice: their gradient is read once."""
         again = repeated(self.flow, self.facts(self.flow))
         self.first = first_stores(self.flow, {*self.of.declared} - again)
-        return {n for n in activity.outputs(self.of) if stores.count(n) == 1} - used - again
+        used = {n for s in each(self.flow) for n in read_here(s)} | set(self.wrt)
+        return set(activity.outputs(self.of)) & apart(self.flow) - used - again
 
     def derive(self) -> Derived:
         """The adjoint. Raises Refused where a value it needs cannot be had."""
         shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
-        clear = [s for d in shared for s in cleared(d, self.gradient(d.name), self.of)]
+        sweeps = self.both(self.flow)
+        clear = [s for d in shared for s in cleared(d, self.gradient(d.name), self.conditions)]
         own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
-        body = self.settled([*clear, *([Barrier()] if clear else []), *own, *self.both(self.flow), *self.handed_over()])
+        body = self.settled([*clear, *([Barrier()] if clear else []), *own, *sweeps, *self.handed_over()])
         arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         body = everywhere(body, Merge())
@@ -144,19 +144,6 @@ class KernelAdjoint(Derivation):
         scalars = {p.name for p in self.of.params if not p.pointer}
         known = {**fixed(body), **self.fixed}
         return Facts(known, macros, {*scalars, *macros, *EXTENTS.values()}, set(self.uniform), self.conditions)
-
-
-def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
-    """The statements that are the first to touch one of these arrays, where they store into it."""
-    seen: set[str] = set()
-    found = set()
-    for s in each(body):
-        touched = read_here(s) | ({name_of(s.target)} if isinstance(s, Assign | Add) else set())
-        if isinstance(s, Assign) and isinstance(s.target, Index) and s.op == "=":
-            name = s.target.array
-            found |= {id(s)} if name in names - seen - read_here(s) else set()
-        seen |= touched
-    return found
 
 
 def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:

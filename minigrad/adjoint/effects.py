@@ -131,6 +131,10 @@ def opposite(e: Expr) -> Expr:
         return e.operand
     if isinstance(e, Binary) and e.op in FLIPPED and not {e.left.type, e.right.type} & {"float", "double", "real"}:
         return Binary(FLIPPED[e.op], e.left, e.right, "bool")
+    if isinstance(e, Binary) and e.op in ("&&", "||"):
+        left, right = opposite(e.left), opposite(e.right)
+        if not (isinstance(left, Unary) or isinstance(right, Unary)):
+            return Binary("||" if e.op == "&&" else "&&", left, right, "bool")
     return Unary("!", e, "bool")
 
 

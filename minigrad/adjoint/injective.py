@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from minigrad.adjoint.build import ONE
-from minigrad.adjoint.effects import nested
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
-from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, If, Index, Name, Number, Stmt, While
+from minigrad.adjoint.tree import Binary, Declare, Expr, For, Name, Number
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
@@ -76,12 +75,18 @@ class Facts:
 
     # --- telling apart ---
 
-    def unique(self, indices: tuple[Expr, ...], shared: bool) -> dict[str, Expr] | None:
-        """The conditions under which indices belong to one thread, of its block or of the grid; None where none do."""
+    def unique(self, indices: tuple[Expr, ...], shared: bool, spread: int = 1) -> dict[str, Expr] | None:
+        """The conditions under which indices belong to one thread, of its block or of the grid; None where none do.
+
+        spread: so many elements behind one another, of which the index is the first, are the thread's together.
+        """
         before = dict(self.conditions)
         found, self.same = set(self.pinned), self.uniform | (self.still if shared else set())
         for e in indices:
             p = polynomial(e)
+            if p is not None and spread > 1:
+                self.below["@offset"] = [number(spread)]
+                p = p + Polynomial({("@offset",): 1})
             found |= (self.told(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.conditions.items() if name not in before}
@@ -92,6 +97,7 @@ class Facts:
 
     def told(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them."""
+        p = self.spelled(p)
         digits = [n for n in sorted(p.names()) if self.varies(n)]
         for order in permutations(digits) if len(digits) < 6 else ():
             if self.radix(p, order):
@@ -101,6 +107,13 @@ class Facts:
             if wider is not None and (found := self.told(wider, depth + 1)) is not None:
                 return found
         return None if digits else set()
+
+    def spelled(self, p: Polynomial) -> Polynomial:
+        """A value with what is the same everywhere written out: n as width * height."""
+        for name in sorted(p.names()):
+            if name in self.fixed and name not in self.loops and not self.varies(name):
+                p = self.expanded(p, name) or p
+        return p
 
     def inner(self, digit: str, depth: int) -> set[str]:
         """What one digit determines in its turn."""
@@ -126,7 +139,7 @@ class Facts:
             if p.of(digit) != stride or not self.natural(digit):
                 return False
             if n + 1 < len(order):
-                wider = next((b for b in self.bounds(digit, p.of(order[n + 1]), stride) if b is not None), None)
+                wider = next((b for b in self.bounds(digit, p.of(order[n + 1]), stride) if b), None)
                 if wider is None:
                     return False
                 stride = stride * wider
@@ -135,18 +148,20 @@ class Facts:
     def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
         """The bound of a digit that makes the next one's factor the wanted one, if there is such a bound."""
         known = [*self.below.get(digit, []), *([Polynomial({(EXTENTS[digit],): 1})] if digit in EXTENTS else [])]
+        known = [self.spelled(b) for b in known]
         yield next((b for b in known if stride * b == wanted), None)
-        if digit in IDS[:3] and wanted not in (None, stride) and stride == number(1) and self.constant(wanted):
-            extent = EXTENTS[digit]
-            ((term, factor),) = wanted.items()
-            e = Name(term[0], "int") if term else Number(str(factor), "int")
-            if self.conditions.setdefault(extent, e) == e:
-                yield wanted
+        if digit in IDS[:3] and wanted is not None:
+            for e in self.constants_between(stride, wanted):
+                if self.conditions.setdefault(EXTENTS[digit], e) == e:
+                    yield polynomial(e)
 
-    def constant(self, p: Polynomial) -> bool:
-        """Whether a value is one macro or one literal."""
-        term, factor = next(iter(p.items()), ((), 0))
-        return len(p) == 1 and (not term or (len(term) == 1 and factor == 1 and term[0] in self.constants))
+    def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
+        """The macro or literal, if any, by which a stride has to be multiplied to give the wanted one."""
+        yield from (Name(m, "int") for m in sorted(self.constants) if stride * Polynomial({(m,): 1}) == wanted)
+        (term, factor), *_ = [*stride.items(), ((), 0)]
+        ratio = wanted.get(term, 0) // factor if factor else 0
+        if ratio > 1 and stride * number(ratio) == wanted:
+            yield Number(str(ratio), "int")
 
     def varies(self, name: str) -> bool:
         """Whether a name can differ between threads or rounds."""
@@ -169,25 +184,3 @@ class Facts:
     def positive(self, name: str) -> bool:
         """Whether a factor of a value is 0 or more."""
         return name in self.constants or name in EXTENTS.values() or self.natural(name)
-
-
-def repeated(body: list[Stmt], facts: Facts) -> set[str]:
-    """The arrays into which a loop may store an element twice."""
-    found: set[str] = set()
-    for s in body:
-        if isinstance(s, Assign) and isinstance(s.target, Index):
-            told = [facts.told(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
-            if not facts.rounds <= set().union(*told):
-                found.add(s.target.array)
-        inside = facts.inside()
-        if isinstance(s, For):
-            inside.enter(s)
-        if isinstance(s, If):
-            inside.assume(s.condition)
-        if isinstance(s, For | While):
-            inside.rounds = facts.rounds | {
-                s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else "?"
-            }
-        for n, inner in enumerate(nested(s)):
-            found |= repeated(inner, facts.inside() if n else inside)
-    return found

@@ -46,7 +46,7 @@ class Order(Change):
         inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
         if start.name != var and start.name in mentioned(inside):
             return False  # it reads a tape
-        own = declared(s.body) | s.filled
+        own = declared(s.body) | s.filled | s.cleared
         leaving = {n for t in each(s.body) for n in written_here(t)} - own
         sets = {n for t in each(s.body) if not _adds(t) for n in written_here(t)}
         read = {n for t in each(s.body) for n in read_here(t) - self_read(t)}

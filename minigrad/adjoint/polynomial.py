@@ -1,5 +1,7 @@
 """Whole-number expressions as polynomials, so that two ways of writing an index are one."""
 
+from math import gcd
+
 from minigrad.adjoint.tree import Binary, Cast, Expr, Name, Number, Unary
 
 Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
@@ -68,3 +70,18 @@ def polynomial(e: Expr) -> Polynomial | None:
                 return None
             return left * right if op == "*" else left + (right if op == "+" else right * number(-1))
     return None
+
+
+def offsets(indices: list[Expr]) -> list[int] | None:
+    """By how much indices differ from the first one; None where not by constants."""
+    known = [p for p in map(polynomial, indices) if p is not None]
+    gaps = [p + known[0] * number(-1) for p in known]
+    if len(known) < len(indices) or any(set(gap) - {()} for gap in gaps):
+        return None
+    return [gap.get((), 0) for gap in gaps]
+
+
+def stride(e: Expr) -> int:
+    """The largest whole number that divides all of an index but its constant."""
+    found = polynomial(e) or Polynomial()
+    return gcd(*(factor for term, factor in found.items() if term))

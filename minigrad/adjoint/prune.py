@@ -1,5 +1,7 @@
 """What nobody reads, left out: the sweeps are written in full, and only what the gradient needs stays."""
 
+from dataclasses import replace
+
 from minigrad.adjoint.effects import each, name_of, nested, read_here, reads_in, written_here
 from minigrad.adjoint.tree import (
     Add,
@@ -102,9 +104,7 @@ class Prune:
         if start:
             live = (live - written_here(start)) | read_here(start)
             self.mentioned = (self.mentioned - written_here(start)) | read_here(start)
-        return For(
-            start, s.condition, s.step, kept, s.pragma, s.place, s.text, s.trips, s.primal, s.filled, s.turns
-        ), live
+        return replace(s, start=start, body=kept), live
 
     def rounds(self, s: For | While, live: set[str]) -> tuple[list[Stmt], set[str]]:
         """A loop's body, where what one round leaves is live in the next; empty where it does not matter."""
@@ -114,10 +114,11 @@ class Prune:
         if not _matters(kept) and not (step and written_here(step) & live):
             return [], live
         following |= read_here(s) | (read_here(step) if step else set())
+        filled = s.filled if isinstance(s, For) else frozenset()
         while True:
-            following |= inside
+            following |= inside - filled
             kept, inside = self.body(s.body, following)
-            if inside <= following:
+            if inside - filled <= following:
                 return kept, following
 
 

@@ -120,10 +120,10 @@ class Loops(Sweep):
             Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO), down, body, pragma, s.place
         )
         made.trips, made.primal = (counter.name, formula), s if header and isinstance(s, For) else None
+        filled = {n for n in self.kills(s) - declared(s.body) - rounds.lost if self.is_array(n)}
+        made.filled, made.cleared = frozenset(filled), frozenset(self.gradient(n) for n in filled & self.active)
         if header and exact(s, header) and isinstance(s, For) and self.keep(header.trips) == header.trips:
             made.turns = True
-            filled = {n for n in self.kills(s) - declared(s.body) - rounds.lost if self.is_array(n)}
-            made.filled = frozenset({*filled, *(self.gradient(n) for n in filled if n in self.active)})
         return [made]
 
     def outside(self, s: Loop, after: set[str], back: list[Stmt]) -> Pair:

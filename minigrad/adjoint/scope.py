@@ -5,6 +5,7 @@ from minigrad.adjoint.tree import Declare, Function, Name, Param, Place
 from minigrad.adjoint.types import BUILTINS, CONSTANTS, TYPES, plain
 
 Symbol = Declare | Param
+UNKNOWN = ("long", "char", "short", "auto", "void", "struct", "float2", "float4", "half", "double2")  # types
 
 
 class Scope:
@@ -82,7 +83,8 @@ class Scope:
         two = f"{self.next.text} {self.peek()}"
         if two in TYPES:
             return TYPES[two]
-        if self.next.text in ("long", "char", "short", "auto", "void", "struct", "float2", "float4", "half", "double2"):
+        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        if self.next.text in UNKNOWN and (following.kind == "name" or following.text in "*&"):
             raise self.refuse(
                 self.next.place, f"the type {self.next.text} is outside the differentiable subset; "
                 "int, unsigned, long long, bool, float, double and real are within."

@@ -13,16 +13,30 @@ def unseen(function: Function) -> dict[str, Expr]:
     return {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
 
 
-def cleared(d: Declare, gradient: str, function: Function) -> list[Stmt]:
-    """Declare the gradient of a shared array and clear it, each axis shared out over the threads along it."""
-    left = [a for a in "xyz" if f"blockDim.{a}" not in unseen(function)] or ["x"]
+def cleared(d: Declare, gradient: str, conditions: dict[str, Expr]) -> list[Stmt]:
+    """Declare the gradient of a shared array and clear it, each axis shared out over the threads along one."""
+    left = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
+    body: list[Stmt] = []
     indices = [Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
-    body: list[Stmt] = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
-    for index, extent in zip(reversed(indices), reversed(d.dims), strict=True):
-        axis = left.pop(0) if left else ""
+    body = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
+    chosen = _shared_out(d.dims, left, conditions)
+    for n in reversed(range(len(d.dims))):
+        axis = chosen.get(n)
         start, step = (Name(f"threadIdx.{axis}", "int"), Name(f"blockDim.{axis}", "int")) if axis else (ZERO, ONE)
-        begin = Declare(index.name, "int", value=start)
-        body = [For(begin, test("<", index, extent), Assign(index, "+=", step), body)]
+        begin = Declare(indices[n].name, "int", value=start)
+        body = [For(begin, test("<", indices[n], d.dims[n]), Assign(indices[n], "+=", step), body)]
     for axis in left:
-        body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+        if axis not in chosen.values():
+            body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
     return [Declare(gradient, d.type, d.dims, shared=True), *body]
+
+
+def _shared_out(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str, Expr]) -> dict[int, str]:
+    """Which axis of the block goes along which axis of an array: one as long, else the last that is left."""
+    chosen: dict[int, str] = {}
+    for axis in axes:
+        free = [n for n in reversed(range(len(dims))) if n not in chosen]
+        alike = [n for n in free if conditions.get(f"blockDim.{axis}") == dims[n]]
+        if free:
+            chosen[(alike or free)[0]] = axis
+    return chosen

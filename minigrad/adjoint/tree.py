@@ -91,7 +91,8 @@ class For:
     text: str = ""
     trips: tuple[str, Expr | None] = ("", None)  # of rounds run backwards: their counter, and their number by formula
     primal: "For | None" = None  # of rounds run backwards: the loop
-    filled: frozenset[str] = frozenset()  # arrays that each round fills anew, and their gradients
+    filled: frozenset[str] = frozenset()  # arrays that each round fills anew
+    cleared: frozenset[str] = frozenset()  # their gradients
     turns: bool = False  # whether they may run in its order, if no round reads what another writes
 
 
