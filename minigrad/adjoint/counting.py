@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from minigrad.adjoint.build import ONE, is_number, minus, negative, over, plus, times, whole
+from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import name_of, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.module import Module
@@ -91,6 +91,19 @@ def _halves(step: Assign) -> bool:
     """`i /= 2`, `i >>= 1`, `i *= 2`, or by more."""
     by = whole(step.value) or 0
     return (step.op in ("/=", "*=") and by >= 2) or (step.op in (">>=", "<<=") and by >= 1)
+
+
+def shifted(s: Loop, k: Expr) -> Expr | None:
+    """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
+    if not isinstance(s, For) or not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
+        return None
+    name, by = s.start.name, (s.step.op, whole(s.step.value))
+    positive = s.condition == test(">", Name(name, "int"), ZERO)
+    if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
+        return None
+    if name_of(s.step.target) != name or (reads(s.start.value) | {name}) & written(s.body):
+        return None
+    return Binary(">>", s.start.value, k, "int")
 
 
 def constant(module: Module, e: Expr) -> bool:

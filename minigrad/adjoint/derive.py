@@ -11,7 +11,7 @@ from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.order import Barriers, Order, Uncounted
+from minigrad.adjoint.order import Barriers, Order, Uncounted, parted
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.reuse import read_again
 from minigrad.adjoint.rounds import Loops
@@ -67,10 +67,10 @@ class Derivation(Loops):
                 raise self.module.refuse(*self.why[name])
         return everywhere(body, Order())
 
-    def tidied(self, body: list[Stmt], parted: set[str]) -> list[Stmt]:
+    def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
         body = everywhere(everywhere(body, Sink()), Copies(self.saved_names))
-        return everywhere(self.pruned(body), Barriers(parted))
+        return parted(everywhere(self.pruned(body), Barriers(memory)), memory)
 
     def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
         """The record."""
@@ -124,8 +124,8 @@ class KernelAdjoint(Derivation):
         body = everywhere(body, Merge())
         choices = Accumulate(arrays, self.uniform).decide(body, self.facts(body))
         names = {d.name for d in self.of.declared.values() if d.shared}
-        parted = names | {self.gradients[n] for n in names if n in self.gradients} | self.kept_arrays()
-        made = self.derived(self.tidied(body, parted), choices)
+        memory = names | {self.gradients[n] for n in names if n in self.gradients} | self.kept_arrays()
+        made = self.derived(self.tidied(body, memory), choices)
         made.gradients |= self.totals
         return made
 

@@ -130,7 +130,7 @@ def gradients_of(
         elif like is not None:
             made[gradient] = Array.zeros(like.device, like.shape, like.dtype)
         else:
-            kind = next(p.type for p in params if p.name == gradient)
+            kind = next(p.type for p in run.module.kernel.params if p.name == name)
             made[gradient] = Array.zeros(device, (), run.dtype(kind))
     return made
 

@@ -107,3 +107,35 @@ class Barriers(Change):
         return bool({n for t in each([s]) for n in read_here(t) | written_here(t)} & self.shared) or any(
             isinstance(t, Barrier) for inner in nested(s) for t in inner
         )
+
+
+def parted(body: list[Stmt], shared: set[str]) -> list[Stmt]:
+    """The body of a kernel without those barriers between which and the next ones nothing meets.
+
+    What threads do up to a barrier and what they do behind it, up to the next one, has to touch a common array, and one
+    of the two has to write it, or else the barrier parts nothing. Barriers inside loops stay.
+    """
+    made = list(body)
+    for s in [s for s in body if isinstance(s, Barrier)]:
+        at = made.index(s)
+        before, after = _reach(made[:at], shared, True), _reach(made[at + 1 :], shared, False)
+        if not (before[1] & (after[0] | after[1]) or before[0] & after[1]):
+            made.pop(at)
+    return made
+
+
+def _reach(body: list[Stmt], shared: set[str], backward: bool) -> tuple[set[str], set[str]]:
+    """What statements read and write up to the first barrier, from their begin or from their end on."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for s in reversed(body) if backward else body:
+        if isinstance(s, Barrier):
+            break
+        if any(isinstance(t, Barrier) for t in each([s])):  # a loop, which may not run at all, or a branch
+            for inner in nested(s):
+                found = _reach(inner, shared, backward)
+                reads, writes = reads | found[0], writes | found[1]
+            continue
+        reads |= {n for t in each([s]) for n in read_here(t)} & shared
+        writes |= {n for t in each([s]) for n in written_here(t)} & shared
+    return reads, writes

@@ -1,7 +1,7 @@
 """Loops backwards: each round is run again from what it began with, then its gradient is taken."""
 
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
-from minigrad.adjoint.counting import LOCAL_BYTES, Count, capacity, count, evaluate, exact
+from minigrad.adjoint.counting import LOCAL_BYTES, Count, capacity, count, evaluate, exact, shifted
 from minigrad.adjoint.covering import covers
 from minigrad.adjoint.effects import declared, read
 from minigrad.adjoint.structure import structured
@@ -18,15 +18,17 @@ class Loops(Sweep):
         header = count(s)
         self.at(s, after | self.kills(s))
         rounds = self.rounds_of(s, header, after)
+        halved = shifted(s, rounds.k)
+        halved, before = (None if halved is None else self.keep(halved)), self.before
         outer, self.rounds = self.rounds, rounds
         body = self.both(structured(self.module, s.body, ("break", "continue")))
-        restore, note = self.state(s, header)
+        restore, note = self.state(s, header, halved)
         self.rounds = outer
         ahead = self.ahead(s, header, rounds, note)
         self.at(s, after | self.kills(s))
         back = self.back(s, header, rounds, [*restore, *body])
         saved, again = self.outside(s, after, back)
-        return [*self.before, *saved, *ahead], [*again, *back]
+        return [*before, *self.before, *saved, *ahead], [*again, *back]
 
     def rounds_of(self, s: Loop, header: Count | None, after: set[str]) -> Rounds:
         """Where the tapes of this loop stand, and which arrays its rounds cannot compute again."""
@@ -58,7 +60,7 @@ class Loops(Sweep):
         axes = {f"{b}.{a}": 1 for b in ("threadIdx", "blockIdx", "blockDim", "gridDim") for a in "xyz"}
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
 
-    def state(self, s: Loop, header: Count | None) -> tuple[list[Stmt], list[Stmt]]:
+    def state(self, s: Loop, header: Count | None, halved: Expr | None) -> tuple[list[Stmt], list[Stmt]]:
         """What a round begins with: taken from the tape, and noted on it. What nobody reads falls away later."""
         rounds = self.rounds
         assert rounds is not None
@@ -66,6 +68,9 @@ class Loops(Sweep):
         inner = s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else ""
         restore: list[Stmt] = []
         note: list[Stmt] = []
+        if halved is not None:
+            changed = changed - {inner}
+            restore.append(Declare(inner, "int", value=halved, place=s.place))
         for name in sorted(n for n in changed if not self.is_array(n)):
             variable = Name(name, self.of.declared[name].type)
             tape = self.tape(name, variable.type)
