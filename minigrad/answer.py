@@ -43,7 +43,7 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
         a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
     for number, case in enumerate(cases, 1):
         arguments = arguments_of(case)
-        place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): "
+        place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): " if case else "Not yet: "
         wanted = np.asarray(truth(*arguments))
         try:
             got = np.asarray(mine(*arguments))

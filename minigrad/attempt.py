@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.answer import Answer, differing, in_words
 from minigrad.devices import check, get
-from minigrad.errors import CompileError, KernelError, LaunchError
+from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
 from minigrad.microscope.problems import index
@@ -58,6 +58,8 @@ def attempt(trial: Trial, text: str) -> Answer:
         known = text.splitlines()
         quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
         return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
+    except DeviceError as error:  # this machine has no compiler, or no tool that finds lines
+        return Answer(False, f"Not yet: {error}", "device")
     return Answer(True, f"Correct. {_tried(trial)}", result=mine)
 
 

@@ -35,6 +35,10 @@ def test_wrong_is_named(mine, text):
     assert re.search(text, repr(found))
 
 
+def test_a_case_without_arguments():
+    assert repr(answer(lambda: 0.5, lambda: 1, ())) == "Not yet: the result is 0.5, wanted 1."
+
+
 def test_without_cases_there_is_no_answer():
     with pytest.raises(ValueError, match="at least one case"):
         answer(abs, abs)

@@ -85,6 +85,12 @@ def test_a_loop_without_end_is_stopped(monkeypatch):
     assert get("sim").timeout > 1
 
 
+def test_what_this_machine_lacks_is_answered(monkeypatch):
+    monkeypatch.setattr("minigrad.microscope.sites.shutil.which", lambda tool: None)
+    found = check.kernel(mg.add, "forward", ADD.replace("i < n", "i <= n"))
+    assert found.kind == "device" and "sudo apt install binutils" in found.text
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
