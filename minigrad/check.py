@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.answer import answer, differing
 from minigrad.array import Array
+from minigrad.attempts.op import kernel
 from minigrad.devices import check, get
 from minigrad.devices.base import Device
 from minigrad.differences import GradientCheck, GradientError, gradient
@@ -20,7 +21,6 @@ from minigrad.op import Case, Op
 from minigrad.outcome import Results, an_op, dtype_name, expected, inputs_of, largest, pairs, variants
 from minigrad.require import a
 from minigrad.tensor import Tensor
-from minigrad.trial import kernel
 
 __all__ = [
     "GradientError", "KernelError", "ValueMismatch",

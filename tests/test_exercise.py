@@ -7,10 +7,9 @@ import nbformat
 import pytest
 
 import minigrad as mg
+from minigrad.attempts import attempt
 from minigrad.exercises import rooms
-from minigrad.kernel_exercise import KernelExercise
-from minigrad.trial import attempt
-from minigrad.workbook import PythonExercise
+from minigrad.workbook import KernelExercise, PythonExercise
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 EXERCISES = rooms()

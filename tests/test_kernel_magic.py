@@ -79,7 +79,7 @@ def test_an_input_that_is_written_is_answered():
 
 
 def test_a_loop_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("minigrad.attempt.PATIENCE", 0.3)
+    monkeypatch.setattr("minigrad.attempts.PATIENCE", 0.3)
     found = check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
     assert found.kind == "timeout" and "still running after 0.3 s" in found.text
     assert get("sim").timeout > 1

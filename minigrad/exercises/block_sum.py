@@ -2,8 +2,7 @@
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
-from minigrad.kernel_exercise import KernelExercise, numbers
-from minigrad.workbook import Wrong
+from minigrad.workbook import KernelExercise, Wrong, numbers
 
 
 def launch(kernel: Kernel, x: Array) -> Array:

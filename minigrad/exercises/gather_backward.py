@@ -4,8 +4,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
-from minigrad.kernel_exercise import KernelExercise, numbers
-from minigrad.workbook import Wrong
+from minigrad.workbook import KernelExercise, Wrong, numbers
 
 ROWS = 10  # elements of x, which dx has too
 

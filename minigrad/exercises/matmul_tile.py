@@ -2,8 +2,7 @@
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
-from minigrad.kernel_exercise import KernelExercise, numbers
-from minigrad.workbook import Wrong
+from minigrad.workbook import KernelExercise, Wrong, numbers
 
 SHAPES = ((1, 1, 1), (2, 3, 2), (8, 8, 8), (9, 7, 17), (3, 1, 33), (5, 33, 3), (2, 2, 0), (31, 33, 12))
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from minigrad.answer import Answer
 from minigrad.array import Array
-from minigrad.attempt import attempt
+from minigrad.attempts import attempt
 from minigrad.devices import check, get
 from minigrad.kernel import Kernel
 from minigrad.op import Case
 from minigrad.outcome import TOLERANCE, Pair
 from minigrad.source import CUDA, Source
-from minigrad.workbook import Exercise, Wrong, bare
+from minigrad.workbook.exercise import Exercise, Wrong, bare
 
 
 class KernelExercise(Exercise):

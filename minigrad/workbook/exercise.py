@@ -1,15 +1,11 @@
-"""Exercises: a task, a skeleton made from the solution, hints in steps, a check proven by wrong versions."""
+"""What all exercises have: a task, a skeleton made from the solution, hints in steps, and known mistakes."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-import minigrad as mg
-from minigrad.answer import Answer, answer, arguments_of, raised
+from minigrad.answer import Answer
 from minigrad.source import blank
 
 # `//> text` (in Python `#> text`) begins what the reader writes, and `//<` ends it; the skeleton has the text instead.
@@ -99,57 +95,3 @@ class Exercise:
     def _repr_markdown_(self) -> str:
         ways = f"`{self.call}` has `.skeleton` to start from, `.hint()` for the next of {len(self.hints)} hints"
         return f"{self.task}\n\n{ways}, and `.solution()`."
-
-
-class PythonExercise(Exercise):
-    """A function to write. truth says what it should return, found in another way than the solution's.
-
-    A function that is not called with a case as it is comes with call(function, *case), which says how.
-    """
-
-    def __init__(
-        self,
-        notebook: str,
-        *,
-        task: str,
-        solution: str,
-        hints: Sequence[str],
-        wrong: Sequence[Wrong],
-        truth: Callable,
-        cases: Sequence[tuple],
-        call: Callable = lambda function, *case: function(*case),
-    ):
-        super().__init__(notebook, task, solution, hints, wrong)
-        self.truth, self.cases, self._call = truth, tuple(cases), call
-
-    def check(self, given: str | Callable) -> Answer:
-        """Call the function. A mistake that gives what a known one gives in every case is answered with its reason."""
-        try:
-            function = self._function(given) if isinstance(given, str) else given
-        except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
-            return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
-        found = answer(partial(self._call, function), self.truth, *self.cases)
-        if found.correct:
-            return replace(found, result=function)
-        mine = self._outcomes(function)
-        if mine == self._outcomes(self._function(self.skeleton)):
-            return self._unfinished()
-        known = (wrong for wrong in self.wrong if mine == self._outcomes(self._function(wrong.edit(self._solution))))
-        return self._explained(found, next(known, None))
-
-    def _outcomes(self, function: Callable) -> list[str]:
-        """What comes of every case, the errors too."""
-        outcomes = []
-        for case in self.cases:
-            try:
-                outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))
-            except Exception as error:  # as above
-                outcomes.append(raised(error))
-        return outcomes
-
-    def _function(self, text: str) -> Callable:
-        names: dict[str, Any] = {"np": np, "mg": mg}
-        exec(text, names)
-        if self.name not in names:
-            raise NameError(f"it defines no function {self.name}")
-        return names[self.name]

@@ -1,26 +1,20 @@
-"""A reader's kernel: compiled, tried on awkward sizes and blocks under the microscope, answered in sentences.
-
-The file that the kernel comes from stays as it is. Lines are counted from the first line of the reader's text.
-"""
+"""One run of a reader's kernel: what is wrong first, on which line, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from minigrad.answer import Answer, differing, in_words
-from minigrad.devices import check, get
-from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
+from minigrad.answer import differing, in_words
+from minigrad.attempts.written import CELL, Written
+from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
 from minigrad.microscope.problems import index
 from minigrad.op import Case
 from minigrad.outcome import Pair, largest
-from minigrad.written import CELL, Written
 
 ALL = 2**31 - 1  # blocks
-PATIENCE = 5.0  # seconds for a launch
 
 
 class Trial(Protocol):
@@ -46,64 +40,35 @@ class Fault(Exception):
         self.kind, self.lines = kind, list(dict.fromkeys(filter(None, lines)))
 
 
-def attempt(trial: Trial, text: str) -> Answer:
-    """Try a reader's text. The answer says that it is right, or what is wrong first, where, and why."""
-    try:
-        mine = _written(trial.kernel, text)
-        with _impatient():
-            for dtype, values, watched in settings(trial):
-                for case in trial.cases:
-                    _Run(trial, mine, values, case, dtype).check(watched)
-    except Fault as fault:
-        known = text.splitlines()
-        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
-        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
-    except DeviceError as error:  # this machine has no compiler, or no tool that finds lines
-        return Answer(False, f"Not yet: {error}", "device")
-    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
-
-
-def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
-    """Every dtype with the kernel's own values, then every other legal value of each tunable; and which to watch."""
-    first, *rest = trial.dtypes
-    other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
-    return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
-
-
-@contextmanager
-def _impatient() -> Iterator[None]:
-    """Stop kernels after a few seconds: the cases are small, and a loop without end is a common mistake."""
-    sim: Any = get(check("sim"))
-    sim.timeout, before = PATIENCE, sim.timeout
-    try:
-        yield
-    finally:
-        sim.timeout = before
-
-
-def _written(right: Kernel, text: str) -> Written:
-    try:
-        return Written(right, text)
-    except ValueError as error:
-        raise Fault("signature", str(error)) from None
-
-
-class _Run:
+class Run:
     """One case at one block size."""
 
     def __init__(self, trial: Trial, mine: Written, values: Mapping[str, int], case: Case, dtype: str):
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
 
     def check(self, watched: bool) -> None:
-        """Raise Fault with what is wrong first: what the microscope finds, with the value that comes of it."""
-        pairs, launches = self._watch(0) if watched else (self._run(), [])
-        problems = [problem for record in launches for problem in record.problems]
-        wrong = next(filter(None, (_difference(*pair) for pair in pairs)), None)
-        if problems:
-            came = f"{wrong.text}.\n" if wrong else ""
-            raise self._problem(problems[0], came)
-        if wrong:
-            raise self._value(wrong)
+        """Raise Fault with what is wrong first. A run that was not watched is watched where anything went wrong."""
+        fault = self._watched() if watched else self._plain()
+        if fault and not watched:
+            fault = self._watched() or fault
+        if fault:
+            raise fault
+
+    def _plain(self) -> Fault | None:
+        try:
+            wrong = _first_wrong(self._run())
+        except Fault as fault:
+            return fault
+        return Fault("value", f"{self.place}: {wrong.text}.") if wrong else None
+
+    def _watched(self) -> Fault | None:
+        """What the microscope finds, with the value that comes of it; or a wrong value, with who wrote it."""
+        pairs, launches = self._watch(0)
+        wrong = _first_wrong(pairs)
+        problem = next((problem for record in launches for problem in record.problems), None)
+        if problem:
+            return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
+        return self._value(wrong) if wrong else None
 
     def _run(self) -> list[Pair]:
         self.mine.numbers.clear()
@@ -115,7 +80,7 @@ class _Run:
             raise Fault("launch", str(error)) from None
         except KernelError as error:
             words = str(error).removeprefix(f"{self.mine.name}: ")
-            raise Fault(error.kind, f"{self.place}: {words}", error.line) from None
+            raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
 
     def _watch(self, blocks: int) -> tuple[list[Pair], list[Inspection]]:
         with watching(blocks) as report:
@@ -158,6 +123,10 @@ class _Difference(NamedTuple):
     text: str
 
 
+def _first_wrong(pairs: Sequence[Pair]) -> _Difference | None:
+    return next(filter(None, (_difference(*pair) for pair in pairs)), None)
+
+
 def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> _Difference | None:
     if wanted is None:  # the gradient of whole numbers
         return None
@@ -180,11 +149,3 @@ def _written_by(record: Inspection, wrong: _Difference, what: str) -> Fault:
     thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
-
-
-def _tried(trial: Trial) -> str:
-    blocks = [f"{key} = {', '.join(map(str, legal))}" for key, legal in trial.kernel.tunables.items()]
-    return (
-        f"{len(trial.cases)} cases, with {' and '.join(blocks) or 'one block size'}: every element is right, every "
-        "access is within its array, and no thread gets in another's way."
-    )

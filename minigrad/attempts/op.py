@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from minigrad.answer import Answer
-from minigrad.attempt import attempt
+from minigrad.attempts import attempt
 from minigrad.devices import check, get
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op

@@ -1,0 +1,68 @@
+"""A reader's kernel: compiled, tried on awkward sizes and blocks under the microscope, answered in sentences.
+
+The file that the kernel comes from stays as it is. Lines are counted from the first line of the reader's text.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minigrad.answer import Answer
+from minigrad.attempts.run import Fault, Run, Trial
+from minigrad.attempts.written import Written
+from minigrad.devices import check, get
+from minigrad.errors import DeviceError
+from minigrad.kernel import Kernel
+
+__all__ = ["Fault", "Trial", "attempt"]
+PATIENCE = 5.0  # seconds for a launch
+
+
+def attempt(trial: Trial, text: str) -> Answer:
+    """Try a reader's text. The answer says that it is right, or what is wrong first, where, and why."""
+    try:
+        mine = _written(trial.kernel, text)
+        with _impatient():
+            for dtype, values, watched in settings(trial):
+                for case in trial.cases:
+                    Run(trial, mine, values, case, dtype).check(watched)
+    except Fault as fault:
+        known = text.splitlines()
+        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
+        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
+    except DeviceError as error:  # this machine has no compiler, or no tool that finds lines
+        return Answer(False, f"Not yet: {error}", "device")
+    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
+
+
+def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
+    """Every dtype with the kernel's own values, then every other legal value of each tunable; and which to watch."""
+    first, *rest = trial.dtypes
+    other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
+    return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Stop kernels after a few seconds: the cases are small, and a loop without end is a common mistake."""
+    sim: Any = get(check("sim"))
+    sim.timeout, before = PATIENCE, sim.timeout
+    try:
+        yield
+    finally:
+        sim.timeout = before
+
+
+def _written(right: Kernel, text: str) -> Written:
+    try:
+        return Written(right, text)
+    except ValueError as error:
+        raise Fault("signature", str(error)) from None
+
+
+def _tried(trial: Trial) -> str:
+    blocks = [f"{key} = {', '.join(map(str, legal))}" for key, legal in trial.kernel.tunables.items()]
+    return (
+        f"{len(trial.cases)} cases, with {' and '.join(blocks) or 'one block size'}: every element is right, every "
+        "access is within its array, and no thread gets in another's way."
+    )
