@@ -211,5 +211,5 @@ def test_idle_threads_are_those_of_the_launch():
 
 def test_a_tree_loses_lanes_branch_by_branch():
     told = mg.show.divergence(summed(n=64)).numbers
-    assert "32 16 8 4 2 1" in told and "if (threadIdx.x < width / 2)" in told
+    assert "32 16 8 4 2 1" in told and "if (threadIdx.x < width / 2) sums" in told
     assert mg.show.divergence(transposed("tiled")).title == "transpose_tiled: every warp stays together"

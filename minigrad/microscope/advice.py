@@ -13,7 +13,7 @@ _DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
 def race(me: "Access", other: "Access", at: str, space: str) -> str:
     """Two threads, one element, and no order between them."""
     what = f"{_who(me, other)} {_DOES[me.kind]} {at}, which {_who(other, me)} {_DOES[other.kind]} in line {other.line}"
-    if me.kind == "write" or (me.file, me.line) == (other.file, other.line):
+    if me.kind == "write" or (space == "global" and (me.file, me.line) == (other.file, other.line)):
         mend = "Let one thread own each element, or add to it with atomicAdd."
     elif me.block != other.block:
         mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."

@@ -11,7 +11,7 @@ from minigrad.microscope.record import Inspection
 from minigrad.microscope.requests import BANKS, SECTOR, WARP
 from minigrad.require import a
 from minigrad.show.picture import GREY, INK, PALE, Picture, boxes, canvas, strokes, words
-from minigrad.show.seen import DARK, LIGHT, accesses, request_of
+from minigrad.show.seen import DARK, LIGHT, accesses, label, request_of
 from minigrad.show.tables import table
 
 WIDTH = 9.6
@@ -30,7 +30,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     lines = [report.lines[site] for site in chosen]
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(chosen), _title(report, lines, _sectors_of))
     for row, (line, lanes) in enumerate(zip(lines, drawn, strict=True)):
-        _fan(axes, 3.6 * row, line, lanes, report.variables[line.variable].itemsize)
+        _fan(axes, 3.6 * row, report, line, lanes)
     axes.set_xlim(-1.6, WARP + 0.1)
     axes.set_ylim(3.6 * len(chosen) - 0.3, -0.1)
     moved = [
@@ -62,9 +62,10 @@ def _sectors_of(line: Line) -> str:
     return f"{line.sectors_per_request:.4g} sectors to {line.kind} {line.variable}"
 
 
-def _fan(axes: Canvas, top: float, line: Line, lanes: np.ndarray, itemsize: int) -> None:
+def _fan(axes: Canvas, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
     """Lanes above, the sectors below, and a line from each lane to what it asks for."""
-    words(axes, 0, top + 0.25, f"line {line.line}: {line.kind} {line.variable}", ha="left", fontweight="bold")
+    itemsize = report.variables[line.variable].itemsize
+    words(axes, 0, top + 0.25, label(report, line), ha="left", fontweight="bold")
     words(axes, -0.15, top + 0.9, "lane", ha="right")
     words(axes, -0.15, top + 2.45, line.variable, ha="right")
     lane = lanes["thread"] % WARP
@@ -113,7 +114,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
     figure, axes = canvas(WIDTH, 0.55 + 0.2 * high, title)
     top = 0.0
     for line, stack, height in zip(lines, stacks, heights, strict=True):
-        _stacks(axes, top, line, stack, height)
+        _stacks(axes, top, report, line, stack, height)
         top += height + 2.5
     axes.set_xlim(-1.9, BANKS + 0.1)
     axes.set_ylim(high - 0.2, -0.1)
@@ -152,9 +153,11 @@ def wavefronts(lanes: np.ndarray, itemsize: int, atomic: bool) -> dict[tuple[int
     return served
 
 
-def _stacks(axes: Canvas, top: float, line: Line, stack: dict[tuple[int, int], list[int]], height: int) -> None:
+def _stacks(
+    axes: Canvas, top: float, report: Inspection, line: Line, stack: dict[tuple[int, int], list[int]], height: int
+) -> None:
     """A column for each bank, and in it the lanes that it serves, wavefront after wavefront."""
-    words(axes, 0, top + 0.3, f"line {line.line}: {line.kind} {line.variable}", ha="left", fontweight="bold")
+    words(axes, 0, top + 0.3, label(report, line), ha="left", fontweight="bold")
     words(axes, -0.2, top + 1.2, "bank", ha="right")
     for bank in range(BANKS):
         words(axes, bank + 0.5, top + 1.2, str(bank), fontsize=10, color=GREY)

@@ -31,6 +31,12 @@ def _place(at: int | str | None) -> str:
     return "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
 
 
+def label(report: Inspection, line: Line) -> str:
+    """What stands above an access: its line, its file if that is not the kernel's own, and what it does."""
+    place = f"line {line.line}" if line.file == report.source.name else f"{line.file}:{line.line}"
+    return f"{place}: {line.kind} {line.variable}"
+
+
 def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndarray:
     """The rows of one request, the `number`-th instruction of a warp in that access, lane after lane."""
     rows = report.traffic[report.traffic["site"] == site]

@@ -111,6 +111,10 @@ def divergence(report: Inspection) -> Picture:
         words(axes, 0, 0.6, "Nothing to draw.", ha="left")
     axes.set_xlim(-0.07 * wide, wide)
     axes.set_ylim(1.35 * max(1, len(branches)), 0)
-    rows = [(b.line, b.text, b.executions, b.active_lanes, " ".join(map(str, b.lanes[:12]))) for b in report.branches]
-    told = repr(table(rows, ("line", "code", "executions", "mean lanes", "lanes, first 12 executions"))) if rows else ""
+    rows = [
+        (b.line, b.executions, b.active_lanes, " ".join(map(str, b.lanes[:8])), shorten(b.text, 50, placeholder=" …"))
+        for b in report.branches
+    ]
+    head = ("line", "executions", "mean lanes", "lanes, first 8 executions", "code")
+    told = repr(table(rows, head)) if rows else ""
     return Picture(figure, title, told or "No branch that only some lanes of a warp enter.")
