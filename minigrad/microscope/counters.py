@@ -15,18 +15,21 @@ from minigrad.source import PACKAGE
 
 Counts = dict[str, dict[str, float]]  # by kernel and metric, of all its launches together
 FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "counters", PACKAGE / "records" / "counters")
-_PIPE = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
+_NAME = "l1tex__{}_mem_{}_op_{}.sum"
 # What a line has, and the metric of Nsight Compute for it: of global and shared memory, by loads, stores, reductions.
 METRICS = {
     **{
-        (field, "global", kind): _PIPE.format(f"t_{field}", "global", short)
+        (field, "global", kind): _NAME.format(f"t_{field}_pipe_lsu", "global", short)
         for kind, short in (("read", "ld"), ("write", "st"), ("atomic", "red"))
         for field in ("requests", "sectors")
     },
     **{
-        (field, "shared", kind): _PIPE.format(name, "shared", short)
+        (field, "shared", kind): _NAME.format(name, "shared", short)
         for kind, short in (("read", "ld"), ("write", "st"))
-        for field, name in (("wavefronts", "data_pipe_lsu_wavefronts"), ("bank_conflicts", "data_bank_conflicts"))
+        for field, name in (
+            ("wavefronts", "data_pipe_lsu_wavefronts"),
+            ("bank_conflicts", "data_bank_conflicts_pipe_lsu"),
+        )
     },
 }
 LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
