@@ -23,7 +23,9 @@ _HIDDEN = (
     "sanitizer-coverage-prune-blocks=0",  # and every block of code, as GCC
 )  # fmt: skip
 CLANG = [
-    "-fsanitize=array-bounds", "-fsanitize-recover=array-bounds", "-fsanitize-coverage=bb,trace-pc",
+    "-fno-sanitize=undefined",  # which zig adds by itself where nothing is optimised
+    "-fsanitize=alignment,integer-divide-by-zero,array-bounds", "-fsanitize-recover=array-bounds",
+    "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
 # Where Clang has not renamed the copies of structs, the linker does.

@@ -18,10 +18,10 @@ from minigrad.microscope import native
 from minigrad.microscope.build import recipe
 from minigrad.microscope.problems import Problem
 from minigrad.microscope.record import Inspection, look
-from minigrad.microscope.sites import Places
+from minigrad.microscope.sites import places
 from minigrad.source import Source
 
-LIMIT = 1 << 26  # accesses that are recorded at most, 40 bytes each
+LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
 # Vectors that are read in one piece, by their bytes.
 _VECTORS = {
     16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
@@ -68,7 +68,7 @@ class Microscope:
                 stopped = error
             moved.leave()
             seen, extent = native.seen(), (grid, block, shared, self.blocks)
-            record = look(module.source, name, extent, moved.groups, Places(module), seen, stopped, self.outputs)
+            record = look(module.source, name, extent, moved.groups, places(module), seen, stopped, self.outputs)
         self.launches.append(record)
 
     @property

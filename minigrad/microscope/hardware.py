@@ -116,7 +116,8 @@ def main() -> int:
             get("cuda").synchronize()
         else:
             path = measure(asked.save)
-            print(f"Written to {path}.\n{counters.compare(json.loads(path.read_text()))}")
+            print(f"Written to {path}.", flush=True)
+            print(counters.compare(json.loads(path.read_text())))
     except DeviceError as error:
         print(error, file=sys.stderr)
         return 2

@@ -29,6 +29,14 @@ class Site(NamedTuple):
     written: bool  # the code is the reader's, and not inlined from the simulator's own files
 
 
+_PLACES: dict[Path, "Places"] = {}  # a compiled file's name holds all that it was made of
+
+
+def places(module: Module) -> "Places":
+    """The sites of a module: those that were looked up are kept."""
+    return _PLACES.setdefault(module.path, Places(module))
+
+
 class Places:
     """The sites of a module by their addresses in it, looked up once each."""
 

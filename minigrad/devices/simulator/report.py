@@ -42,7 +42,7 @@ def explain(
     if report.cause == Cause.SHARED:
         return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
     if report.cause == Cause.SYSTEM:
-        return MemoryError(f"{kernel}: the system has no memory for the stacks of a block. Choose a smaller block.")
+        return MemoryError(f"{kernel}: {report.text.decode() or 'the system has no memory for a worker'}.")
     file, line = locate(module.path, report.pc, module.parts) or (report.file.decode(), report.line or None)
     finding = _find(report, module, kernel, timeout, arguments)
     block, thread = _dim3(report.block, report.has_thread), _dim3(report.thread, report.has_thread)

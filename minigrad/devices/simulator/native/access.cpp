@@ -104,7 +104,8 @@ static void record(Access access, int variable, int64_t offset, uint32_t bytes, 
         worker.critical = 1;
         uint64_t room = watch.room ? 2 * watch.room : 1 << 16;
         void* more = room <= watch.limit ? realloc(watch.records, room * sizeof(Record)) : nullptr;
-        if (!more) fail(SYSTEM, nullptr, 0, "more than %llu accesses", (unsigned long long)watch.room);
+        if (!more) fail(SYSTEM, nullptr, 0, "more than %llu accesses in the blocks to be recorded; give fewer blocks=",
+                        (unsigned long long)watch.room);
         watch.records = static_cast<Record*>(more);
         watch.room = room;
         leave_critical(worker);

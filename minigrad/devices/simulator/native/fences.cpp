@@ -49,7 +49,7 @@ static void raise(uint32_t* clocks, const uint32_t* others) {
 
 static void* zeros(size_t bytes) {
     void* memory = calloc(1, bytes);
-    if (!memory) fail(SYSTEM, nullptr, 0, "no memory to follow the fences");
+    if (!memory) fail(SYSTEM, nullptr, 0, "the system has no memory to follow the fences");
     return memory;
 }
 
@@ -94,7 +94,7 @@ static void release(Word& word, unsigned thread) {
         if (word.count == word.room) {
             word.room = word.room ? 2 * word.room : 16;
             word.by = static_cast<Release*>(realloc(word.by, word.room * sizeof(Release)));
-            if (!word.by) fail(SYSTEM, nullptr, 0, "no memory to follow the fences");
+            if (!word.by) fail(SYSTEM, nullptr, 0, "the system has no memory to follow the fences");
         }
         ++word.count;
     }

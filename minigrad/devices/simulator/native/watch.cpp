@@ -25,7 +25,7 @@ Pair* make_atomics(Variable& variable) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
     variable.atomics = reinterpret_cast<Pair*>(map_zeros(variable.count * sizeof(Pair)));
-    if (!variable.atomics) fail(SYSTEM, nullptr, 0, "no memory to watch %s", variable.name);
+    if (!variable.atomics) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", variable.name);
     leave_critical(worker);
     return variable.atomics;
 }
@@ -95,7 +95,7 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
 static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
-    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u variables", MAX_VARIABLES);
+    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
     Variable& variable = watch.variable[watch.variables];
     memset(&variable, 0, sizeof variable);
     variable.start = start;
@@ -106,7 +106,7 @@ static void add_shared(const char* name, char* start, size_t bytes, unsigned ele
     strncpy(variable.name, name, sizeof variable.name - 1);
     while (variable.dims < 8 && extent[variable.dims]) ++variable.dims;
     memcpy(variable.extent, extent, sizeof variable.extent);
-    if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "no memory to watch %s", name);
+    if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
     for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
         watch.slot[at / 16] = watch.variables;
     ++watch.variables;
