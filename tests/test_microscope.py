@@ -215,6 +215,6 @@ def test_more_accesses_than_can_be_kept_are_refused_with_the_way_out(monkeypatch
     monkeypatch.setattr("minigrad.microscope.device.LIMIT", 1 << 16)
     text = source("for (int i = 0; i < 2000; ++i) y[threadIdx.x] += x[i % 9];")
     y = np.zeros(64, np.float32)
-    with pytest.raises(MemoryError, match="more than 65536 accesses .* give fewer blocks="):
+    with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
         mg.inspect(text, X, y, 1000, grid=1, block=64)
     assert mg.inspect(text.replace("2000", "2"), X, y, 1000, grid=1, block=64).ok
