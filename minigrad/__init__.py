@@ -41,5 +41,6 @@ def load_ipython_extension(shell: Any) -> None:
     import_module("minigrad.magic").register(shell)
 
 
+# In a notebook the magics are there at once; elsewhere IPython is neither needed nor imported.
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()):
     load_ipython_extension(_shell)

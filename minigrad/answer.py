@@ -86,11 +86,13 @@ def in_words(got: np.ndarray, wanted: np.ndarray, wrong: np.ndarray, name: str =
     index = ", ".join(map(str, at))
     where = f"{name}[{index}]" if name and at else name or (f"element {index}" if at else "the result")
     count = f"; {len(wrong)} of {wanted.size} differ{'s' if len(wrong) == 1 else ''}" if wanted.size > 1 else ""
-    return f"{where} is {_number(got[at])}, wanted {_number(wanted[at])}{count}"
+    came, right = next(pair for pair in zip(_numbers(got[at]), _numbers(wanted[at]), strict=True) if len({*pair}) > 1)
+    return f"{where} is {came}, wanted {right}{count}"
 
 
-def _number(value: Any) -> str:
-    return str(value) if value.dtype.kind == "b" else f"{value:.6g}"
+def _numbers(value: Any) -> tuple[str, ...]:
+    """A number in words, short and then exact: two that are close differ in the second."""
+    return (f"{value:.6g}", f"{value:.17g}") if value.dtype.kind == "f" else (str(value),) * 2
 
 
 def _short(value: Any) -> str:

@@ -39,6 +39,13 @@ def test_a_case_without_arguments():
     assert repr(answer(lambda: 0.5, lambda: 1, ())) == "Not yet: the result is 0.5, wanted 1."
 
 
+def test_numbers_that_are_close_are_told_apart():
+    found = answer(lambda: 1e6 + 100, lambda: 1e6 + 0.25, ())
+    assert found.text == "Not yet: the result is 1.0001e+06, wanted 1e+06."
+    found = answer(lambda: 12345678.0 * (1 + 2e-5), lambda: 12345678.0, ())
+    assert len(set(re.findall(r"1\.234\d+e\+07", found.text))) == 2
+
+
 def test_without_cases_there_is_no_answer():
     with pytest.raises(ValueError, match="at least one case"):
         answer(abs, abs)

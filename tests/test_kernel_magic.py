@@ -106,6 +106,11 @@ def test_another_way_to_write_it_passes(old, new):
     assert found.correct, found
 
 
+def test_a_kernel_for_one_dtype_alone_is_answered():
+    found = check.kernel(mg.add, "forward", ADD.replace("a[a_at(i)]", "float(a[a_at(i)])"))
+    assert found.text.startswith("Not yet. float64, n=1, BLOCK=256: y is -0.00637465, wanted -0.00637464.")
+
+
 def test_a_wrong_gradient_is_answered():
     text = mg.matmul["backward_a"].text
     found = check.kernel(mg.matmul, "backward_a", text.replace("sum +=", "sum ="))

@@ -89,8 +89,9 @@ class Run:
 
     @property
     def place(self) -> str:
-        """The numbers of the launch; where there was none, the shapes."""
-        return ", ".join(f"{name}={value}" for name, value in self.mine.numbers.items()) or str(self.case)
+        """The numbers of the launch, or the shapes where there was none; and another dtype than the usual one."""
+        numbers = ", ".join(f"{name}={value}" for name, value in self.mine.numbers.items()) or str(self.case)
+        return numbers if self.dtype == self.trial.dtypes[0] else f"{self.dtype}, {numbers}"
 
     def _problem(self, problem: Problem, came: str) -> Fault:
         """What the microscope has found; a problem that says nothing of its thread is told whose it is."""
