@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "held.cuh"
 
 // Both kernels: block -> one row of logits; thread -> every BLOCK-th class of it. The softmax is never
 // stored: to compute it again in the backward pass costs less than to write it and read it.
@@ -30,4 +30,36 @@ extern "C" __global__ void cross_entropy_backward(
     for (int i = threadIdx.x; i < classes; i += blockDim.x) {
         dx[i] = (exp(x[i] - most) / sum - (i == label ? 1 : 0)) * upstream;
     }
+}
+
+// The same for a row that a block can hold in its registers: see held.cuh.
+extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
+    const real* logits, const long long* labels, real* losses, int n) {
+    const real* x = logits + blockIdx.x * n;
+    real own[HELD];
+    hold(own, x, n, -INFINITY);
+    real most = held_reduce(own, Max());
+    real log_sum = log(held_exp(own, most));
+    if (threadIdx.x == 0) {
+        long long label = labels[blockIdx.x];
+        bool known = 0 <= label && label < n;
+        losses[blockIdx.x] = known ? most - x[label] + log_sum : NAN;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_backward(
+    const real* dy, const real* logits, const long long* labels, real* dx, int n, int step, real scale) {
+    real own[HELD];
+    hold(own, logits + blockIdx.x * n, n, -INFINITY);
+    real most = held_reduce(own, Max());
+    real sum = held_exp(own, most);
+    long long label = labels[blockIdx.x];
+    bool known = 0 <= label && label < n;
+    real upstream = known ? dy[blockIdx.x * step] * scale : NAN;
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) {
+        int i = threadIdx.x * LANES + j / LANES * LANES * blockDim.x + j % LANES;
+        own[j] = (own[j] / sum - (i == label ? 1 : 0)) * upstream;
+    }
+    release(own, dx + blockIdx.x * n, n);
 }

@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "held.cuh"
 
 // Both kernels: block -> one row, i.e. the n elements of an array (rows, n, inner) that lie `inner` apart;
 // thread -> every BLOCK-th element of the row, so a row may be of any length.
@@ -25,4 +25,28 @@ extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, r
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = dy[i * inner] - exp(y[i * inner]) * sum;
     }
+}
+
+// The same for a row that a block can hold in its registers: see held.cuh.
+extern "C" __global__ void __launch_bounds__(1024, RESIDENT) log_softmax_held(const real* x, real* y, int n) {
+    real own[HELD], sum = 0;
+    hold(own, x + blockIdx.x * n, n, -INFINITY);
+    real most = held_reduce(own, Max());
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) sum += exp(own[j] - most);
+    real log_sum = log(block_reduce(sum, Add()));
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) own[j] = own[j] - most - log_sum;
+    release(own, y + blockIdx.x * n, n);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) log_softmax_held_backward(
+    const real* dy, const real* y, real* dx, int n) {
+    real own[HELD], log_share[HELD];
+    hold(own, dy + blockIdx.x * n, n, 0);
+    hold(log_share, y + blockIdx.x * n, n, 0);
+    real sum = held_reduce(own, Add());
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) own[j] -= exp(log_share[j]) * sum;
+    release(own, dx + blockIdx.x * n, n);
 }

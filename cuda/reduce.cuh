@@ -27,11 +27,11 @@ __device__ real thread_reduce(int count, real start, At at, Combine combine) {
     return start;
 }
 
-// Combines the values of a warp by shuffles: lane i reads the register of lane i + step, for half as many
-// lanes each time. Lane 0 ends up with all of them. The last warp of a block may have fewer than 32 lanes.
+// Combines the values of a warp's first lanes by shuffles: lane i reads the register of lane i + step, for
+// half as many lanes each time. Lane 0 ends up with all of them.
 template <class Combine>
-__device__ real warp_reduce(real value, Combine combine) {
-    int lane = threadIdx.x % 32, lanes = min(32, (int)blockDim.x - (int)threadIdx.x / 32 * 32);
+__device__ real warp_reduce(real value, int lanes, Combine combine) {
+    int lane = threadIdx.x % 32;
     unsigned present = 0xffffffffu >> (32 - lanes);
     for (int step = 16; step > 0; step /= 2) {
         real other = __shfl_down_sync(present, value, step);
@@ -40,19 +40,22 @@ __device__ real warp_reduce(real value, Combine combine) {
     return value;
 }
 
-// Combines the values of a block for all its threads: warps by shuffles, their results through shared memory.
+// Combines the values of a block for all its threads: each warp by shuffles, then the warps' results by the
+// first warp. The last warp of a block may have fewer than 32 lanes.
 template <class Combine>
 __device__ real block_reduce(real value, Combine combine) {
     __shared__ real warps[32];
-    value = warp_reduce(value, combine);
+    int warp = threadIdx.x / 32, count = (blockDim.x + 31) / 32;
+    value = warp_reduce(value, min(32, (int)blockDim.x - warp * 32), combine);
     __syncthreads();  // the result of an earlier call may still be being read
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) warps[warp] = value;
     __syncthreads();
-    value = warps[0];
-    for (int warp = 1; warp * 32 < blockDim.x; ++warp) {
-        value = combine(value, warps[warp]);
+    if (threadIdx.x < count) {
+        value = warp_reduce(warps[threadIdx.x], count, combine);
+        if (threadIdx.x == 0) warps[0] = value;
     }
-    return value;
+    __syncthreads();
+    return warps[0];
 }
 
 // The sum and the largest of at(i), 0 <= i < count, to every thread of the block.

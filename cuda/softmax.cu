@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "held.cuh"
 
 // Both kernels: block -> one row, i.e. the n elements of an array (rows, n, inner) that lie `inner` apart;
 // thread -> every BLOCK-th element of the row, so a row may be of any length.
@@ -29,4 +29,32 @@ extern "C" __global__ void softmax_backward(const real* dy, const real* y, real*
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         dx[i * inner] = y[i * inner] * (dy[i * inner] - dot);
     }
+}
+
+// The same for a row that a block can hold in its registers: see held.cuh.
+extern "C" __global__ void __launch_bounds__(1024, RESIDENT) softmax_held(const real* x, real* y, int n) {
+    // [read]
+    real own[HELD];
+    hold(own, x + blockIdx.x * n, n, -INFINITY);
+    // [max]
+    real most = held_reduce(own, Max());
+    // [sum]
+    real scale = 1 / held_exp(own, most);
+    // [write]
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) own[j] *= scale;
+    release(own, y + blockIdx.x * n, n);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) softmax_held_backward(
+    const real* dy, const real* y, real* dx, int n) {
+    real own[HELD], share[HELD], dot = 0;
+    hold(own, dy + blockIdx.x * n, n, 0);
+    hold(share, y + blockIdx.x * n, n, 0);
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) dot += own[j] * share[j];
+    dot = block_reduce(dot, Add());
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) own[j] = share[j] * (own[j] - dot);
+    release(own, dx + blockIdx.x * n, n);
 }

@@ -1,4 +1,5 @@
 #include "reduce.cuh"
+#include "vector.cuh"
 
 // y = (sum of x over an axis) / divisor, with x seen as (rows, n, inner); it has rows * inner = outputs.
 // All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and write partial sums,
@@ -49,6 +50,25 @@ extern "C" __global__ void sum_warp(
     if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
 }
 
+// As sum_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
+extern "C" __global__ void sum_vectorized(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    // [find the piece]
+    int row = blockIdx.x / inner, column = blockIdx.x % inner;
+    int first = blockIdx.y * chunk, count = min(chunk, n - first), start = (row * n + first) * inner + column;
+    int fours = inner == 1 && start % LANES == 0 ? count / LANES : 0, left = fours * LANES;
+    x += start;
+    // [add up]
+    real sum = thread_reduce(fours, 0, [=](int i) {
+        Vec four = vec(&x[i * LANES]);
+        return (four.at[0] + four.at[1]) + (four.at[2] + four.at[3]);
+    }, Add());
+    sum = thread_reduce(count - left, sum, [=](int i) { return x[(left + i) * inner]; }, Add());
+    sum = block_reduce(sum, Add());
+    // [store]
+    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum * scale;
+}
+
 // thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
 // is large the reads of a warp are coalesced; in the kernels above they would lie `inner` elements apart.
 extern "C" __global__ void sum_columns(
@@ -72,4 +92,9 @@ extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, in
     if (i < size) {
         dx[i] = dy[dy_at(i)] / divisor;
     }
+}
+
+// The same for four elements a thread: see vector.cuh.
+extern "C" __global__ void sum_vectorized_backward(const real* dy, real* dx, View dy_at, int size, real scale) {
+    map(dx, size, [=](real dy) { return dy * scale; }, Viewed{dy, dy_at});
 }

@@ -1,4 +1,4 @@
-#include "common.cuh"
+#include "vector.cuh"
 
 #ifndef TILE
 #define TILE 16
@@ -57,10 +57,37 @@ extern "C" __global__ void transpose_padded(const real* x, real* y, int rows, in
     }
 }
 
+// The same with larger tiles and fewer threads. block -> a tile by TILE x 4 threads; thread -> every fourth element of a
+// column of x, and of y. It asks for all of its elements before it uses the first, which keeps the memory busy.
+extern "C" __global__ void transpose_strips(const real* x, real* y, int rows, int cols) {
+    __shared__ real tile[TILE][TILE + 1];
+    int matrix = blockIdx.z * rows * cols;
+    // [load tile]
+    int row = blockIdx.y * TILE + threadIdx.y;
+    int col = blockIdx.x * TILE + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < TILE; i += 4) {
+        if (row + i < rows && col < cols) tile[threadIdx.y + i][threadIdx.x] = x[matrix + (row + i) * cols + col];
+    }
+    __syncthreads();
+    // [store tile]
+    row = blockIdx.y * TILE + threadIdx.x;
+    col = blockIdx.x * TILE + threadIdx.y;
+#pragma unroll
+    for (int i = 0; i < TILE; i += 4) {
+        if (row < rows && col + i < cols) y[matrix + (col + i) * rows + row] = tile[threadIdx.x][threadIdx.y + i];
+    }
+}
+
 // y[i] = x[where the view finds element i]: any permutation of any axes. thread -> one element of y.
 extern "C" __global__ void transpose_permute(const real* x, real* y, View x_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         y[i] = x[x_at(i)];
     }
+}
+
+// The same for four elements a thread: see vector.cuh.
+extern "C" __global__ void transpose_permute_vectorized(const real* x, real* y, View x_at, int n) {
+    map(y, n, [](real x) { return x; }, Viewed{x, x_at});
 }

@@ -100,7 +100,8 @@ def settings(op: Op) -> Iterator[tuple[str, Op]]:
     for variant in (None, *variants(op)):
         chosen = op.using(variant) if variant else op
         yield variant or "", chosen
-        kernels = [chosen.kernels["forward"]] if variant else chosen.kernels.values()
+        others = [] if variant else [kernel for name, kernel in chosen.kernels.items() if name not in variants(op)]
+        kernels = others or [chosen.kernels["forward"]]
         legal = {(key, value) for kernel in kernels for key, all_ in kernel.tunables.items() for value in all_}
         for key, number in sorted(legal):
             yield f"{variant or ''} {key}={number}".strip(), chosen.using(None, **{key: number})

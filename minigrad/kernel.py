@@ -1,7 +1,7 @@
 """Kernel: one `__global__` function, checked, compiled and launched the same way on `sim` and `cuda`."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ class Kernel:
 
     grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
     arguments of `launch`, e.g. "m n k batch=1". A tunable is given as its legal values, the default first; where the
-    `.cu` has a macro of that name, the value is compiled in.
+    `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) returns values of tunables that suit a
+    launch; those that `using` asks for stay.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Kernel:
         block: tuple[str, ...] = (),
         sizes: str = "",
         defines: Mapping[str, Any] | None = None,
+        fit: Callable[..., dict[str, int]] | None = None,
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
@@ -41,7 +43,7 @@ class Kernel:
         self.name = name
         self.grid, self.block = tuple(map(Span.parse, grid)), tuple(map(Span.parse, block))
         self.sizes = parse_sizes(sizes)
-        self.tunables = tunables
+        self.tunables, self.fit = tunables, fit
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
@@ -53,7 +55,7 @@ class Kernel:
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other._plans, other._preferred = {}, {}
+        other.fit, other._plans, other._preferred = None, {}, {}
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
@@ -85,9 +87,9 @@ class Kernel:
             return self._plans[sizes]
         work = {key: value for key, value in named.items() if key in self.sizes}
         preferred = self._preference((*sizes, *(work[key] for key in self.sizes if key in work)))
-        values = (
-            self.values | preferred | self._legal({key: value for key, value in named.items() if key not in self.sizes})
-        )
+        asked = self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        fitted = self.fit(**self.sizes | dict(zip(self.sizes, sizes, strict=False)) | work) if self.fit else {}
+        values = self.values | fitted | preferred | asked
         planned = Launch.plan(self, sizes, work, values)
         if not named:
             self._plans[sizes] = planned

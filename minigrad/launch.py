@@ -21,29 +21,35 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Span:
-    """One axis of a grid or block: a size, or a size divided into pieces."""
+    """One axis of a grid or block: a size, or a size divided into pieces. A word is a name, a number, or a product."""
 
     size: str
     piece: str = ""
 
     @staticmethod
     def parse(words: str) -> "Span":
-        """Read "n/BLOCK" or "rows"."""
+        """Read "n/BLOCK", "n/4*BLOCK" (pieces of 4 * BLOCK) or "rows"."""
         size, _, piece = words.partition("/")
         return Span(size, piece)
 
     def value(self, numbers: Mapping[str, int]) -> int:
         """The extent for these numbers."""
-        size = numbers[self.size]
-        return ceil_div(size, numbers[self.piece]) if self.piece else size
+        size = _number(self.size, numbers)
+        return ceil_div(size, _number(self.piece, numbers)) if self.piece else size
 
     def words(self) -> str:
         """As a person writes it: ceil(n / BLOCK)."""
-        return f"ceil({self.size} / {self.piece})" if self.piece else self.size
+        piece = self.piece.replace("*", " * ")
+        return f"ceil({self.size} / {f'({piece})' if ' ' in piece else piece})" if self.piece else self.size
 
     def filled(self, numbers: Mapping[str, int]) -> str:
         """The same with the numbers put in."""
-        return f"ceil({numbers[self.size]} / {numbers[self.piece]})" if self.piece else str(numbers[self.size])
+        size = _number(self.size, numbers)
+        return f"ceil({size} / {_number(self.piece, numbers)})" if self.piece else str(size)
+
+
+def _number(word: str, numbers: Mapping[str, int]) -> int:
+    return prod(int(factor) if factor.isdigit() else numbers[factor] for factor in word.split("*"))
 
 
 def parse_sizes(words: str) -> dict[str, int | None]:

@@ -37,6 +37,7 @@ class Op:
     are summed over what was broadcast. integers: any dtype will do.
     shares: the output is the input's memory, as in reshape. cost(*arrays, **params) counts FLOPs and bytes: each input
     read once, the output written once; backward_flops is how many times these FLOPs the gradient takes, if counted.
+    fast, role -> name: kernels that run in these roles until `using` asks for others. They need not be those to read.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Op:
         broadcasts: bool = False,
         integers: bool = False,
         shares: bool = False,
+        fast: Mapping[str, str] | None = None,
         cases: Sequence[Case] = (),
     ):
         self.name, self.forward, self.backward = name, forward, backward
         self.__name__, self.__doc__ = name, forward.__doc__
+        self.fast = fast or {}
         self.kernels = dict(kernels)
         self.launch, self.launch_backward = launch, launch_backward
         self.prepare, self.uses, self.cost = prepare, uses, cost
@@ -70,6 +73,16 @@ class Op:
         self.keeps = [key for key in wanted if key != "needs"]
         self._asks_needs = "needs" in wanted
         OPS.setdefault(name, self)
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels by name."""
+        return self._kernels
+
+    @kernels.setter
+    def kernels(self, kernels: dict[str, Kernel]) -> None:
+        self._kernels = kernels
+        self.running = kernels | {role: kernels[name] for role, name in self.fast.items()}
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         from minigrad.tensor import Tensor
@@ -92,14 +105,14 @@ class Op:
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> AnyArray:
         """The forward pass on arrays, on the device that they are on; nothing is recorded."""
         if isinstance(arrays[0], Array):
-            return self.launch(self.kernels, *arrays, **params)
+            return self.launch(self.running, *arrays, **params)
         with np.errstate(all="ignore"):  # as a GPU does: 1/0 is inf and log(-1) is nan, in silence
             return np.asarray(self.forward(*arrays, **params))
 
     def pull(self, kept: dict, shapes: tuple, needs: tuple, dy: AnyArray) -> tuple:
         """The gradients of the inputs, from the gradient of the output and what was kept."""
         if isinstance(dy, Array):
-            grads = self.launch_backward(self.kernels, needs, dy, *kept.values())  # type: ignore[misc]
+            grads = self.launch_backward(self.running, needs, dy, *kept.values())  # type: ignore[misc]
         else:
             asked = {"needs": needs} if self._asks_needs else {}
             with np.errstate(all="ignore"):
@@ -134,13 +147,13 @@ class Op:
             if "backward" in self._kernel_name(variant):
                 raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
             kernels["forward"] = kernels[variant]
-        other.kernels = kernels
+        other.fast, other.kernels = {}, kernels
         return other
 
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":
         """The same op with another kernel under that name: `matmul.with_kernel("tiled", mine)`."""
         other = copy.copy(self)
-        other.kernels = {**self.kernels, self._kernel_name(name): kernel}
+        other.fast, other.kernels = {}, {**self.kernels, self._kernel_name(name): kernel}
         return other
 
     def __getitem__(self, kernel: str) -> Kernel:

@@ -34,7 +34,8 @@ def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
 
 def variants(op: Op) -> list[str]:
     """The kernels that can stand in for each other in the forward pass: those with the parameters of the first."""
-    kernels = {name: kernel for name, kernel in op.kernels.items() if name != "forward"}
+    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
+    kernels = {name: k for name, k in op.kernels.items() if name != "forward" or k.name not in others}
     first = op.kernels.get("forward") or next(iter(kernels.values()), None)
     found = [name for name, kernel in kernels.items() if first and kernel.signature.params == first.signature.params]
     return found if len(found) > 1 else []

@@ -10,7 +10,7 @@ from minigrad.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.log_softmax import forward as log_softmax
 from minigrad.ops.reduction import reduce
-from minigrad.ops.rowwise import per_row
+from minigrad.ops.rowwise import FAST, fitting, held, per_row
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -34,16 +34,18 @@ def divisor(reduction: str, rows: int) -> int:
 
 
 kernels = {way: per_row("cross_entropy.cu", f"cross_entropy_{way}") for way in ("forward", "backward")}
+kernels |= {name: held("cross_entropy.cu", f"cross_entropy_{name}") for name in FAST.values()}
 
 
 def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str = "mean") -> Array:
     """A loss for each row, then their sum or mean."""
     rows, classes = logits.shape
     losses = Array.empty(logits.device, (rows,), logits.dtype)
-    kernels["forward"].launch(rows)(logits, labels, losses, classes)
+    launch, _ = fitting(kernels, "forward", rows, classes)
+    launch(logits, labels, losses, classes)
     if reduction == "none":
         return losses
-    return reduce(OPS["sum"].kernels, losses, (0,), False, divisor(reduction, rows))
+    return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
 
 
 def launch_backward(
@@ -52,7 +54,8 @@ def launch_backward(
     """One kernel, which recomputes the softmax."""
     (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
-    kernels["backward"].launch(rows)(dy, logits, labels, dx, classes, step, divisor(reduction, rows))
+    launch, _ = fitting(kernels, "backward", rows, classes)
+    launch(dy, logits, labels, dx, classes, step, divisor(reduction, rows))
     return dx, None
 
 
@@ -107,9 +110,10 @@ cross_entropy = Op(
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost,
+    fast=FAST,
     integers=True,
     cases=[
-        *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025))),
+        *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024))),
         *(_case(9, 10, reduction=reduction) for reduction in ("sum", "none")),
         Case((np.array([[1000.0, -1000.0, 0.0]] * 2), np.array([0, 1]))),
     ],

@@ -10,6 +10,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
+from minigrad.source import Source
 from minigrad.view import Shape, broadcast
 
 BLOCKS = (256, 32, 64, 128, 512, 1024)
@@ -26,6 +27,18 @@ TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
 def per_element(file: str, name: str) -> Kernel:
     """A kernel in which thread i makes element i."""
     return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+
+
+def per_four(file: str, name: str) -> Kernel:
+    """A kernel in which thread i makes elements 4 i to 4 i + 3."""
+    return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=(256, 128, 512))
+
+
+def vectorized(file: str, name: str) -> tuple[dict[str, Kernel], dict[str, str]]:
+    """The kernels `<name>_vectorized` and `<name>_vectorized_backward`, as far as the file has them; what each replaces."""
+    names = {"forward": "vectorized", "backward": "vectorized_backward"}
+    found = {way: kernel for way, kernel in names.items() if f"{name}_{kernel}" in Source.read(file).kernels}
+    return {kernel: per_four(file, f"{name}_{kernel}") for kernel in found.values()}, found
 
 
 def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
@@ -54,6 +67,7 @@ def unary(name: str, forward: Callable, backward: Callable, flops: int = 1, posi
     """
     kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
     kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
+    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], x: Array) -> Array:
         y = Array.empty(x.device, x.shape, x.dtype)
@@ -69,7 +83,8 @@ def unary(name: str, forward: Callable, backward: Callable, flops: int = 1, posi
         name,
         forward,
         backward,
-        kernels=kernels,
+        kernels=kernels | more,
+        fast=fast,
         launch=launch,
         launch_backward=launch_backward,
         cost=cost(flops),
@@ -95,6 +110,7 @@ def binary(
     kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
     if launch_backward is None:
         kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
+    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
         return over(kernels["forward"], a, b, dtype=a.dtype)
@@ -109,7 +125,8 @@ def binary(
         name,
         forward,
         backward,
-        kernels=kernels,
+        kernels=kernels | more,
+        fast=fast,
         launch=launch,
         launch_backward=launch_backward or write_both,
         prepare=partial(must_broadcast, name),

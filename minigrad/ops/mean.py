@@ -28,7 +28,7 @@ def behind(inputs: int, outputs: int) -> int:
     return inputs // max(outputs, 1)
 
 
-kernels = {name: addition.kernels[name] for name in ("warp", "columns", "backward")}
+kernels = {name: addition.kernels[name] for name in ("warp", "columns", "backward", *addition.FAST.values())}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
@@ -50,5 +50,6 @@ mean = Op(
     launch_backward=launch_backward,
     prepare=prepare("mean"),
     cost=cost,
+    fast=addition.FAST,
     cases=CASES,
 )

@@ -29,10 +29,10 @@ CASES = (
 )
 
 
-def per_output(file: str, name: str) -> Kernel:
+def per_output(file: str, name: str, block: int = 128) -> Kernel:
     """A kernel in which a block reduces CHUNK elements of one output."""
-    grid = ("outputs", "n/CHUNK")
-    return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=BLOCKS, CHUNK=CHUNKS)
+    grid, blocks = ("outputs", "n/CHUNK"), (block, *(other for other in BLOCKS if other != block))
+    return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=blocks, CHUNK=CHUNKS)
 
 
 def per_column(file: str, name: str) -> Kernel:
@@ -44,6 +44,11 @@ def per_column(file: str, name: str) -> Kernel:
 def per_element(file: str, name: str) -> Kernel:
     """A kernel in which thread i takes element i of x."""
     return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=BLOCKS)
+
+
+def per_four(file: str, name: str) -> Kernel:
+    """A kernel in which thread i takes elements 4 i to 4 i + 3."""
+    return Kernel(file, name, ("size/4*BLOCK",), ("BLOCK",), "size", BLOCK=(256, 128, 512))
 
 
 def axes_of(name: str, ndim: int, axis: Axis) -> Axes:

@@ -11,6 +11,7 @@ from minigrad.ops.reduction import (
     cost,
     per_column,
     per_element,
+    per_four,
     per_output,
     prepare,
     reduce,
@@ -36,7 +37,10 @@ kernels = {
     "tree": per_output("sum.cu", "sum_tree"),
     "atomic": per_element("sum.cu", "sum_atomic"),
     "backward": per_element("sum.cu", "sum_backward"),
+    "vectorized": per_output("sum.cu", "sum_vectorized", 256),
+    "vectorized_backward": per_four("sum.cu", "sum_vectorized_backward"),
 }
+FAST = {"warp": "vectorized", "backward": "vectorized_backward"}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
@@ -66,5 +70,6 @@ sum = Op(
     launch_backward=launch_backward,
     prepare=prepare("sum"),
     cost=cost,
+    fast=FAST,
     cases=CASES,
 )

@@ -8,7 +8,7 @@ from minigrad.array import Array
 from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element
+from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.movement import moved, whole_numbers
 from minigrad.view import Shape, View, merge, strides_of
 
@@ -76,15 +76,15 @@ def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
     return (rows, cols, batch) if fits else None
 
 
-def swap(strategy: str) -> Kernel:
-    """A kernel for a batch of matrices: block -> a tile of x, thread -> one element."""
+def swap(strategy: str, height: str = "TILE", tiles: tuple[int, ...] = TILES) -> Kernel:
+    """A kernel for a batch of matrices: block -> a tile of x, thread -> one element, or several where there are fewer."""
     return Kernel(
         "transpose.cu",
         f"transpose_{strategy}",
         grid=("cols/TILE", "rows/TILE", "batch"),
-        block=("TILE", "TILE"),
+        block=("TILE", height),
         sizes="rows cols batch=1",
-        TILE=TILES,
+        TILE=tiles,
     )
 
 
@@ -107,12 +107,15 @@ transpose = Op(
         "naive": swap("naive"),
         "tiled": swap("tiled"),
         "padded": swap("padded"),
+        "strips": swap("strips", "4", (64, 32)),
         "permute": per_element("transpose.cu", "transpose_permute"),
+        "permute_vectorized": per_four("transpose.cu", "transpose_permute_vectorized"),
     },
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=moved,
     integers=True,
+    fast={"forward": "strips", "permute": "permute_vectorized"},
     cases=cases(),
 )

@@ -52,11 +52,12 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
     for match in _INCLUDE.finditer(source.text):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
-        path = next((p for p in (here / match[1], source.folder / match[1]) if p.is_file()), None)
+        beside, root = Path(source.name).parent, Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()
+        places = [(here / match[1], beside / match[1]), (source.folder / match[1], root / match[1])]
+        path, name = next(((p, at.as_posix()) for p, at in places if p.is_file()), (None, ""))
         if path is None:
             continue
         text = path.read_text()
-        name = (Path(source.name).parent / match[1]).as_posix()
         line = source.text.count("\n", 0, match.start()) + 2
         again = name in made.parts and "#pragma once" in text
         if path not in made.files:

@@ -1,0 +1,42 @@
+// Copies from global to shared memory that go on while the threads compute.
+#pragma once
+#include "common.cuh"
+
+// Starts to copy *from to *to, past the registers; zeros where it lies outside the array. GPUs before sm_80 have no
+// such copy, and neither has the simulator: there it is done at once.
+template <class T>
+__device__ void copy_async(T* to, const T* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    constexpr int PIECE = sizeof(T) < 16 ? sizeof(T) : 16;  // 4, 8 or 16 bytes
+    unsigned target = __cvta_generic_to_shared(to);
+    int bytes = inside ? PIECE : 0;  // what is missing of the piece is filled with zeros
+#pragma unroll
+    for (int i = 0; i < sizeof(T); i += PIECE) {
+        const char* source = reinterpret_cast<const char*>(from) + i;
+        if constexpr (PIECE == 16) {  // cg: through L2 only, not L1
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target + i), "l"(source), "r"(bytes));
+        } else {
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target + i), "l"(source), "n"(PIECE),
+                         "r"(bytes));
+        }
+    }
+#else
+    *to = inside ? *from : T{};
+#endif
+}
+
+// Closes a group: the copies that this thread has started since the last one.
+__device__ inline void copy_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until all groups of this thread have arrived but the last PENDING. A barrier has to follow: what the other
+// threads copied is known to be there when each of them has waited.
+template <int PENDING>
+__device__ void copy_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}

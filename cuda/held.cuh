@@ -1,0 +1,44 @@
+// A row that a block holds in its registers, so that it is read only once. A thread has four runs of four neighbours.
+#pragma once
+#include "reduce.cuh"
+#include "vector.cuh"
+
+constexpr int HELD = 4 * LANES;  // elements a thread: a row is at most HELD * 1024 long, and a multiple of four
+constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of 1024 threads for which a multiprocessor has registers
+
+// own = this thread's share of the row, and `beyond` where the row has ended. All is asked for before the first is used.
+__device__ inline void hold(real (&own)[HELD], const real* row, int count, real beyond) {
+#pragma unroll
+    for (int j = 0; j < HELD; j += LANES) {
+        int i = threadIdx.x * LANES + j * blockDim.x;
+        Vec four = {beyond, beyond, beyond, beyond};
+        if (i < count) four = vec(&row[i]);
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) own[j + lane] = four.at[lane];
+    }
+}
+
+// The way back.
+__device__ inline void release(const real (&own)[HELD], real* row, int count) {
+#pragma unroll
+    for (int j = 0; j < HELD; j += LANES) {
+        int i = threadIdx.x * LANES + j * blockDim.x;
+        if (i < count) vec(&row[i]) = {own[j], own[j + 1], own[j + 2], own[j + 3]};
+    }
+}
+
+// Combines the row for all threads.
+template <class Combine>
+__device__ real held_reduce(const real (&own)[HELD], Combine combine) {
+    real value = own[0];
+#pragma unroll
+    for (int j = 1; j < HELD; ++j) value = combine(value, own[j]);
+    return block_reduce(value, combine);
+}
+
+// own = exp(own - most); returns their sum.
+__device__ inline real held_exp(real (&own)[HELD], real most) {
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) own[j] = exp(own[j] - most);
+    return held_reduce(own, Add());
+}

@@ -1,0 +1,100 @@
+#include "matmul/tiles.cuh"
+
+#ifndef ROWS
+#define ROWS 128
+#endif
+#ifndef COLUMNS
+#define COLUMNS 128
+#endif
+
+// block -> ROWS x COLUMNS tile of c; each of its four warps -> a quarter; thread -> TALL x WIDE elements, in runs of four.
+constexpr int THREADS = 128, TALL = ROWS / 2 / 4, WIDE = COLUMNS / 2 / 8;  // a warp is 4 rows of 8 threads
+constexpr int DEPTH = sizeof(real) == 4 ? 1024 / ROWS : 8, STAGES = sizeof(real) == 4 ? (ROWS < 128 ? 3 : 4) : 2;
+static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is a multiple of 32 and COLUMNS of 64");
+
+// The product, as a pipeline: while the threads multiply numbers that are in registers, the next ones come from shared
+// memory, and STAGES - 1 tiles are on their way from global memory. A warp's threads stand close together: it reads few
+// different numbers, and many threads share each read.
+template <bool A_TRANSPOSED, bool B_TRANSPOSED>
+__device__ void product(const real* a, const real* b, real* c, int m, int n, int k) {
+    // [own]
+    __shared__ alignas(16) real a_tiles[STAGES][DEPTH][ROWS + LANES], b_tiles[STAGES][DEPTH][COLUMNS + LANES];
+    int top = blockIdx.y * ROWS, left = blockIdx.x * COLUMNS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // Lanes i and i ^ 1 share their rows, i and i ^ 2 their columns: then the reads of half a warp are one.
+    int row = warp / 2 * (ROWS / 2) + ((lane >> 1 & 1) | (lane >> 3 & 2)) * LANES;
+    int column = warp % 2 * (COLUMNS / 2) + ((lane & 1) | (lane >> 1 & 6)) * LANES;
+    real sum[TALL][WIDE] = {};
+    Vec a_own[2][TALL / LANES], b_own[2][WIDE / LANES];
+    // [copy a stage]
+    auto copy = [&](int stage, int start) {
+        if (start < k) {
+            if (A_TRANSPOSED) copy_tile<THREADS, DEPTH, ROWS>(a_tiles[stage], a, start, top, k, m, threadIdx.x);
+            else copy_transposed<THREADS, DEPTH, ROWS>(a_tiles[stage], a, top, start, m, k, threadIdx.x);
+            if (B_TRANSPOSED) copy_transposed<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, left, start, n, k, threadIdx.x);
+            else copy_tile<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, start, left, k, n, threadIdx.x);
+        }
+        copy_commit();
+    };
+    // [fetch from shared memory]
+    auto fetch = [&](int buffer, int stage, int i) {
+#pragma unroll
+        for (int y = 0; y < TALL; y += LANES) a_own[buffer][y / LANES] = vec(&a_tiles[stage][i][row + y * 4]);
+#pragma unroll
+        for (int x = 0; x < WIDE; x += LANES) b_own[buffer][x / LANES] = vec(&b_tiles[stage][i][column + x * 8]);
+    };
+    // [fill the pipeline]
+    for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, stage * DEPTH);
+    copy_wait<STAGES - 2>();
+    __syncthreads();
+    fetch(0, 0, 0);
+    for (int start = 0, reading = 0, writing = STAGES - 1; start < k; start += DEPTH) {
+        // [multiply]
+        copy(writing, start + (STAGES - 1) * DEPTH);
+        writing = (writing + 1) % STAGES;
+#pragma unroll
+        for (int i = 0; i < DEPTH; ++i) {
+            if (i == DEPTH - 1) {  // the next numbers are of the next stage
+                copy_wait<STAGES - 2>();
+                __syncthreads();
+                reading = (reading + 1) % STAGES;
+            }
+            fetch((i + 1) % 2, reading, (i + 1) % DEPTH);
+#pragma unroll
+            for (int y = 0; y < TALL; ++y) {
+#pragma unroll
+                for (int x = 0; x < WIDE; ++x) {
+                    sum[y][x] += a_own[i % 2][y / LANES].at[y % LANES] * b_own[i % 2][x / LANES].at[x % LANES];
+                }
+            }
+        }
+    }
+    // [store]
+#pragma unroll
+    for (int y = 0; y < TALL; ++y) {
+#pragma unroll
+        for (int x = 0; x < WIDE; x += LANES) {
+            write(c, top + row + y / LANES * 4 * LANES + y % LANES, left + column + x * 8, m, n, vec(&sum[y][x]));
+        }
+    }
+}
+
+// c = a @ b.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled(
+    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+    int batch = blockIdx.z;
+    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k);
+}
+
+// da = dy @ b^T: (m, n) @ (n, k). b is read as it lies.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_a(
+    const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
+    int batch = blockIdx.z;
+    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n);
+}
+
+// db = a^T @ dy: (k, m) @ (m, n). a is read as it lies.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_b(
+    const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
+    int batch = blockIdx.z;
+    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m);
+}
