@@ -48,14 +48,14 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
 }
 
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_backward(
-    const real* dy, const real* logits, const long long* labels, real* dx, int n, int step, real scale) {
+    const real* dy, const real* logits, const long long* labels, real* dx, int n, int step, real divisor) {
     real own[HELD];
     hold(own, logits + blockIdx.x * n, n, -INFINITY);
     real most = held_reduce(own, Max());
     real sum = held_exp(own, most);
     long long label = labels[blockIdx.x];
     bool known = 0 <= label && label < n;
-    real upstream = known ? dy[blockIdx.x * step] * scale : NAN;
+    real upstream = known ? dy[blockIdx.x * step] / divisor : NAN;
 #pragma unroll
     for (int j = 0; j < HELD; ++j) {
         int i = threadIdx.x * LANES + j / LANES * LANES * blockDim.x + j % LANES;

@@ -4,7 +4,11 @@
 #include "vector.cuh"
 
 constexpr int HELD = 4 * LANES;  // elements a thread: a row is at most HELD * 1024 long, and a multiple of four
-constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of 1024 threads for which a multiprocessor has registers
+#if __CUDA_ARCH__ >= 800
+constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of 1024 threads for which a multiprocessor has room
+#else
+constexpr int RESIDENT = 1;
+#endif
 
 // own = this thread's share of the row, and `beyond` where the row has ended. All is asked for before the first is used.
 __device__ inline void hold(real (&own)[HELD], const real* row, int count, real beyond) {

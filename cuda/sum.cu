@@ -52,7 +52,7 @@ extern "C" __global__ void sum_warp(
 
 // As sum_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
 extern "C" __global__ void sum_vectorized(
-    const real* x, real* y, int outputs, int n, int inner, int chunk, real scale) {
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
     int row = blockIdx.x / inner, column = blockIdx.x % inner;
     int first = blockIdx.y * chunk, count = min(chunk, n - first), start = (row * n + first) * inner + column;
@@ -66,7 +66,7 @@ extern "C" __global__ void sum_vectorized(
     sum = thread_reduce(count - left, sum, [=](int i) { return x[(left + i) * inner]; }, Add());
     sum = block_reduce(sum, Add());
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum * scale;
+    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
 }
 
 // thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
@@ -95,6 +95,6 @@ extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, in
 }
 
 // The same for four elements a thread: see vector.cuh.
-extern "C" __global__ void sum_vectorized_backward(const real* dy, real* dx, View dy_at, int size, real scale) {
-    map(dx, size, [=](real dy) { return dy * scale; }, Viewed{dy, dy_at});
+extern "C" __global__ void sum_vectorized_backward(const real* dy, real* dx, View dy_at, int size, real divisor) {
+    map(dx, size, [=](real dy) { return dy / divisor; }, Viewed{dy, dy_at});
 }

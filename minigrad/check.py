@@ -97,11 +97,12 @@ def every_block(op: Op, case: Case, device: str = "sim", dtype: str = "float32")
 
 def settings(op: Op) -> Iterator[tuple[str, Op]]:
     """The op as it is, then by each of its kernels, each with all legal values of every tunable, one at a time."""
-    for variant in (None, *variants(op)):
+    found = variants(op)
+    for variant in (None, *found):
         chosen = op.using(variant) if variant else op
         yield variant or "", chosen
-        others = [] if variant else [kernel for name, kernel in chosen.kernels.items() if name not in variants(op)]
-        kernels = others or [chosen.kernels["forward"]]
+        others = [kernel for name, kernel in chosen.kernels.items() if name not in found]
+        kernels = [chosen.kernels["forward"]] if variant else others
         legal = {(key, value) for kernel in kernels for key, all_ in kernel.tunables.items() for value in all_}
         for key, number in sorted(legal):
             yield f"{variant or ''} {key}={number}".strip(), chosen.using(None, **{key: number})

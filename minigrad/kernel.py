@@ -55,7 +55,7 @@ class Kernel:
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other.fit, other._plans, other._preferred = None, {}, {}
+        other.fit, other._plans, other._preferred = None if values else self.fit, {}, {}
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:

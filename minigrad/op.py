@@ -147,7 +147,8 @@ class Op:
             if "backward" in self._kernel_name(variant):
                 raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
             kernels["forward"] = kernels[variant]
-        other.fast, other.kernels = {}, kernels
+        other.fast = {} if variant or tunables else self.fast
+        other.kernels = kernels
         return other
 
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minigrad"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-KERNELS = sorted((ROOT / "cuda").glob("*.cu"))
+KERNELS = sorted((ROOT / "cuda").rglob("*.cu"))
 
 HEAVY = {"pycuda", "matplotlib", "ipywidgets", "IPython", "sklearn", "torch"}
 IMPORT = """
@@ -97,7 +97,7 @@ def test_modules_fit_in_the_head():
 
 @pytest.mark.parametrize("path", KERNELS, ids=name_of)
 def test_kernels_fit_on_a_page(path):
-    source = Source.read(path.name)
+    source = Source.read(path.relative_to(ROOT / "cuda").as_posix())
     lengths = {name: len(source.kernel_text(name)[1].splitlines()) for name in source.kernels}
     assert lengths and max(lengths.values()) <= 60, lengths
 

@@ -12,8 +12,9 @@ from minigrad.devices.toolkit import find_nvcc
 
 CUDA = Path(__file__).parent.parent / "cuda"
 NVCC = find_nvcc()
-CASES = [(path.name, real) for path in sorted(CUDA.glob("*.cu")) for real in ("float", "double")]
-OPTIONS = ["-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
+FILES = [path.relative_to(CUDA).as_posix() for path in (*sorted(CUDA.glob("*.cu")), *sorted(CUDA.glob("matmul/*.cu")))]
+CASES = [(name, real) for name in FILES for real in ("float", "double")]
+OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
 # The text is read for two generations and made into machine code for four; reading it is what takes the time.
 TARGETS = ["-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]"]
 

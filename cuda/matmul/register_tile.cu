@@ -13,7 +13,7 @@ constexpr int DEPTH = 8;
 static_assert(EDGE % EACH == 0, "EACH divides EDGE");
 
 // thread -> EACH elements of c, below each other. A number of b is read from shared memory once and used EACH times.
-extern "C" __global__ void __launch_bounds__(EDGE * EDGE / EACH) matmul_register_tile_1d(
+extern "C" __global__ void matmul_register_tile_1d(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]
     __shared__ real a_tile[EDGE][DEPTH], b_tile[DEPTH][EDGE];

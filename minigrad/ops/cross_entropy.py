@@ -34,6 +34,7 @@ def divisor(reduction: str, rows: int) -> int:
 
 
 kernels = {way: per_row("cross_entropy.cu", f"cross_entropy_{way}") for way in ("forward", "backward")}
+kernels["strided"] = kernels["forward"]
 kernels |= {name: held("cross_entropy.cu", f"cross_entropy_{name}") for name in FAST.values()}
 
 

@@ -31,11 +31,11 @@ def per_element(file: str, name: str) -> Kernel:
 
 def per_four(file: str, name: str) -> Kernel:
     """A kernel in which thread i makes elements 4 i to 4 i + 3."""
-    return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=(256, 128, 512))
+    return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
 def vectorized(file: str, name: str) -> tuple[dict[str, Kernel], dict[str, str]]:
-    """The kernels `<name>_vectorized` and `<name>_vectorized_backward`, as far as the file has them; what each replaces."""
+    """The kernels `<name>_vectorized` and `<name>_vectorized_backward`, where the file has them; what each replaces."""
     names = {"forward": "vectorized", "backward": "vectorized_backward"}
     found = {way: kernel for way, kernel in names.items() if f"{name}_{kernel}" in Source.read(file).kernels}
     return {kernel: per_four(file, f"{name}_{kernel}") for kernel in found.values()}, found

@@ -35,10 +35,11 @@ def held(file: str, name: str) -> Kernel:
 
 def fitting(kernels: dict[str, Kernel], way: str, rows: int, n: int, inner: int = 1) -> tuple[Launch, tuple[int, ...]]:
     """The launch for rows of n, and what its kernel takes of n and inner: held in registers if that pays, and fits."""
-    fast = kernels.get(f"{way}_held")
-    if fast and inner == 1 and n % 4 == 0 and 512 <= n <= 16 * MAX_THREADS:
-        return fast.launch(rows, n), (n,)
-    return kernels[way].launch(rows * inner), (n, inner)
+    held, general = kernels.get(f"{way}_held"), kernels["strided" if way == "forward" else way]
+    asked = kernels[way] if "n" in kernels[way].sizes else held if n >= 512 else None
+    if asked and inner == 1 and n % 4 == 0 and 0 < n <= 16 * MAX_THREADS:
+        return asked.launch(rows, n), (n,)
+    return general.launch(rows * inner), (n, inner)
 
 
 def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
@@ -47,7 +48,8 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases:
     x is seen as (rows, n, inner) around the axis; a row's elements lie `inner` apart.
     """
     kernels = {way: per_row(f"{name}.cu", f"{name}_{way}") for way in ("forward", "backward")}
-    kernels |= {"held": held(f"{name}.cu", f"{name}_held"), "held_backward": held(f"{name}.cu", f"{name}_held_backward")}
+    kernels["strided"] = kernels["forward"]
+    kernels |= {way: held(f"{name}.cu", f"{name}_{way}") for way in FAST.values()}
 
     def launch(kernels: dict[str, Kernel], x: Array, axis: int) -> Array:
         y, (rows, n, inner) = Array.empty(x.device, x.shape, x.dtype), around(x.shape, axis)

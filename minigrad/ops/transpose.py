@@ -77,7 +77,7 @@ def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
 
 
 def swap(strategy: str, height: str = "TILE", tiles: tuple[int, ...] = TILES) -> Kernel:
-    """A kernel for a batch of matrices: block -> a tile of x, thread -> one element, or several where there are fewer."""
+    """A kernel for a batch of matrices: block -> a tile of x, thread -> one element, or several."""
     return Kernel(
         "transpose.cu",
         f"transpose_{strategy}",
