@@ -50,11 +50,12 @@ def launch(kernels: dict[str, Kernel], x: Array, axes: Shape) -> Array:
     shape, steps = tuple(x.shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
     y = Array.empty(x.device, shape, x.dtype)
     stack = matrices(shape, steps)
-    if stack and kernels["forward"].name != kernels["permute"].name:
+    swaps = "rows" in kernels["forward"].sizes
+    if stack and swaps:
         rows, cols, batch = stack
         kernels["forward"].launch(rows, cols, batch)(x, y, rows, cols)
     else:
-        kernels["permute"].launch(x.size)(x, y, View.of(shape, steps), x.size)
+        kernels["permute" if swaps else "forward"].launch(x.size)(x, y, View.of(shape, steps), x.size)
     return y
 
 
