@@ -142,9 +142,9 @@ def test_every_kernel_takes_two_million_rows(name, device):
 
 
 def test_a_batch_of_products_with_very_many_rows_is_refused(device):
-    a, b = array(device, 2, 2_000_000, 3), array(device, 2, 3, 4)
+    op, a, b = mg.matmul.using("tiled"), array(device, 2, 2_000_000, 3), array(device, 2, 3, 4)
     with pytest.raises(ValueError, match="a batch of 2 products with 2000000 rows each; a launch takes 1048560 rows"):
-        mg.matmul.run([a, b], {})
+        op.run([a, b], {})
     a, b = array(device, 2, 3, 2_000_000), array(device, 2, 2_000_000, 4)
     with pytest.raises(ValueError, match="one by one"):
-        mg.matmul.vjp([a, b], array(device, 2, 3, 4), {})
+        op.vjp([a, b], array(device, 2, 3, 4), {})

@@ -46,7 +46,7 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, stage * DEPTH);
     copy_wait<STAGES - 2>();
     __syncthreads();
-    fetch(0, 0, 0);
+    if (k > 0) fetch(0, 0, 0);
     for (int start = 0, reading = 0, writing = STAGES - 1; start < k; start += DEPTH) {
         // [multiply]
         copy(writing, start + (STAGES - 1) * DEPTH);
@@ -58,7 +58,7 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
                 __syncthreads();
                 reading = (reading + 1) % STAGES;
             }
-            fetch((i + 1) % 2, reading, (i + 1) % DEPTH);
+            if (i < DEPTH - 1 || start + DEPTH < k) fetch((i + 1) % 2, reading, (i + 1) % DEPTH);
 #pragma unroll
             for (int y = 0; y < TALL; ++y) {
 #pragma unroll
