@@ -31,10 +31,11 @@ class Panel:
     contested: np.ndarray  # elements that several threads touched in this phase, one of them writing
 
     def owners(self, by: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Elements, the first thread or block that came to each, and how many threads did."""
-        element, first = np.unique(self.rows["element"], return_index=True)
-        both = np.unique(self.rows["element"] << 42 | self.rows["block"].astype(np.int64) << 10 | self.rows["thread"])
-        return element, self.rows[by][first], np.unique(both >> 42, return_counts=True)[1]
+        """Elements, the lowest thread or block that touched each, and how many threads did."""
+        who = np.stack([self.rows["element"], self.rows[by], self.rows["block"], self.rows["thread"]])
+        element, owner = np.unique(who, axis=1)[:2]
+        each, first, count = np.unique(element, return_index=True, return_counts=True)
+        return each, owner[first], count
 
 
 def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
@@ -156,18 +157,21 @@ def _told(panels: list[Panel], variable: Variable) -> str:
         lines = ", ".join(map(str, np.unique(panel.rows["line"])))
         who = np.unique(panel.rows["block"].astype(np.int64) << 10 | panel.rows["thread"]).size
         elements = np.unique(panel.rows["element"]).size
-        first = panel.rows[panel.rows["block"] == panel.rows["block"][0]]
-        places = [f"{t}: {_subscript(variable, e)}" for t, e in _first(first, 3)]
-        rows.append((panel.phase, panel.kind, lines, elements, who, panel.contested.size, "  ".join(places)))
-    head = ("phase", "access", "line", "elements", "threads", "contested", "thread: element")
+        first = panel.rows[panel.rows["block"] == panel.rows["block"].min()]
+        rows.append((panel.phase, panel.kind, lines, elements, who, panel.contested.size, _places(first, variable)))
+    head = ("phase", "access", "line", "elements", "threads", "contested", "thread: elements")
     key = "Darker: a higher number. Contested: several threads touch the element in one phase, one of them writing."
     return f"{key}\n{table(rows, head)!r}"
 
 
-def _first(rows: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """The first threads and the first element of each."""
-    thread, first = np.unique(rows["thread"], return_index=True)
-    return [(int(t), int(rows["element"][i])) for t, i in zip(thread[:most], first[:most], strict=True)]
+def _places(rows: np.ndarray, variable: Variable) -> str:
+    """The first three threads, with the elements that each touched."""
+    told = []
+    for thread in np.unique(rows["thread"])[:3]:
+        mine = np.unique(rows["element"][rows["thread"] == thread]).tolist()
+        names = [_subscript(variable, element) for element in mine[:2]]
+        told.append(f"{thread}: {' '.join(names)}{' …' if mine[2:] else ''}")
+    return "  ".join(told)
 
 
 def _subscript(variable: Variable, element: int) -> str:
