@@ -1,12 +1,16 @@
 """The exercises' checks are proven: they accept the solution, and reject every wrong version for its reason."""
 
 import re
+from itertools import filterfalse
 from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
+from minigrad import magic
+from minigrad.answer import Answer
 from minigrad.attempts import attempt
 from minigrad.exercises import rooms
 from minigrad.workbook import KernelExercise, PythonExercise
@@ -130,16 +134,47 @@ def test_a_function_is_the_result_of_a_pass():
 
 # --- the notebooks ---
 
+LEAVES_OUT = re.compile(r".*(mg\.(show|bench|tune|inspect|doctor)|%%kernel)", re.S)  # slow, and no exercise needs it
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+def code(path):
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def asked(text):
+    """The exercise that a cell is to be filled in for, if it is one."""
+    found = re.match(r"%%exercise (\w+)|def (\w+)", text)
+    return EXERCISES.get(found[1] or found[2]) if found else None
+
+
+TAUGHT = [path for path in NOTEBOOKS if any(map(asked, code(path)))]
+
+
+@pytest.mark.parametrize("path", TAUGHT, ids=lambda path: path.stem)
 def test_cells_to_fill_in_are_the_skeletons(path):
-    cells = nbformat.read(path, as_version=4).cells
-    for cell in cells:
-        if cell.cell_type == "code" and cell.source.startswith("%%exercise "):
-            first, _, text = cell.source.partition("\n")
-            exercise = mg.exercise(first.split()[1])
-            assert text.strip() == exercise.skeleton.strip(), f"{first}: take the skeleton as it is"
+    for text in code(path):
+        if exercise := asked(text):
+            magic = f"%%exercise {exercise.name}\n" if exercise in KERNELS else ""
+            assert text.strip() == magic + exercise.skeleton.strip(), "take the skeleton as it is"
             assert path.name.startswith(exercise.notebook)
-        for exercise in PYTHON:
-            if cell.cell_type == "code" and f"def {exercise.name}(" in cell.source:
-                assert exercise.skeleton.strip() in cell.source
+
+
+@pytest.mark.parametrize("path", TAUGHT, ids=lambda path: path.stem)
+def test_a_notebook_with_its_solutions_is_all_correct(path):
+    shell = InteractiveShell()
+    magic.register(shell)
+    answers = []
+    for text in filterfalse(LEAVES_OUT.match, code(path)):
+        if exercise := asked(text):
+            text = text.replace(exercise.skeleton.strip(), exercise.solution())
+        result = shell.run_cell(text).result
+        answers += [result] if isinstance(result, Answer) else []
+    shell.history_manager.end_session()
+    assert len(answers) >= len(list(filter(asked, code(path))))
+    assert all(answer.correct for answer in answers), answers
+
+
+def test_every_exercise_is_in_its_notebook():
+    there = {asked(text) for path in TAUGHT for text in code(path)}
+    written = {path.name[:2] for path in NOTEBOOKS}
+    assert {each.name for each in EXERCISES.values() if each.notebook in written and each not in there} == set()
