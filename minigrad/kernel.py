@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad import arguments
-from minigrad.devices import base, check, get, kernel_device, watched
+from minigrad.devices import base, for_launch
 from minigrad.errors import LaunchError
 from minigrad.launch import Launch, Span, parse_sizes
 from minigrad.limits import Extent, check_limits, dim3
@@ -106,7 +106,7 @@ class Kernel:
     ) -> None:
         """Check the arguments, compile at the first use, launch."""
         bound = arguments.bind(self.name, self.signature.params, args)
-        device = watched(bound.device or get(check(kernel_device())))
+        device = for_launch(bound.device)
         key = (device.name, bound.real, tuple(values.items()))
         module = self._modules.get(key)
         if module is None:

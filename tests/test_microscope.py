@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.devices import get
 from minigrad.errors import CompileError, LaunchError
 
 X = np.arange(1000, dtype=np.float32)
@@ -218,3 +219,22 @@ def test_more_accesses_than_can_be_kept_are_refused_with_the_way_out(monkeypatch
     with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
         mg.inspect(text, X, y, 1000, grid=1, block=64)
     assert mg.inspect(text.replace("2000", "2"), X, y, 1000, grid=1, block=64).ok
+
+
+def test_an_array_given_twice_is_one_array():
+    text = source("int i = threadIdx.x;\ny[i] = x[63 - i];  // wrong")
+    both = np.arange(64, dtype=np.float32)
+    (problem,) = mg.inspect(text, both, both, 64, grid=1, block=64).problems
+    assert (problem.kind, problem.line) == ("race", line_of(text, "wrong"))
+
+
+def test_what_is_read_outside_is_nan():
+    y = np.zeros(2, np.float32)
+    record = mg.inspect(source("y[0] = x[n];\ny[1] = x[n + 5000];"), X, y, 1000, grid=1, block=1, outputs="y")
+    assert [problem.kind for problem in record.problems] == ["out-of-bounds"] * 2 + ["nan"] and np.isnan(y).all()
+
+
+def test_an_endless_loop_is_a_problem_with_its_line(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 0.3)
+    problem, text = look("volatile int* p = (volatile int*)y;\nwhile (*p == 0) {}  // for ever", block=1)
+    assert (problem.kind, problem.line) == ("timeout", line_of(text, "for ever"))

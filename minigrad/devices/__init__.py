@@ -62,9 +62,11 @@ def kernel_device() -> str:
 _watching: list[Device] = []  # microscopes in use, the innermost last
 
 
-def watched(device: Device) -> Device:
-    """The device for a launch: a microscope takes the place of `sim` while it is in use."""
-    return _watching[-1] if _watching and device.name == "sim" else device
+def for_launch(device: Device | None) -> Device:
+    """The device for a launch with arrays on this one, or without; a microscope in use takes the place of `sim`."""
+    if _watching and (device is None or device.name == "sim"):
+        return _watching[-1]
+    return device or get(check(kernel_device()))
 
 
 @contextmanager

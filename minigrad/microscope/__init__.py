@@ -63,11 +63,11 @@ def inspect(
     """
     microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs))
     launch = _launch(kernel, name, defines, grid, block, shared)
-    uploaded = [Array.upload(get(check("sim")), arg) if _is_host(arg) else arg for arg in args]
+    uploaded = _on_sim(args)
     with through(microscope):
         launch(uploaded)
     if not microscope.launches:
-        raise LaunchError("nothing ran on sim: the launch has no blocks, or its arrays are on cuda. Use x.to('sim').")
+        raise LaunchError("nothing to see: the launch has no blocks, as one of its sizes is 0.")
     record = microscope.launches[-1]
     _keep_outputs(args, uploaded, record)
     return record
@@ -102,8 +102,16 @@ def _only_kernel(text: str) -> str:
     return next(iter(source.kernels))
 
 
-def _is_host(arg: Any) -> bool:
-    return isinstance(arg, np.ndarray) and arg.ndim > 0
+def _on_sim(args: Sequence[Any]) -> list[Any]:
+    """The arguments with NumPy arrays uploaded; one that is given twice stays one. Raises LaunchError for a GPU's."""
+    sim, given = get(check("sim")), {}
+    for arg in args:
+        device = getattr(getattr(arg, "array", arg), "device", None)
+        if getattr(device, "name", "sim") == "cuda":
+            raise LaunchError("the microscope looks at kernels on sim, and an array is on cuda. Use x.to('sim').")
+        if isinstance(arg, np.ndarray) and arg.ndim and id(arg) not in given:
+            given[id(arg)] = Array.upload(sim, arg)
+    return [given.get(id(arg), arg) for arg in args]
 
 
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:

@@ -16,13 +16,14 @@ from minigrad.microscope.variables import Variables
 class Line:
     """One access in the source: `a[i] * b[i]` has two. Counted in the blocks that were looked at closely.
 
-    Definitions are those of Nsight Compute; OP is ld, st or atom:
+    Definitions are those of Nsight Compute; OP is ld, st, or for atomics red:
     requests         instructions of a warp: l1tex__t_requests_pipe_lsu_mem_global_op_OP.sum
     sectors          32-byte pieces of global memory: l1tex__t_sectors_pipe_lsu_mem_global_op_OP.sum
     wavefronts       passes over shared memory: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_OP.sum
     bank_conflicts   passes beyond the fewest: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_OP.sum
     active_lanes     of 32, a request: smsp__thread_inst_executed_per_inst_executed.ratio, of this instruction
-    They are of the access as it is written; a GPU's compiler may join, move or drop some.
+    They are of the access as it is written; a GPU's compiler may join, move or drop some, as when it reads four words
+    of a tile at once. Of atomics these are the distinct sectors; a GPU counts one for each lane that changes one word.
     """
 
     file: str

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
@@ -93,7 +92,7 @@ class Finder:
                 message = advice.index(finding.offset, finding.type.decode().strip("'").replace(" [", "["), variable)
         return Problem(
             kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
-            access, block, thread, None, finding.count,
+            None if finding.wrong == Wrong.INDEX else access, block, thread, None, finding.count,
         )  # fmt: skip
 
     def _race(
@@ -114,7 +113,7 @@ class Finder:
 
     def _stopped(self, found: list[Problem], error: KernelError) -> list[Problem]:
         """With the error that ended the launch, unless the access that led to it is known already."""
-        wild = [p for p in found if p.kind == "out-of-bounds" and p.variable is None and p.element is None]
+        wild = [p for p in found if p.kind == "out-of-bounds" and p.variable is None and p.access]  # to no array
         last = [p for p in found if p.kind == "out-of-bounds" and (p.block, p.thread) == (error.block, error.thread)]
         if error.kind in ("out-of-bounds", "illegal-access") and any(p not in wild for p in last):
             return found
@@ -159,4 +158,4 @@ def _without_echoes(problems: Sequence[Problem]) -> list[Problem]:
 def index(number: int, extent: Dim3) -> Dim3:
     """The index (x, y, z) of a block or thread that is counted along x first."""
     x, y, _ = extent
-    return number % x, number // x % y, number // (x * y) % max(prod(extent), 1)
+    return number % x, number // x % y, number // (x * y)

@@ -25,7 +25,7 @@ HEAD = (
 SHOWN = 5  # problems in the short table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Inspection:
     """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
 

@@ -34,7 +34,9 @@ _PLACES: dict[Path, "Places"] = {}  # a compiled file's name holds all that it w
 
 def places(module: Module) -> "Places":
     """The sites of a module: those that were looked up are kept."""
-    return _PLACES.setdefault(module.path, Places(module))
+    if module.path not in _PLACES:
+        _PLACES[module.path] = Places(module)
+    return _PLACES[module.path]
 
 
 class Places:

@@ -95,7 +95,8 @@ static inline void check(Variable& variable, Cell* cell, const Stamp& now) {
     }
     if (access == READ) remember(cell->reads, now, variable);
     if (access == WRITE) cell->write = now;
-    if (access == ATOMIC) remember((atomics ? atomics : make_atomics(variable) + (cell - variable.cells))->at, now, variable);
+    if (access == ATOMIC && !atomics) atomics = make_atomics(variable) + (cell - variable.cells);
+    if (access == ATOMIC) remember(atomics->at, now, variable);
 }
 
 static void record(Access access, int variable, int64_t offset, uint32_t bytes, uint32_t pc) {
@@ -193,7 +194,7 @@ static void name_pending(int variable) {
 template <Access access>
 static inline void touch(const void* where, unsigned bytes, const void* from) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
-    uint32_t pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
+    uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
     uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
     int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
     if (__builtin_expect(watch.pending, 0)) name_pending(number < 0 ? MAX_VARIABLES : number);

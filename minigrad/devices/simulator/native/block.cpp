@@ -66,7 +66,9 @@ static void make_fiber(Worker& worker) {
     worker.critical = 1;
     size_t size = STACK_PAGES * page_size();
     char* stack = map_guarded(size);
-    if (!stack) fail(SYSTEM, nullptr, 0, "the system has no memory for the stacks of %u threads; choose a smaller block", worker.threads);
+    if (!stack)
+        fail(SYSTEM, nullptr, 0, "the system has no memory for the stacks of %u threads; choose a smaller block",
+             worker.threads);
     // The Fiber lies above its stack, for each at another height in the page: else all want the same cache lines.
     size_t shift = worker.made * 7 % 48 * 64;
     Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);

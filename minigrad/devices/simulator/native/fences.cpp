@@ -1,7 +1,7 @@
 // Order by fences and atomics, as in a lock, or where the last block to count itself adds up what all have written. A
 // thread that has passed a __threadfence() and then changes a word by an atomic releases what it did before; one that
-// later does an atomic on that word has acquired it. Between blocks the picture is coarse, so that what is right is never
-// reported: an acquirer knows all that the block did up to the barriers around the release.
+// later does an atomic on that word has acquired it. Between blocks the picture is coarse, so that what is right is
+// never reported: an acquirer knows all that the block did up to the barriers around the release.
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +118,8 @@ void follow_atomic(uint64_t address) {
 void share_known(unsigned first, unsigned lanes) {
     uint32_t joint[MAX_THREADS] = {};
     for (unsigned rest = lanes; rest; rest &= rest - 1) raise(joint, known_now(first + __builtin_ctz(rest)));
-    for (unsigned rest = lanes; rest; rest &= rest - 1) memcpy(known_now(first + __builtin_ctz(rest)), joint, sizeof joint);
+    for (unsigned rest = lanes; rest; rest &= rest - 1)
+        memcpy(known_now(first + __builtin_ctz(rest)), joint, sizeof joint);
 }
 
 // Whether an access of another thread was released, and that acquired by the present one.

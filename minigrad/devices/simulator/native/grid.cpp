@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "watch.h"
 
 namespace minigrad {
 
@@ -18,7 +18,9 @@ static uint64_t place_in_kernel(uint64_t address, void* kernel) {
 static void complete_report() {
     Report& report = launch.report;
     if (report.cause == NONE) report.cause = launch.stop;
-    if (report.fault.pc) report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
+    if (!report.fault.pc) return;
+    report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
+    if (!report.fault.pc && watch.on) report.fault.pc = watch.pc;  // stopped in a hook
 }
 
 }  // namespace minigrad

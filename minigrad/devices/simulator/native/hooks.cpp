@@ -52,9 +52,15 @@ static inline void* fill_bytes(void* to, int value, size_t bytes, const void* ca
     return memset(to, value, bytes);
 }
 #define MINIGRAD_BLOCKS(prefix)                                                                             \
-    MINIGRAD_HOOK void* prefix##memcpy(void* a, const void* b, size_t n) { return copy(a, b, n, MINIGRAD_CALLER); }   \
-    MINIGRAD_HOOK void* prefix##memmove(void* a, const void* b, size_t n) { return copy(a, b, n, MINIGRAD_CALLER); }  \
-    MINIGRAD_HOOK void* prefix##memset(void* a, int b, size_t n) { return fill_bytes(a, b, n, MINIGRAD_CALLER); }
+    MINIGRAD_HOOK void* prefix##memcpy(void* to, const void* from, size_t bytes) {                          \
+        return copy(to, from, bytes, MINIGRAD_CALLER);                                                      \
+    }                                                                                                       \
+    MINIGRAD_HOOK void* prefix##memmove(void* to, const void* from, size_t bytes) {                         \
+        return copy(to, from, bytes, MINIGRAD_CALLER);                                                      \
+    }                                                                                                       \
+    MINIGRAD_HOOK void* prefix##memset(void* to, int value, size_t bytes) {                                 \
+        return fill_bytes(to, value, bytes, MINIGRAD_CALLER);                                               \
+    }
 MINIGRAD_BLOCKS(__tsan_)
 MINIGRAD_BLOCKS(__wrap_)
 
@@ -68,8 +74,12 @@ MINIGRAD_BLOCKS(__wrap_)
         return __atomic_compare_exchange_n(at, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);      \
     }
 #define MINIGRAD_ATOMICS(N, T)                                                                              \
-    MINIGRAD_HOOK T __tsan_atomic##N##_load(const T* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }        \
-    MINIGRAD_HOOK void __tsan_atomic##N##_store(T* at, T value, int) { __atomic_store_n(at, value, __ATOMIC_SEQ_CST); } \
+    MINIGRAD_HOOK T __tsan_atomic##N##_load(const T* at, int) {                                             \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                       \
+    }                                                                                                       \
+    MINIGRAD_HOOK void __tsan_atomic##N##_store(T* at, T value, int) {                                      \
+        __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                      \
+    }                                                                                                       \
     MINIGRAD_HOOK T __tsan_atomic##N##_exchange(T* at, T value, int) {                                      \
         return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                            \
     }                                                                                                       \
@@ -89,9 +99,8 @@ MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) {
 MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
-    if (!watch.recording || !watch.worker->current) return;
-    uint32_t pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
-    record(ENTER, MAX_VARIABLES, 0, 0, pc);
+    uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
+    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, 0, 0, pc);
 }
 
 // An index outside the extents of its array, as its type has them; the next access is the one that it was for.

@@ -70,6 +70,7 @@ struct Watch {
     bool on, recording;
     uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2
     int pending;                  // the finding whose variable the next access will tell, + 1
+    uint32_t pc;                  // of the last that was seen
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
     uint64_t packed, packed_bytes, benign;  // harmless memory: the arguments, and the page that was found to be so
