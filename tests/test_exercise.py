@@ -110,6 +110,11 @@ def test_an_exercise_shows_its_task_and_where_to_start():
     assert "3 hints" in exercise._repr_markdown_()
 
 
+def test_what_is_no_text_is_refused():
+    with pytest.raises(TypeError, match=r"mg\.exercise\(\"clip\"\) takes the text of the kernel; got int 3"):
+        mg.exercise("clip").check(3)
+
+
 def test_a_function_that_raises_is_answered():
     def divide_backward(dy, a, b):
         return 1 / 0

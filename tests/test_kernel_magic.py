@@ -41,10 +41,10 @@ def test_the_kernels_of_the_package_pass(op, name):
     assert found.correct, found
 
 
-def test_a_pass_gives_the_op_with_the_readers_kernel():
+def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
     found = check.kernel(mg.add, "forward", ADD)
     assert found.correct and found.text.startswith("Correct. 10 cases, with BLOCK = 256, 32, 64, 128, 512, 1024")
-    x = mg.tensor([1.0, 2.0], device="sim", requires_grad=True)
+    x = mg.tensor([1.0, 2.0], device=kernel_device, requires_grad=True)
     y = found.result(x, x)
     y.sum().backward()
     assert y.numpy().tolist() == [2, 4] and x.grad.numpy().tolist() == [2, 2]

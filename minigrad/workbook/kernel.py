@@ -11,6 +11,7 @@ from minigrad.devices import check, get
 from minigrad.kernel import Kernel
 from minigrad.op import Case
 from minigrad.outcome import TOLERANCE, Pair
+from minigrad.require import a
 from minigrad.source import CUDA, Source
 from minigrad.workbook.exercise import Exercise, Wrong, bare
 
@@ -60,7 +61,7 @@ class KernelExercise(Exercise):
 
     def check(self, given: str) -> Answer:
         """Try the text. The answer says what is wrong first; a mistake that is well known, with the reason."""
-        if bare(given) == bare(self.skeleton):
+        if bare(a(self.call, given, str, "the text of the kernel")) == bare(self.skeleton):
             return self._unfinished()
         found = attempt(self, given)
         if found.correct:
