@@ -78,7 +78,7 @@ class Adjoint:
             if needed <= slots:
                 break
             slots = needed  # the tapes were too short: nothing of this run counts
-        found = [made[self.derived.gradients[name]] for name in self.wrt]
+        found = [made[name] for name in self.wrt]
         return [_like(d, args) for d in found]
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from html import escape
+from math import prod
 
 from minigrad.adjoint.accumulate import Choice
 from minigrad.adjoint.counting import evaluate
@@ -72,8 +73,9 @@ def _saved(made: Derivation, derived: Derived) -> list[Choice]:
 def _taped(made: Derivation, tape: Tape) -> Choice:
     """Values kept for each round of a loop."""
     why = f"every round of the loop at line {tape.place.line} has another {tape.value}"
+    size = BYTES[tape.type] * prod(evaluate(e, made.module.values) or 0 for e in tape.dims)
     if tape.size is not None:
         rounds = evaluate(tape.size, made.module.values) or 0
-        return Choice(tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * BYTES[tape.type]))
+        return Choice(tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size))
     rounds_text = "counted as it runs" if tape.trips is None else expression(tape.trips)
-    return Choice(tape.name, "global tape", why, f"{BYTES[tape.type]} x rounds ({rounds_text})")
+    return Choice(tape.name, "global tape", why, f"{size} x rounds ({rounds_text})")

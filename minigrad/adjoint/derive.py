@@ -60,7 +60,7 @@ class Derivation(Loops):
     def settled(self, body: list[Stmt]) -> list[Stmt]:
         """Pruned, checked that nothing in it is lost, and with loops in their own order where that is free."""
         body = self.pruned(body)
-        taped = {f"trips_{self.tapes[n].place.line}" for n in self.tapes if n in mentioned(body)}
+        taped = {tape.counter for name, tape in self.tapes.items() if name in mentioned(body)}
         body = self.pruned(everywhere(body, Uncounted(taped)))
         for name in sorted(mentioned(body)):
             if name.startswith(LOST):
@@ -75,7 +75,7 @@ class Derivation(Loops):
     def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
         """The record."""
         tapes = [t for t in self.tapes.values() if t.name in mentioned(body)]
-        local: list[Stmt] = [Declare(t.name, t.type, (t.size,)) for t in tapes if t.size is not None]
+        local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
         names = {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
         return Derived([*local, *body], names, tapes, self.conditions, choices, written(body) & self.kept_arrays())
 

@@ -1,6 +1,9 @@
 """Values that the gradient needs again: read where they still stand, computed anew, or kept before they go."""
 
+from math import prod
+
 from minigrad.adjoint.build import change
+from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed, opposite
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.rules import Rules
@@ -38,9 +41,10 @@ class Keeping(Rules):
         self.here: Stmt | None = None
         self.known: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
         self.before: list[Stmt] = []
-        self.kept: dict[Expr, Expr] = {}
+        self.kept: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
         self.rounds: Rounds | None = None
         self.guards: list[Expr] = []
+        self.copying = False  # a loop as the kernel has it, whose rounds share one slot of an outer loop's tape
         self.why: dict[str, tuple[Place, str]] = {}
 
     def at(self, s: Stmt, gone: set[str]) -> None:
@@ -110,13 +114,14 @@ class Keeping(Rules):
 
     def capture(self, e: Expr) -> Expr:
         """The value saved at this statement, once: in a register, or on a tape where the round cannot repeat it."""
-        if e not in self.kept:
+        guards = tuple(self.guards) if isinstance(e, Index) else ()  # a variable can be read in any case
+        if (e, guards) not in self.kept:
             value = e
-            for guard in self.guards:
+            for guard in reversed(guards):
                 value = Ternary(guard, value, Number("0", e.type), e.type)
             lost = any(isinstance(x, Index) and self.is_lost(x.array) for x in walk(value))
-            self.kept[e] = self.taped(value) if lost else self.saved(value)
-        return self.kept[e]
+            self.kept[e, guards] = self.taped(value) if lost else self.saved(value)
+        return self.kept[e, guards]
 
     def saved(self, value: Expr, name: str = "") -> Expr:
         """The value in a variable of its own."""
@@ -129,7 +134,7 @@ class Keeping(Rules):
         """The value on the tape of the loop that is being reversed."""
         rounds = self.rounds
         reads = {x.array for x in walk(value) if isinstance(x, Index)}
-        if rounds is None or not reads & rounds.lost or self.is_lost_outside(reads):
+        if rounds is None or self.copying or not reads & rounds.lost or self.is_lost_outside(reads):
             return self.lost(value, "is overwritten in an outer loop and read in an inner one")
         tape = self.tape(base(value), value.type)
         rounds.pushes.setdefault(id(self.here), []).append(self.push(tape, value))
@@ -141,18 +146,25 @@ class Keeping(Rules):
         self.why[name] = place(self.here), f"{base(value)} {why} while its value is still needed for the gradient."
         return Name(name, value.type)
 
-    def tape(self, value: str, kind: str) -> Tape:
-        """A new tape of the loop that is being reversed."""
+    def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = ()) -> Tape:
+        """A new tape of the loop that is being reversed: in the thread's own memory while it is short."""
         rounds = self.rounds
         assert rounds is not None
-        name = self.fresh(f"{value}_tape")
-        self.tapes[name] = Tape(name, kind, rounds.size, rounds.trips, value, rounds.place)
+        name, size, trips = self.fresh(f"{value}_tape"), rounds.size, rounds.trips
+        extents = [evaluate(e, self.module.values) or 0 for e in ([] if size is None else [size, *dims])]
+        if size is not None and 8 * prod(extents) > LOCAL_BYTES:
+            size, trips = None, size
+        self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims)
         return self.tapes[name]
 
     def push(self, tape: Tape, value: Expr) -> Stmt:
         """The value put into the slot of this round, where there is one."""
         assert self.rounds is not None
-        store = Assign(tape.slot(self.rounds.k), "=", value)
+        return self.bounded(Assign(tape.slot(self.rounds.k), "=", value))
+
+    def bounded(self, store: Stmt) -> Stmt:
+        """A store onto a tape, made only where there is a slot for this round."""
+        assert self.rounds is not None
         if not self.rounds.checked:
             return store
         return If(Binary("<", self.rounds.k, Name("tape_slots", "int"), "bool"), [store], [])

@@ -14,6 +14,7 @@ from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tree import Param
+from minigrad.adjoint.types import floating
 from minigrad.array import Array
 from minigrad.convert import copied, move
 from minigrad.devices import base, kernel_device
@@ -111,27 +112,24 @@ def check_conditions(run: Run, derived: Derived) -> None:
 def gradients_of(
     run: Run, derived: Derived, outputs: Sequence[str], dy: Sequence[Any], params: Sequence[Param]
 ) -> dict:
-    """The gradient arrays: those of outputs as given, in copies where the kernel writes them; zeros for the others."""
+    """The gradients by parameter: those of outputs as given, in copies where they are written; zeros for the others."""
     if len(dy) != len(outputs):
         raise LaunchError(
             f"dy has {len(dy)} gradients; {run.module.kernel.name} has {len(outputs)} outputs: {', '.join(outputs)}."
         )
     given = dict(zip(outputs, map(on_device, dy), strict=True))
     written = {p.name for p in params if not p.const}
+    device = next(iter(run.arrays.values())).device
     made = {}
-    for name, gradient in derived.gradients.items():
-        like: Any = run.arrays.get(name)
-        device = next(iter(run.arrays.values())).device
-        if name in given:
-            d = given[name]
+    for p in run.module.kernel.params:
+        like, d = run.arrays.get(p.name), given.get(p.name)
+        if d is not None and like is not None:
             if (d.shape, d.dtype) != (like.shape, like.dtype):
-                raise LaunchError(f"dy of {name} is {d.dtype} {d.shape}; it must be {like.dtype} {like.shape}.")
-            made[gradient] = copied(d) if gradient in written else d
-        elif like is not None:
-            made[gradient] = Array.zeros(like.device, like.shape, like.dtype)
-        else:
-            kind = next(p.type for p in run.module.kernel.params if p.name == name)
-            made[gradient] = Array.zeros(device, (), run.dtype(kind))
+                raise LaunchError(f"dy of {p.name} is {d.dtype} {d.shape}; it must be {like.dtype} {like.shape}.")
+            made[p.name] = copied(d) if derived.gradients.get(p.name) in written else d
+        elif floating(p.type):
+            shape = () if like is None else like.shape
+            made[p.name] = Array.zeros(device, shape, run.dtype(p.type))
     return made
 
 
@@ -143,7 +141,8 @@ def launch(
     device = next(iter(arrays.values())).device
     tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
     needed = Array.zeros(device, (1,), np.dtype(np.int32))
-    known = {**arrays, **run.scalars, **made, **tapes, "tape_slots": slots, "tape_needed": needed}
+    gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
+    known = {**arrays, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
     kernel(*(known[p.name] for p in assembled.params), grid=run.grid, block=run.block)
     return int(needed.numpy()[0]) if "tape_slots" in (p.name for p in assembled.params) else 0
 
@@ -152,4 +151,5 @@ def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:
     """Memory for a tape: slots for all threads, those of a round side by side."""
     rounds = slots if tape.trips is None else run.number(tape.trips)
     assert rounds is not None
-    return Array.empty(device, (max(rounds, 1), run.threads), run.dtype(tape.type))
+    values = prod(run.number(extent) or 0 for extent in tape.dims)
+    return Array.empty(device, (max(rounds, 1) * values, run.threads), run.dtype(tape.type))

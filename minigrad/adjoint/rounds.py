@@ -1,13 +1,13 @@
 """Loops backwards: each round is run again from what it began with, then its gradient is taken."""
 
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
-from minigrad.adjoint.counting import LOCAL_BYTES, Count, capacity, count, evaluate, exact, shifted
+from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
 from minigrad.adjoint.covering import covers
 from minigrad.adjoint.effects import declared, read
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
-from minigrad.adjoint.tapes import Rounds
-from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Loop, Name, Stmt, While
+from minigrad.adjoint.tapes import Rounds, copied
+from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Loop, Name, Stmt, While
 
 
 class Loops(Sweep):
@@ -34,15 +34,16 @@ class Loops(Sweep):
         """Where the tapes of this loop stand, and which arrays its rounds cannot compute again."""
         k = Name(header.var if header and header.simple else self.fresh("k"), "int")
         size, trips = capacity(self.module, s, header), None
-        if size is not None:
-            bytes_a_tape = (evaluate(size, self.module.values) or 0) * 8
-            size = size if bytes_a_tape <= LOCAL_BYTES else None
         if header and size is None:
             trips = self.hosted(header.trips)
         arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
         own = self.kills(s) - declared(s.body)
-        lost = {n for n in arrays if n in after or (n in own and not covers(self, s, n))}
-        return Rounds(k, size, trips, lost, s.place, self.rounds)
+        lost = {n for n in arrays - self.own_arrays() if n in after or (n in own and not covers(self, s, n))}
+        return Rounds(k, size, trips, lost, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+
+    def own_arrays(self) -> set[str]:
+        """The arrays of a thread alone, which are kept as a whole."""
+        return {n for n, d in self.of.declared.items() if d.dims and not d.shared}
 
     def is_array(self, name: str) -> bool:
         """Whether a name is that of an array."""
@@ -71,30 +72,26 @@ class Loops(Sweep):
         if halved is not None:
             changed = changed - {inner}
             restore.append(Declare(inner, "int", value=halved, place=s.place))
-        for name in sorted(n for n in changed if not self.is_array(n)):
-            variable = Name(name, self.of.declared[name].type)
-            tape = self.tape(name, variable.type)
-            slot = tape.slot(rounds.k)
-            restore.append(
-                Declare(name, variable.type, value=slot) if name == inner else Assign(variable, "=", slot, s.place)
-            )
-            note.append(self.noted(tape.slot(rounds.k), variable))
+        filled = {n for n in changed & self.own_arrays() if covers(self, s, n)}
+        for name in sorted(n for n in changed - filled if n in self.own_arrays() or not self.is_array(n)):
+            kind, dims = self.of.declared[name].type, self.of.declared[name].dims
+            elements = tuple(Name(f"element{n or ''}", "int") for n in range(len(dims)))
+            slot = self.tape(name, kind, dims).slot(rounds.k, elements)
+            if dims:
+                array = Index(name, elements, kind)
+                restore.append(copied(slot, array, dims))
+                note.append(self.bounded(copied(array, slot, dims)))
+            else:
+                variable = Name(name, kind)
+                restore.append(Declare(name, kind, value=slot) if name == inner else Assign(variable, "=", slot))
+                note.append(self.bounded(Assign(slot, "=", variable)))
         return restore, note
-
-    def noted(self, slot: Expr, variable: Name) -> Stmt:
-        """One value put on the tape."""
-        assert self.rounds is not None
-        store: Stmt = Assign(slot, "=", variable)  # type: ignore[arg-type]
-        if not self.rounds.checked:
-            return store
-        return If(test("<", self.rounds.k, Name("tape_slots", "int")), [store], [])
 
     def ahead(self, s: Loop, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
-        trips, front, behind = Name(f"trips_{s.place.line}", "int"), list(note), []
+        trips, front, behind = Name(rounds.counter, "int"), list(note), []
         counted = not exact(s, header) or rounds.checked
         if counted:
-            self.used.add(trips.name)
             front = [*note, Assign(trips, "+=", ONE, s.place)]
         if not (header and header.simple):
             value = header.round(Name(header.var, "int")) if header else trips
@@ -104,15 +101,15 @@ class Loops(Sweep):
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
             behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
         body = [*front, *self.plain(s.body, rounds.pushes)]
-        loop: Stmt = While(s.condition, body, s.place)
+        loop: Stmt = While(self.replay_value(s.condition), body, s.place)
         if isinstance(s, For):
-            loop = For(s.start, s.condition, s.step, body, s.pragma, s.place)
+            loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, loop, *behind]
 
     def back(self, s: Loop, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
-        counter = Name(f"trips_{s.place.line}", "int")
+        counter = Name(rounds.counter, "int")
         formula = self.keep(header.trips) if header and exact(s, header) else None
         trips: Expr = formula if formula and not rounds.checked else counter
         k = rounds.k.name  # type: ignore[union-attr]
@@ -136,9 +133,15 @@ class Loops(Sweep):
         names = read(back) & after - self.kills(s) - declared(back)
         saved: list[Stmt] = []
         again: list[Stmt] = []
-        for name in sorted(n for n in names if not self.is_array(n)):
-            variable = Name(name, self.of.declared[name].type)
-            keep = Name(self.fresh(f"{name}_{s.place.line}"), variable.type)
-            saved.append(Declare(keep.name, keep.type, value=variable, place=s.place))
-            again.append(Assign(variable, "=", keep, s.place))
+        for name in sorted(n for n in names if n in self.own_arrays() or not self.is_array(n)):
+            kind, dims = self.of.declared[name].type, self.of.declared[name].dims
+            keep = self.fresh(f"{name}_{s.place.line}")
+            if dims:
+                elements = tuple(Name(f"element{n or ''}", "int") for n in range(len(dims)))
+                array, kept = Index(name, elements, kind), Index(keep, elements, kind)
+                saved += [Declare(keep, kind, dims, place=s.place), copied(array, kept, dims)]
+                again.append(copied(kept, array, dims))
+            else:
+                saved.append(Declare(keep, kind, value=Name(name, kind), place=s.place))
+                again.append(Assign(Name(name, kind), "=", Name(keep, kind), s.place))
         return saved, again

@@ -108,9 +108,16 @@ class Rules:
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
-            x = args[0]
-            return self.pull(x, times(seed, derivative(e.function, self.keep(x), self.keep(e))))
+            before, y = self.valued(name, self.keep(e))
+            return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
         return self.several(name, e, seed)
+
+    def valued(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
+        """The value of a function, in a variable where its derivative is made of it twice."""
+        if DERIVATIVES[name].count("y") < 2 or isinstance(y, Name):
+            return [], y
+        value = self.fresh(f"{name}_value")
+        return [Declare(value, y.type, value=y)], Name(value, y.type)
 
     def several(self, name: str, e: Call, seed: Expr) -> list[Stmt]:
         """Functions of two or three operands."""

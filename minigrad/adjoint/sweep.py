@@ -127,23 +127,26 @@ class Sweep(Assignments):
 
     def plain(self, body: list[Stmt], pushes: dict[int, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
-        made: list[Stmt] = []
-        for s in body:
-            made += pushes.get(id(s), [])
-            match s:
-                case If():
-                    made.append(If(s.condition, self.plain(s.then, pushes), self.plain(s.orelse, pushes), s.place))
-                case For():
-                    inner = self.plain(s.body, pushes)
-                    made.append(For(s.start, s.condition, s.step, inner, s.pragma, s.place))
-                case While():
-                    made.append(While(s.condition, self.plain(s.body, pushes), s.place))
-                case Jump() | Barrier():
-                    made.append(s)
-                case _:
-                    self.at(s, set())
-                    made += self.replay(s)
+        before, self.copying = self.copying, True
+        made = [t for s in body for t in (*pushes.get(id(s), []), *self.copy(s, pushes))]
+        self.copying = before
         return made
+
+    def copy(self, s: Stmt, pushes: dict[int, list[Stmt]]) -> list[Stmt]:
+        """One statement of them."""
+        self.at(s, set())
+        match s:
+            case If():
+                condition = self.replay_value(s.condition)
+                return [If(condition, self.plain(s.then, pushes), self.plain(s.orelse, pushes), s.place)]
+            case For():
+                condition = self.replay_value(s.condition)
+                return [For(s.start, condition, s.step, self.plain(s.body, pushes), s.pragma, s.place)]
+            case While():
+                return [While(self.replay_value(s.condition), self.plain(s.body, pushes), s.place)]
+            case Jump() | Barrier():
+                return [s]
+        return self.replay(s)
 
 
 def _in_branches(s: If) -> set[str]:

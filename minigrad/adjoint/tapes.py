@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.build import times
+from minigrad.adjoint.build import ONE, ZERO, plus, test, times
 from minigrad.adjoint.tree import (
     NOWHERE,
+    Assign,
     Binary,
     Call,
     Cast,
+    Declare,
     Expr,
+    For,
     Index,
     Name,
     Place,
@@ -29,15 +32,27 @@ class Tape:
     trips: Expr | None  # rounds, as the host computes them; None where they are counted while the kernel runs
     value: str
     place: Place
+    counter: str  # the variable that counts the rounds
+    dims: tuple[Expr, ...] = ()  # of a whole array a round
 
-    def slot(self, k: Expr) -> Index:
-        """Where round k stands."""
-        return Index(self.name, (k if self.size else _column(k),), self.type)
+    def slot(self, k: Expr, indices: tuple[Expr, ...] = ()) -> Index:
+        """Where round k stands; of neighbouring threads side by side."""
+        if self.size is not None:
+            return Index(self.name, (k, *indices), self.type)
+        for e, extent in zip(indices, self.dims, strict=True):
+            k = plus(times(k, extent), e)
+        column = Binary("+", times(k, Name("tape_threads", "size_t")), Name("tape_thread", "size_t"), "size_t")
+        return Index(self.name, (column,), self.type)
 
 
-def _column(k: Expr) -> Expr:
-    """Slot k of this thread: neighbouring threads side by side."""
-    return Binary("+", times(k, Name("tape_threads", "size_t")), Name("tape_thread", "size_t"), "size_t")
+def copied(source: Index, target: Index, dims: tuple[Expr, ...]) -> Stmt:
+    """Loops that copy an array, whose indices are the last ones of source and target."""
+    made: Stmt = Assign(target, "=", source)
+    names = [e.name for e in source.indices + target.indices if isinstance(e, Name) and e.name.startswith("element")]
+    for name, extent in reversed(list(zip(dict.fromkeys(names), dims, strict=True))):
+        var = Name(name, "int")
+        made = For(Declare(name, "int", value=ZERO), test("<", var, extent), Assign(var, "+=", ONE), [made])
+    return made
 
 
 @dataclass
@@ -50,6 +65,7 @@ class Rounds:
     lost: set[str]
     place: Place
     outer: "Rounds | None"
+    counter: str
     pushes: dict[int, list[Stmt]] = field(default_factory=dict)
 
     @property

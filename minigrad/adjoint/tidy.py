@@ -52,7 +52,7 @@ class Sink(Change):
         made = list(body)
         for s in body:
             zero = isinstance(s, Declare | Assign) and s.value is not None and is_number(s.value, 0)
-            if zero and not (isinstance(s, Assign) and s.op != "="):
+            if zero and s in made and not (isinstance(s, Assign) and s.op != "="):
                 self._sink(made, s)  # type: ignore[arg-type]
         return made
 
