@@ -26,6 +26,7 @@ class Prune:
         self.own = own  # variables, arrays and tapes that end with the kernel; what else is written is its result
         self.mentioned: set[str] = set()
         self.jumps = True
+        self.after: dict[str, set[str]] = {}  # what is live where a break or continue leads to
 
     def body(self, body: list[Stmt], live: set[str]) -> tuple[list[Stmt], set[str]]:
         """The statements that matter, and what is live before them."""
@@ -51,8 +52,8 @@ class Prune:
                 return self.loop(s, live)
             case Do() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
-            case Jump() if not self.jumps:
-                return None, live
+            case Jump():
+                return (s if self.jumps else None), self.after[s.kind]
         self.mentioned |= read_here(s)
         return s, live | read_here(s)
 
@@ -108,8 +109,16 @@ class Prune:
 
     def rounds(self, s: For | While, live: set[str]) -> tuple[list[Stmt], set[str]]:
         """A loop's body, where what one round leaves is live in the next; empty where it does not matter."""
-        step = s.step if isinstance(s, For) else None
+        step, outer = s.step if isinstance(s, For) else None, self.after
+        try:
+            return self.settled(s, step, live)
+        finally:
+            self.after = outer
+
+    def settled(self, s: For | While, step: Assign | None, live: set[str]) -> tuple[list[Stmt], set[str]]:
+        """The body once what is live in it no longer grows."""
         following = set(live)
+        self.after = {"break": live, "continue": following}
         kept, inside = self.body(s.body, following)
         if not _matters(kept) and not (step and written_here(step) & live):
             return [], live
@@ -117,6 +126,7 @@ class Prune:
         filled = s.filled if isinstance(s, For) else frozenset()
         while True:
             following |= inside - filled
+            self.after["continue"] = following
             kept, inside = self.body(s.body, following)
             if inside - filled <= following:
                 return kept, following
