@@ -38,8 +38,9 @@ class Loops(Sweep):
             trips = self.hosted(header.trips)
         arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
         own = self.kills(s) - declared(s.body)
-        lost = {n for n in arrays - self.own_arrays() if n in after or (n in own and not covers(self, s, n))}
-        return Rounds(k, size, trips, lost, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+        filled = frozenset(n for n in own if self.is_array(n) and covers(self, s, n))
+        lost = {n for n in arrays - self.own_arrays() - filled if n in after or n in own}
+        return Rounds(k, size, trips, lost, filled, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
 
     def own_arrays(self) -> set[str]:
         """The arrays of a thread alone, which are kept as a whole."""
@@ -72,8 +73,7 @@ class Loops(Sweep):
         if halved is not None:
             changed = changed - {inner}
             restore.append(Declare(inner, "int", value=halved, place=s.place))
-        filled = {n for n in changed & self.own_arrays() if covers(self, s, n)}
-        for name in sorted(n for n in changed - filled if n in self.own_arrays() or not self.is_array(n)):
+        for name in sorted(n for n in changed - rounds.filled if n in self.own_arrays() or not self.is_array(n)):
             kind, dims = self.of.declared[name].type, self.of.declared[name].dims
             elements = tuple(Name(f"element{n or ''}", "int") for n in range(len(dims)))
             slot = self.tape(name, kind, dims).slot(rounds.k, elements)
@@ -122,8 +122,7 @@ class Loops(Sweep):
             Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO), down, body, pragma, s.place
         )
         made.trips, made.primal = (counter.name, formula), s if header and isinstance(s, For) else None
-        filled = {n for n in self.kills(s) - declared(s.body) - rounds.lost if self.is_array(n)}
-        made.filled, made.cleared = frozenset(filled), frozenset(self.gradient(n) for n in filled & self.active)
+        made.filled, made.cleared = rounds.filled, frozenset(map(self.gradient, rounds.filled & self.active))
         if header and exact(s, header) and isinstance(s, For) and self.keep(header.trips) == header.trips:
             made.turns = True
         return [made]

@@ -57,12 +57,13 @@ def copied(source: Index, target: Index, dims: tuple[Expr, ...]) -> Stmt:
 
 @dataclass
 class Rounds:
-    """A loop being reversed: its round k, its tapes, and the arrays that a round cannot compute again."""
+    """A loop being reversed: its round k, the length of its tapes, and the arrays that a round cannot compute again."""
 
     k: Expr
     size: Expr | None
     trips: Expr | None
     lost: set[str]
+    filled: frozenset[str]  # arrays that each round fills anew
     place: Place
     outer: "Rounds | None"
     counter: str
