@@ -74,13 +74,16 @@ def test_parameters(params, message):
 
 
 def test_an_array_carried_around_two_loops_is_refused_and_not_guessed():
-    body = GUARD + """
+    body = (
+        GUARD
+        + """
     for (int j = 0; j < n; ++j) {
         for (int l = 0; l < 3; ++l) {
             y[i] = y[i] * x[i];
         }
         y[i] = y[i] * a;
     }"""
+    )
     with pytest.raises(Refused, match=r"f.cu:\d+:\d+: y is overwritten in an outer loop and read in an inner one"):
         mg.adjoint(KERNEL.format(body))
 
