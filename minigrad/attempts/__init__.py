@@ -61,8 +61,12 @@ def _written(right: Kernel, text: str) -> Written:
 
 
 def _tried(trial: Trial) -> str:
-    blocks = [f"{key} = {', '.join(map(str, legal))}" for key, legal in trial.kernel.tunables.items()]
+    """What is known now: a trial that is not thorough has watched the kernel's own values alone."""
+    legal = trial.kernel.tunables
+    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in legal.items())
+    own = " and ".join(f"{key} = {values[0]}" for key, values in legal.items())
+    watched = f". Watched with {own}:" if own and not trial.thorough else ","
     return (
-        f"{len(trial.cases)} cases, with {' and '.join(blocks) or 'one block size'}: every element is right, every "
-        "access is within its array, and no thread gets in another's way."
+        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right{watched} every access is "
+        "within its array, and no thread gets in another's way."
     )
