@@ -1,28 +1,30 @@
 """Array: contiguous memory on a device that runs kernels. NumPy's own arrays are the arrays of `numpy`."""
 
-import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from minigrad.spec import Spec, elements, spec_of
+
 if TYPE_CHECKING:
     from minigrad.devices.base import Buffer, Device
-
-# A kernel counts elements in an int. A thread that steps on by a whole block, of up to 1024 threads, does so once more
-# at the end, before it finds itself outside: that must not overflow either.
-MAX_ELEMENTS = 2**31 - 1024
 
 
 class Array:
     """A shape and a dtype over device memory, always contiguous in C order."""
 
-    __slots__ = ("__weakref__", "address", "buffer", "device", "dtype", "shape", "size")
+    __slots__ = ("__weakref__", "address", "buffer", "spec")
 
     def __init__(self, device: "Device", shape: tuple[int, ...], dtype: np.dtype, buffer: "Buffer", address: int = 0):
-        self.device, self.shape, self.dtype, self.buffer = device, shape, dtype, buffer
-        self.size = elements(shape)
-        self.address = address or buffer.address
+        self.buffer, self.address = buffer, address or buffer.address
+        self.spec = spec_of(device, shape, dtype, self.address)
+
+    @classmethod
+    def like(cls, spec: Spec, buffer: "Buffer") -> "Array":
+        """An array of this spec over a buffer, with nothing to be worked out."""
+        array = cls.__new__(cls)
+        array.spec, array.buffer, array.address = spec, buffer, buffer.address
+        return array
 
     @classmethod
     def empty(cls, device: "Device", shape: tuple[int, ...], dtype: np.dtype) -> "Array":
@@ -45,6 +47,26 @@ class Array:
         return array
 
     @property
+    def device(self) -> "Device":
+        """Where the memory is."""
+        return self.spec.device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of each axis."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of an element."""
+        return self.spec.dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.spec.size
+
+    @property
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
@@ -52,7 +74,7 @@ class Array:
     @property
     def nbytes(self) -> int:
         """The size in bytes."""
-        return self.size * self.dtype.itemsize
+        return self.spec.nbytes
 
     def numpy(self) -> np.ndarray:
         """A copy in host memory; waits for the kernels that write this array."""
@@ -78,11 +100,3 @@ class Array:
 
     def __repr__(self) -> str:
         return f"Array(shape={self.shape}, dtype={self.dtype}, device={self.device.name})"
-
-
-def elements(shape: Sequence[int]) -> int:
-    """The number of elements in an array of this shape. Raises ValueError beyond what a kernel can count."""
-    size = math.prod(shape)
-    if size > MAX_ELEMENTS:
-        raise ValueError(f"an array of shape {tuple(shape)} has {size} elements; make it at most {MAX_ELEMENTS}.")
-    return size

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import elements
 from minigrad.convert import check_dtype, move, to_host
 from minigrad.devices import check, default_device
 from minigrad.require import number, whole
+from minigrad.spec import elements
 from minigrad.tensor import Tensor
 
 

@@ -33,6 +33,8 @@ class GuardedBuffer:
 class Guard:
     """Another device, with every allocation poisoned and guarded, and the bands looked at after each launch."""
 
+    repeats = False
+
     def __init__(self, device: Device):
         self.device, self.name = device, device.name
 

@@ -14,6 +14,7 @@ from minigrad.errors import LaunchError
 from minigrad.launch import Launch, Span, parse_sizes
 from minigrad.limits import Extent, check_limits, dim3
 from minigrad.listing import Listing
+from minigrad.memo import Memo, forget
 from minigrad.require import a
 from minigrad.source import CUDA, Source
 
@@ -48,20 +49,20 @@ class Kernel:
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
         self._modules: dict[tuple, Any] = {}
-        self._plans: dict[tuple[int, ...], Launch] = {}
+        self._plans = Memo()  # the launches by their sizes
         self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
 
     def using(self, **values: int) -> "Kernel":
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other.fit, other._plans, other._preferred = None if values else self.fit, {}, {}
+        other.fit, other._plans, other._preferred = None if values else self.fit, Memo(), {}
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
         """From now on take these values for launches of these sizes and, of all preferences, nearest to them."""
         self._preferred[sizes] = self._legal(dict(values))
-        self._plans.clear()
+        forget()
 
     @property
     def planned(self) -> Mapping[tuple[int, ...], Launch]:
@@ -71,7 +72,7 @@ class Kernel:
     def forget(self) -> None:
         """Prefer nothing."""
         self._preferred.clear()
-        self._plans.clear()
+        forget()
 
     def _preference(self, sizes: tuple[int, ...]) -> dict[str, int]:
         """The values for the nearest sizes: the distance is in doublings, added up."""

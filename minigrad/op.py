@@ -3,7 +3,6 @@
 A room in `minigrad/ops/` makes one Op. The registry then gives dispatch, tests, checks and the notebook card.
 """
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,13 +16,16 @@ from minigrad.case import Case
 from minigrad.convert import zero_like
 from minigrad.inputs import Inputs, as_tensors
 from minigrad.kernel import Kernel
+from minigrad.kernels import Kernels
+from minigrad.program import Unplanned
+from minigrad.spec import Spec
 
 AnyArray = Union[np.ndarray, "Array"]
 OPS: dict[str, "Op"] = {}
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
-class Op:
+class Op(Kernels):
     """An operation on tensors.
 
     forward(*arrays, **params) is the NumPy reference and its docstring the formula. backward(dy, ...) is the gradient
@@ -61,8 +63,7 @@ class Op:
     ):
         self.name, self.forward, self.backward = name, forward, backward
         self.__name__, self.__doc__ = name, forward.__doc__
-        self.fast = fast or {}
-        self.kernels = dict(kernels)
+        self.fast, self.kernels = fast or {}, kernels
         self.launch, self.launch_backward = launch, launch_backward
         self.prepare, self.uses, self.cost = prepare, uses, cost
         self.backward_flops = backward_flops
@@ -74,33 +75,45 @@ class Op:
         self._asks_needs = "needs" in wanted
         OPS.setdefault(name, self)
 
-    @property
-    def kernels(self) -> dict[str, Kernel]:
-        """The kernels by name."""
-        return self._kernels
-
-    @kernels.setter
-    def kernels(self, kernels: dict[str, Kernel]) -> None:
-        self._kernels = kernels
-        self.running = kernels | {role: kernels[name] for role, name in self.fast.items()}
-
     def __call__(self, *given: Any, **named: Any) -> Any:
-        from minigrad.tensor import Tensor
-
+        if not named and (plan := self._plans.get(specs(given))):
+            return plan(given)
         inputs, params = self.inputs.split(given, named)
         tensors = as_tensors(self.name, inputs, self.integers)
-        arrays = [t.array for t in tensors]
         if self.prepare:
-            params = self.prepare(*arrays, **params)
+            params = self.prepare(*(t.array for t in tensors), **params)
+        first = tensors[0].array
+        if isinstance(first, Array) and first.device.repeats:
+            plan = self._plan(tensors, params)
+            if not named and (like := specs(given)):
+                self._plans.keep(like, plan)
+            return plan(tensors)
+        return self._apply(tensors, params)
+
+    def _apply(self, tensors: Sequence, params: Mapping[str, Any]) -> Any:
+        """The op on tensors, recorded where one of them wants a gradient."""
+        from minigrad.tensor import Tensor
+
+        arrays = [t.array for t in tensors]
         y = self.run(arrays, params)
         needs = tuple(t.requires_grad for t in tensors)
         result = Tensor(y, version=tensors[0].version if self.shares else None)
-        if not (self.backward and tape.grad_enabled() and any(needs)):
-            return result
-        kept = self._keep(arrays, y, params, needs)
-        vjp = partial(self.pull, kept, tuple(a.shape for a in arrays), needs)
-        result.record(self.name, tensors, vjp, self._saved(kept, tensors, result))
+        if self.backward and tape.grad_enabled() and any(needs):
+            kept = self.keep(arrays, y, params, needs)
+            vjp = partial(self.pull, kept, tuple(a.shape for a in arrays), needs)
+            result.record(self.name, tensors, vjp, self._saved(kept, tensors, result))
         return result
+
+    def _plan(self, tensors: Sequence, params: Mapping[str, Any]) -> Callable[[Sequence], Any]:
+        """The op with its launches noted, for inputs like these; as it is where they cannot be repeated."""
+        from minigrad.plan import Plan
+
+        inputs = [t.array.spec for t in tensors]
+        try:
+            known = self._plans.get((*inputs, *params.values()))
+            return known or self._plans.keep((*inputs, *params.values()), Plan(self, inputs, params))
+        except (Unplanned, TypeError):  # a slice is no key of a dict before Python 3.12
+            return partial(self._apply, params=params)
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> AnyArray:
         """The forward pass on arrays, on the device that they are on; nothing is recorded."""
@@ -127,46 +140,13 @@ class Op:
         params = self.prepare(*arrays, **params) if self.prepare else params
         y = self.run(arrays, params)
         needs = tuple(a.dtype.kind == "f" for a in arrays)
-        return y, partial(self.pull, self._keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs)
+        return y, partial(self.pull, self.keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs)
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
         """The gradients of the inputs for an upstream gradient, with no tape: what `check` runs."""
         return self.pullback(arrays, params)[1](dy)
 
-    def using(self, variant: str | None = None, **tunables: int) -> "Op":
-        """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
-        other = copy.copy(self)
-        kernels = {
-            name: kernel.using(**{key: value for key, value in tunables.items() if key in kernel.tunables})
-            for name, kernel in self.kernels.items()
-        }
-        known = {key for kernel in kernels.values() for key in kernel.tunables}
-        if unknown := [key for key in tunables if key not in known]:
-            raise ValueError(f"{self.name} has no tunable {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
-        if variant is not None:
-            if "backward" in self._kernel_name(variant):
-                raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
-            kernels["forward"] = kernels[variant]
-        other.fast = {} if variant or tunables else self.fast
-        other.kernels = kernels
-        return other
-
-    def with_kernel(self, name: str, kernel: Kernel) -> "Op":
-        """The same op with another kernel under that name: `matmul.with_kernel("tiled", mine)`."""
-        other = copy.copy(self)
-        other.fast, other.kernels = {}, {**self.kernels, self._kernel_name(name): kernel}
-        return other
-
-    def __getitem__(self, kernel: str) -> Kernel:
-        """One of the op's kernels: `matmul["tiled"]` shows its source."""
-        return self.kernels[self._kernel_name(kernel)]
-
-    def _kernel_name(self, name: str) -> str:
-        if not isinstance(name, str) or name not in self.kernels:
-            raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
-        return name
-
-    def _keep(self, arrays: Sequence[AnyArray], y: AnyArray, params: Mapping[str, Any], needs: tuple) -> dict[str, Any]:
+    def keep(self, arrays: Sequence[AnyArray], y: AnyArray, params: Mapping[str, Any], needs: tuple) -> dict[str, Any]:
         """What the wanted gradients name, and nothing else: the rest of the forward pass may be freed."""
         named = {} if self.inputs.variadic else dict(zip(self.inputs.names, arrays, strict=True))
         if self.uses:
@@ -177,7 +157,7 @@ class Op:
 
     def _saved(self, kept: dict, tensors: Sequence, result: Any) -> tuple[tape.Saved, ...]:
         named = [*zip(self.inputs.names, tensors, strict=False), ("y", result)]
-        return tuple(tape.Saved(name, t.version) for name, t in named if kept.get(name) is t.array)
+        return tuple((name, t.version) for name, t in named if kept.get(name) is t.array)
 
     def __repr__(self) -> str:
         from minigrad.card import text
@@ -198,3 +178,11 @@ def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | Non
     axes = tuple(i for i in range(grad.ndim) if i < extra or (shape[i - extra] == 1 and grad.shape[i] != 1))
     total = OPS["sum"].run([grad], {"axis": axes, "keepdims": True})
     return total.reshape(shape)
+
+
+def specs(given: Sequence[Any]) -> tuple[Spec, ...] | None:
+    """What the inputs are, apart from their memory; None where they are not all tensors on a device with kernels."""
+    try:
+        return tuple([x.array.spec for x in given])
+    except AttributeError:
+        return None

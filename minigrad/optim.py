@@ -5,19 +5,25 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.array import Array
 from minigrad.convert import move
-from minigrad.kernel import Kernel
+from minigrad.memo import Memo
 from minigrad.ops.elementwise import per_element
+from minigrad.program import Program
 from minigrad.require import a, number
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 SGD_STEP = per_element("optim.cu", "sgd_step")
 ADAM_STEP = per_element("optim.cu", "adam_step")
+ADAM_COUNT = per_element("optim.cu", "adam_count")
+_PROGRAMS = Memo()
 
 
 class Optimizer:
-    """A list of parameters and how to step them down their gradients."""
+    """A list of parameters and how to step them down their gradients, each with so many `states` of its own."""
+
+    states: int
 
     def __init__(self, parameters: Iterable[Tensor], lr: float):
         if isinstance(parameters, Tensor):
@@ -34,7 +40,7 @@ class Optimizer:
                 )
         if len({id(p) for p in self.parameters}) < len(self.parameters):
             raise ValueError(f"{type(self).__name__}: a parameter is in the list twice; it would be stepped twice.")
-        self._state: dict[tuple[int, str], Any] = {}
+        self._states: list[list[Tensor]] = [[] for _ in self.parameters]
 
     def zero_grad(self) -> None:
         """Forget the gradients; the next backward starts from none."""
@@ -43,45 +49,77 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter that has a gradient."""
+        by_device: dict[str, list[Any]] = {}
         with no_grad():
-            for i, parameter in enumerate(self.parameters):
-                if parameter.grad is not None:
-                    self._update(i, parameter, parameter.grad)
+            for i, p in enumerate(self.parameters):
+                if p._grad is not None:
+                    p.written_by(type(self).__name__)
+                    row = by_device.setdefault(p.device, [])
+                    row += [p.array, p._grad.array, *(state.array for state in self._kept(i, p))]
+        for arrays in by_device.values():
+            self._update_all(arrays)
 
-    def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
+    def _update_all(self, arrays: list[Any]) -> None:
+        """One program updates all the parameters of a device that repeats launches."""
+        if not (isinstance(arrays[0], Array) and arrays[0].device.repeats):
+            self._each(*arrays)
+            return
+        specs = [array.spec for array in arrays]
+        key = (type(self), *self.settings, *specs)
+        program = _PROGRAMS.get(key) or _PROGRAMS.keep(key, Program(self._each, specs))
+        program(arrays)
+
+    def _each(self, *arrays: Any) -> tuple:
+        """Parameter after parameter: itself, its gradient, its states."""
+        for at in range(0, len(arrays), 2 + self.states):
+            self._update(*arrays[at : at + 2 + self.states])
+        return ()
+
+    def _kept(self, i: int, p: Tensor) -> list[Tensor]:
+        """The states of a parameter, on its device: they live as long as the optimizer."""
+        states = self._states[i]
+        if not states:
+            states[:] = [Tensor(move(host, p.device)) for host in self._start(p.array)]
+        elif states[0].device != p.device:
+            states[:] = [state.to(p.device) for state in states]
+        return states
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """The numbers that the update depends on."""
         raise NotImplementedError
 
-    def _kept(self, i: int, name: str, like: Tensor) -> Tensor:
-        """A tensor that lives as long as the optimizer, zero at first, on the device of its parameter."""
-        known = self._state.get((i, name))
-        if known is None:
-            known = Tensor(move(np.zeros(like.shape, like.dtype), like.device))
-        elif known.device != like.device:
-            known = known.to(like.device)
-        self._state[i, name] = known
-        return known
+    def _start(self, p: Any) -> list[np.ndarray]:
+        """The states of a parameter before the first step."""
+        raise NotImplementedError
 
-
-def _run(kernel: Kernel, *arguments: Any) -> None:
-    size = arguments[0].size
-    kernel.launch(size)(*arguments, size)
+    def _update(self, p: Any, g: Any, *states: Any) -> None:
+        raise NotImplementedError
 
 
 class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
+    states = 1
+
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.0):
         super().__init__(parameters, lr)
         self.momentum = number("SGD", "momentum", momentum)
 
-    def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
-        v = self._kept(i, "velocity", p)
-        if p.device != "numpy":
-            return _run(SGD_STEP, p, grad, v, self.lr, self.momentum)
-        p.written_by("SGD")
-        v.array *= self.momentum
-        v.array += grad.array
-        p.array -= self.lr * v.array
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """lr and momentum."""
+        return self.lr, self.momentum
+
+    def _start(self, p: Any) -> list[np.ndarray]:
+        return [np.zeros(p.shape, p.dtype)]
+
+    def _update(self, p: Any, g: Any, v: Any) -> None:
+        if isinstance(p, Array):
+            return SGD_STEP.launch(p.size)(p, g, v, self.lr, self.momentum, p.size)
+        v *= self.momentum
+        v += g
+        p -= self.lr * v
 
 
 class Adam(Optimizer):
@@ -89,6 +127,8 @@ class Adam(Optimizer):
 
     Source: Kingma and Ba, Adam: a method for stochastic optimization, 2015.
     """
+
+    states = 3
 
     def __init__(
         self,
@@ -103,15 +143,22 @@ class Adam(Optimizer):
         b1, b2 = betas
         self.betas = number("Adam", "betas[0]", b1, below=1), number("Adam", "betas[1]", b2, below=1)
         self.eps = number("Adam", "eps", eps)
-        self.steps = [0] * len(self.parameters)  # of each parameter: one without a gradient takes none
 
-    def _update(self, i: int, p: Tensor, grad: Tensor) -> None:
-        (b1, b2), m, v = self.betas, self._kept(i, "mean", p), self._kept(i, "square", p)
-        self.steps[i] += 1
-        lr, scale = self.lr / (1 - b1 ** self.steps[i]), 1 / (1 - b2 ** self.steps[i])
-        if p.device != "numpy":
-            return _run(ADAM_STEP, p, grad, m, v, lr, 1 - b1, 1 - b2, scale, self.eps)
-        p.written_by("Adam")
-        m.array += (1 - b1) * (grad.array - m.array)
-        v.array += (1 - b2) * (grad.array**2 - v.array)
-        p.array -= lr * m.array / (np.sqrt(scale * v.array) + self.eps)
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """lr, both betas and eps."""
+        return self.lr, *self.betas, self.eps
+
+    def _start(self, p: Any) -> list[np.ndarray]:
+        return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]
+
+    def _update(self, p: Any, g: Any, m: Any, v: Any, t: Any) -> None:
+        """t counts the steps of this parameter; on a device it stands there, as a graph repeats only what does."""
+        b1, b2 = self.betas
+        if isinstance(p, Array):
+            ADAM_COUNT.launch(1)(t, 1)
+            return ADAM_STEP.launch(p.size)(p, g, m, v, t, self.lr, 1 - b1, 1 - b2, self.eps, p.size)
+        t += 1
+        m += (1 - b1) * (g - m)
+        v += (1 - b2) * (g * g - v)
+        p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)

@@ -6,15 +6,16 @@ out). The rule holds arrays, never nodes, so a graph has no reference cycles: me
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
     from minigrad.tensor import Tensor
 
-Vjp = Callable[[Any], tuple]
+Vjp = Callable[[Any], Sequence]
 Parent = Union["Node", "Tensor", None]
+Saved = tuple[str, "Version"]  # an array that a rule keeps, by its name in the rule
 
 
 class Version:
@@ -26,22 +27,14 @@ class Version:
         self.count = 0
 
 
-class Saved:
-    """An array that a rule kept from the forward pass, and which version it was."""
-
-    __slots__ = ("count", "name", "version")
-
-    def __init__(self, name: str, version: Version):
-        self.name, self.version, self.count = name, version, version.count
-
-
 class Node:
     """One recorded operation: its parents, its rule, and what the rule kept."""
 
     __slots__ = ("__weakref__", "op", "output", "parents", "saved", "shape", "vjp")
 
-    def __init__(self, op: str, parents: tuple[Parent, ...], vjp: Vjp, saved: tuple[Saved, ...], array: Any):
-        self.op, self.parents, self.saved = op, parents, saved
+    def __init__(self, op: str, parents: tuple[Parent, ...], vjp: Vjp, saved: Sequence[Saved], array: Any):
+        self.op, self.parents = op, parents
+        self.saved = [(name, version, version.count) for name, version in saved]
         self.vjp: Vjp | None = vjp
         self.shape = array.shape
         self.output = weakref.ref(array)  # for pictures only: the tape does not keep values alive
@@ -53,20 +46,20 @@ class Node:
                 f"backward: the graph behind {self.op} was freed by an earlier backward. "
                 "Write backward(retain_graph=True) the first time, or run the forward pass again."
             )
-        for kept in self.saved:
-            if kept.version.count != kept.count:
+        for name, version, count in self.saved:
+            if version.count != count:
                 raise RuntimeError(
-                    f"backward: {self.op} kept {kept.name} at version {kept.count}, and it has been changed in place "
-                    f"since (now version {kept.version.count}). Change it after backward, or change a copy."
+                    f"backward: {self.op} kept {name} at version {count}, and it has been changed in place "
+                    f"since (now version {version.count}). Change it after backward, or change a copy."
                 )
 
-    def pull(self, dy: Any) -> tuple:
+    def pull(self, dy: Any) -> Sequence:
         """The gradients of the parents, by the rule."""
         return self.vjp(dy)  # type: ignore[misc]
 
     def free(self) -> None:
         """Let go of what the rule kept."""
-        self.vjp, self.saved = None, ()
+        self.vjp, self.saved = None, []
 
 
 class _Mode(threading.local):
@@ -103,7 +96,8 @@ def order(root: Parent) -> list[Any]:
         elif at is not None and id(at) not in done:
             done.add(id(at))
             stack.append((at, True))
-            stack.extend((parent, False) for parent in getattr(at, "parents", ()))
+            if isinstance(at, Node):
+                stack.extend([(parent, False) for parent in at.parents])
     return post[::-1]
 
 

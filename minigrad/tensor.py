@@ -60,7 +60,7 @@ class Tensor(Operators, Values):
 
     # --- the tape ---
 
-    def record(self, op: str, inputs: Sequence["Tensor"], vjp: tape.Vjp, saved: tuple[tape.Saved, ...]) -> None:
+    def record(self, op: str, inputs: Sequence["Tensor"], vjp: tape.Vjp, saved: Sequence[tape.Saved]) -> None:
         """Make this tensor the output of a recorded operation."""
         parents = tuple(t.node or (t if t._requires_grad else None) for t in inputs)
         self.node = tape.Node(op, parents, vjp, saved, self.array)
@@ -79,12 +79,12 @@ class Tensor(Operators, Values):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
                     total = move(total, at.device)
-                if at.grad is not None:
-                    total = add(at.grad.array, total)
+                if at._grad is not None:
+                    total = add(at._grad.array, total)
                 elif memory(total) in delivered:
                     total = copied(total)
                 delivered.add(memory(total))
-                at.grad = Tensor(total)
+                at._grad = Tensor(total)
             elif not retain_graph:
                 at.free()
 
@@ -97,7 +97,7 @@ class Tensor(Operators, Values):
                     f"backward: this tensor has shape {self.shape}, and only a scalar starts by itself. "
                     "Reduce it, e.g. y.sum().backward(), or pass backward(grad) with the upstream gradient."
                 )
-            return move(np.ones(self.shape, self.dtype), self.device)
+            return number("backward", 1.0, self.dtype, self.device).reshape(self.shape)
         grad = as_tensor(grad, self, "backward")
         self._must_be_like(grad, "backward: grad", "Give one like the tensor")
         return grad.array

@@ -8,10 +8,11 @@ import pytest
 
 from minigrad.arguments import bind
 from minigrad.array import Array
-from minigrad.devices import nvcc
+from minigrad.devices import libcuda, nvcc
 from minigrad.errors import KernelError, LaunchError
 from minigrad.kernel import Kernel
 
+CONTEXT = 7
 RELU = Kernel("relu.cu", "relu_forward")
 
 
@@ -45,17 +46,24 @@ class Driver:
     MemoryError = type("MemoryError", (Error,), {})
 
     def __init__(self):
-        self.refuses, self.lost, self.current = "", False, 0
+        self.refuses, self.lost, self.current, self.taken = "", False, 0, []
+        self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
         self.Context = Stub(pop=lambda: self.make_current(-1))
-        context = Stub(push=lambda: self.make_current(1), detach=lambda: None)
+        context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
         self.Device = type("Device", (PlayedDevice,), {"retain_primary_context": lambda device: context})
         self.Stream = lambda: Stub(synchronize=lambda: self.call("synchronize"))
 
     def make_current(self, by):
         self.current += by
 
+    def cuCtxGetCurrent(self, place):
+        place._obj.value = CONTEXT if self.current else self.thread
+
+    def cuCtxSetCurrent(self, context):
+        self.thread = context.value
+
     def call(self, name, result=None):
-        assert self.current > 0, "no context is current"
+        assert self.current or self.thread == CONTEXT, "the context is not current"
         if self.lost or self.refuses == name:
             raise Error(f"{name} failed")
         return result
@@ -63,25 +71,25 @@ class Driver:
     def init(self):
         """Nothing to do."""
 
-    def DeviceMemoryPool(self):
-        memory = type("Memory", (int,), {"free": lambda self: None})
-        return Stub(allocate=lambda n: self.call("allocate", memory(4096)), stop_holding=lambda: None)
+    def mem_alloc(self, nbytes):
+        memory = type("Memory", (int,), {"free": lambda piece: self.taken.remove(piece)})
+        self.taken.append(self.call("mem_alloc", memory((len(self.taken) + 1) << 20)))
+        return self.taken[-1]
 
     def module_from_buffer(self, image):
         def launch(*args, **named):
             return self.call("launch")
 
-        function = Stub(prepare=lambda types: None, prepared_async_call=launch, num_regs=255, shared_size_bytes=1024)
+        function = Stub(_launch_kernel=launch, num_regs=255, shared_size_bytes=1024)
         return Stub(get_function=lambda name: self.call("get_function", function))
 
 
 @pytest.fixture
 def driver(monkeypatch):
     played = Driver()
-    tools = Stub(DeviceMemoryPool=played.DeviceMemoryPool)
-    package = Stub(driver=played, tools=tools)
-    for name, module in {"pycuda": package, "pycuda.driver": played, "pycuda.tools": tools}.items():
+    for name, module in {"pycuda": Stub(driver=played), "pycuda.driver": played}.items():
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(libcuda, "load", lambda: played)
     monkeypatch.setattr(nvcc, "cubin", lambda *args: b"")
     monkeypatch.setattr("atexit.register", lambda close: None)
     return played
@@ -111,7 +119,7 @@ def test_a_refused_launch_names_its_registers_and_harms_nothing(driver, gpu):
     gpu.synchronize()
 
 
-@pytest.mark.parametrize("call", ["get_function", "allocate"])
+@pytest.mark.parametrize("call", ["get_function", "mem_alloc"])
 def test_a_refused_call_harms_nothing(driver, gpu, call):
     driver.refuses = call
     with pytest.raises(LaunchError, match=f"Played refused: {call} failed"):
@@ -125,7 +133,7 @@ def test_after_a_fault_every_call_says_so_and_names_the_kernel(driver, gpu):
     driver.lost = True
     for _ in range(2):
         with pytest.raises(KernelError, match=r"relu_forward: .*restart the Jupyter kernel"):
-            gpu.allocate(16)
+            gpu.allocate(1 << 20)
     with pytest.raises(KernelError, match="relu_forward"):
         gpu.synchronize()
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.array import MAX_ELEMENTS, Array
+from minigrad.array import Array
 from minigrad.devices.base import MAX_GRID
 from minigrad.devices.dry import DryRun
 from minigrad.op import OPS
+from minigrad.spec import MAX_ELEMENTS
 from minigrad.view import View
 
 F4 = np.dtype("float32")

@@ -50,7 +50,7 @@ class Differentiable:
             return
         wanted = [n for n in self.adjoint.wrt if isinstance(named[n], Tensor) and named[n].requires_grad]
         read = mentioned(self.adjoint.derived.body)
-        saved = tuple(tape.Saved(n, t.version) for n, t in named.items() if isinstance(t, Tensor) and n in read)
+        saved = tuple((n, t.version) for n, t in named.items() if isinstance(t, Tensor) and n in read)
         for number, result in enumerate(results):
             rule = partial(self._pull, values, wanted, number, results, grid, block)
             result.record(self.primal.name, inputs, rule, saved)

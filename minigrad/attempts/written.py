@@ -5,6 +5,7 @@ from typing import Any
 
 from minigrad.devices import base
 from minigrad.kernel import Kernel
+from minigrad.memo import Memo
 from minigrad.source import Param
 
 CELL = "cell.cu"  # what messages call the reader's text
@@ -18,7 +19,7 @@ class Written(Kernel):
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
         self.signature = self.source.signature(right.name)
-        self._modules, self._plans = {}, {}
+        self._modules, self._plans = {}, Memo()
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
         if _types(self.signature.params) != _types(right.signature.params):

@@ -1,7 +1,7 @@
 """What a device that runs kernels must offer; `sim` and `cuda` both do, so a launch is written once."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from minigrad.array import Array
 from minigrad.source import Source
 
 Dim3 = tuple[int, int, int]
+Step = Callable[[list[int]], None]  # a launch, a copy or a fill, on arrays at these addresses
 
 # The launch limits of every CUDA GPU since 2010, kept for `sim` too, so that what runs here runs there.
 MAX_THREADS = 1024
@@ -39,6 +40,7 @@ class Device(Protocol):
     """Memory, a compiler and a launch."""
 
     name: str
+    repeats: bool  # whether it also is a Repeater
 
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory of at least one byte, aligned to 16."""
@@ -63,3 +65,15 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Wait until every launch has ended."""
+
+
+class Repeater(Device, Protocol):
+    """A device on which the launches of an op are prepared once and repeated with other addresses."""
+
+    def queued(
+        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
+    ) -> Callable[[], Any]:
+        """What queues this launch, with the arguments that are packed at that time."""
+
+    def repeat(self, steps: Sequence[Step], addresses: list[int]) -> None:
+        """Take all the steps, one after the other."""

@@ -36,6 +36,7 @@ class DryRun:
     """A device of unlimited memory that notes every launch and does none. Downloads are zeros."""
 
     name = "dry run"
+    repeats = False
 
     def __init__(self) -> None:
         self.launches: list[Launched] = []

@@ -1,7 +1,8 @@
 """The device `cuda`: PyCUDA's memory and launches. The only file that imports pycuda.
 
 Jupyter runs slider callbacks on other threads than cells, and CUDA's current context belongs to a thread. So every
-entry takes one lock, makes the context current, and puts it back. It is the primary context, which PyTorch uses too.
+entry takes one lock, makes the context current, and puts back what was current before. It is the primary context,
+which PyTorch uses too; a launch on a thread where it is current already has nothing to do.
 """
 
 import atexit
@@ -12,27 +13,26 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
-from minigrad.devices import nvcc
-from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices import libcuda, nvcc
+from minigrad.devices.launching import Launching
 from minigrad.devices.measured import Measured
-from minigrad.devices.pooled import PooledBuffer
+from minigrad.devices.pool import Pool, PooledBuffer
 from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.source import Source
 
 
-class GPU(Measured):
+class GPU(Launching, Measured):
     """One NVIDIA GPU: its primary context, a stream, a memory pool, and what has been compiled for it."""
 
     name = "cuda"
+    repeats = True
 
     def __init__(self) -> None:
         self._driver = _driver()
         self._lock = threading.RLock()
-        self._open: WeakSet[PooledBuffer] = WeakSet()
         self._functions: dict[tuple, Any] = {}
         self._modules: dict[tuple, Any] = {}
         self._launched: deque[str] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
@@ -41,10 +41,9 @@ class GPU(Measured):
         self.label: str = self._device.name()
         self.arch = "sm_{}{}".format(*self._device.compute_capability())
         self._context = self._device.retain_primary_context()
+        self._ours, self.pool = libcuda.Context(self._context.handle), Pool(self._take)
         with self.current():
-            from pycuda.tools import DeviceMemoryPool
-
-            self.stream, self._pool = self._driver.Stream(), DeviceMemoryPool()
+            self.stream = self._driver.Stream()
         atexit.register(self.close)
 
     @contextmanager
@@ -59,17 +58,23 @@ class GPU(Measured):
 
     def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
+        return self.pool.allocate(nbytes)
+
+    def _take(self, nbytes: int) -> Any:
+        """New memory from the driver; the pool gives up what it holds before that fails."""
         with self._guarded():
             try:
-                buffer = PooledBuffer(self, self._pool.allocate(nbytes), nbytes)
+                return self._driver.mem_alloc(nbytes)
+            except self._driver.MemoryError:
+                self.pool.release()
+            try:
+                return self._driver.mem_alloc(nbytes)
             except self._driver.MemoryError as error:
                 free, total = self._driver.mem_get_info()
                 raise MemoryError(
                     f"{nbytes} bytes asked for; {self.label} has {free} of {total} bytes free. "
                     "Use smaller arrays, or del some."
                 ) from error
-        self._open.add(buffer)
-        return buffer
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
@@ -102,24 +107,6 @@ class GPU(Measured):
                 self._modules[key] = self._driver.module_from_buffer(image)
         return self._modules[key]
 
-    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Queue a kernel on the stream."""
-        packed = bytes(arguments.packed)[: arguments.size]
-        with self._guarded():
-            function = self._functions.get((module, name))
-            if function is None:
-                function = self._functions[module, name] = module.get_function(name)
-                function.prepare([f"{arguments.size}s"])
-            self._launched.append(name)
-            try:
-                function.prepared_async_call(grid, block, self.stream, packed, shared_size=shared)
-            except self._driver.Error as error:
-                needs = f"{function.num_regs} registers a thread, {function.shared_size_bytes + shared} bytes of shared"
-                refusal = (
-                    f"{name}: the GPU refused grid={grid}, block={block}: {error}. It needs {needs} memory a block."
-                )
-                raise self._failure(error, f"{refusal} Choose a smaller block.") from error
-
     def synchronize(self) -> None:
         """Wait for the stream. Raises KernelError where a kernel went wrong."""
         with self._guarded():
@@ -129,16 +116,14 @@ class GPU(Measured):
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
         if self._dead:  # nothing can be given back; PyCUDA would complain of each piece as it goes, so they never go
-            for lost in (self._pool, self.stream, *self._modules.values()):
+            for lost in (self.pool, self.stream, *self._modules.values()):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return
-        for buffer in list(self._open):
-            buffer.release()
         with self.current():
             self._functions.clear()
             self._modules.clear()
-            self._pool.stop_holding()
-            del self._pool, self.stream
+            self.pool.close()
+            del self.stream
         self._context.detach()
 
     @contextmanager

@@ -31,6 +31,7 @@ class Simulator:
     """
 
     name = "sim"
+    repeats = False
 
     def __init__(self) -> None:
         if sys.platform == "win32":

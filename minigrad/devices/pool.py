@@ -1,0 +1,72 @@
+"""A pool of device memory: what is given back is kept by its size and handed out again.
+
+A training loop asks for the same sizes in every step, so from the second step on it takes none from the driver.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+SMALLEST = 512  # bytes, and what every piece starts at a multiple of
+
+
+class Pool:
+    """Memory in pieces. `take(nbytes)` gives a new one: an object whose int() is its address and that has free()."""
+
+    def __init__(self, take: Callable[[int], Any]):
+        self._take = take
+        self._pieces: dict[int, Any] = {}  # all that was taken, by address
+        self._free: dict[int, list[int]] = {}  # addresses by the size of the piece
+        self._fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
+
+    def allocate(self, nbytes: int) -> "PooledBuffer":
+        """A buffer of at least so many bytes. Popping from a list is one step: no lock is needed."""
+        try:
+            free = self._fitting[nbytes]
+            return PooledBuffer(free, free.pop(), nbytes)
+        except (KeyError, IndexError):
+            return self._more(nbytes)
+
+    def _more(self, nbytes: int) -> "PooledBuffer":
+        size = piece_size(nbytes)
+        free = self._fitting[nbytes] = self._free.setdefault(size, [])
+        if free:
+            return PooledBuffer(free, free.pop(), nbytes)
+        piece = self._take(size)
+        self._pieces[int(piece)] = piece
+        return PooledBuffer(free, int(piece), nbytes)
+
+    @property
+    def free(self) -> int:
+        """The bytes that wait to be handed out."""
+        return sum(size * len(free) for size, free in self._free.items())
+
+    def release(self) -> None:
+        """Give everything that waits back to the driver."""
+        for free in self._free.values():
+            while free:
+                self._pieces.pop(free.pop()).free()
+
+    def close(self) -> None:
+        """Give all of it back, also what is in use."""
+        self._free.clear()
+        self._fitting.clear()
+        while self._pieces:
+            self._pieces.popitem()[1].free()
+
+
+class PooledBuffer:
+    """A piece of a pool; it goes back when this object is collected."""
+
+    __slots__ = ("_free", "address", "nbytes")
+
+    def __init__(self, free: list[int], address: int, nbytes: int):
+        self._free, self.address, self.nbytes = free, address, nbytes
+
+    def __del__(self) -> None:
+        self._free.append(self.address)
+
+
+def piece_size(nbytes: int) -> int:
+    """The bytes of the piece that holds so many: 8 sizes for each doubling, so at most an eighth is wasted."""
+    step = max(SMALLEST, 1 << max(nbytes - 1, 1).bit_length() - 4)
+    return -(-nbytes // step) * step

@@ -1,0 +1,74 @@
+"""Plan: an op on inputs of certain specs, with its launches noted: what a call does from the second time on.
+
+It does what `Op.__call__` does, in the same order, without the parts whose answers follow from the specs.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from minigrad import tape
+from minigrad.array import Array
+from minigrad.program import Notes, Program
+from minigrad.spec import Spec
+from minigrad.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minigrad.op import Op
+
+Needs = tuple[bool, ...]
+
+
+class Plan:
+    """An op on inputs of these specs, with these parameters. Call it with the tensors."""
+
+    def __init__(self, op: "Op", specs: Sequence[Spec], params: Mapping[str, Any]):
+        self.op, self.specs, self.params = op, specs, params
+        self.forward = Program(lambda *xs: (op.run(xs, params),), specs)
+        self._rules: dict[Needs, Rule] = {}
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The op on these tensors, recorded where one of them wants a gradient."""
+        arrays = [t.array for t in tensors]
+        (y,) = self.forward(arrays)
+        result = Tensor(y, False, tensors[0].version if self.op.shares else None)
+        if tape.grad_enabled() and self.op.backward:
+            needs = tuple([t._requires_grad or t.node is not None for t in tensors])
+            if True in needs:
+                rule = self._rules.get(needs)
+                if rule is None:
+                    rule = self._rules[needs] = Rule(self, needs, y.spec)
+                rule.record([*tensors, result])
+        return result
+
+
+class Rule:
+    """The gradient rule of a plan, for the inputs that want a gradient."""
+
+    def __init__(self, plan: Plan, needs: Needs, output: Spec):
+        self.op, self.needs, self.shapes = plan.op, needs, tuple(spec.shape for spec in plan.specs)
+        notes = Notes(output.device, 0)
+        arrays = [notes.input(i, spec) for i, spec in enumerate([*plan.specs, output])]
+        self.kept = self.op.keep(arrays[:-1], arrays[-1], plan.params, needs)
+        self._tensors = {name: i for name, x in self.kept.items() for i, array in enumerate(arrays) if x is array}
+        self._constants = {name: x for name, x in self.kept.items() if isinstance(x, Array) and x.device is not notes}
+        self._programs: dict[Spec, Program] = {}  # by the spec of dy
+
+    def record(self, tensors: list[Tensor]) -> None:
+        """Make the last tensor the output of the op on the others."""
+        kept = [tensors[i].array for i in self._tensors.values()]
+        saved = [(name, tensors[i].version) for name, i in self._tensors.items()]
+        result = tensors.pop()
+        result.record(self.op.name, tensors, partial(self.pull, kept), saved)
+
+    def pull(self, kept: Sequence[Array], dy: Array) -> Sequence[Array | None]:
+        """The gradients of the inputs, from the gradient of the output and what was kept."""
+        arrays = [dy, *kept, *self._constants.values()]
+        program = self._programs.get(dy.spec)
+        if program is None:
+            program = self._programs[dy.spec] = Program(self._gradients, [array.spec for array in arrays])
+        return program(arrays)
+
+    def _gradients(self, dy: Array, *arrays: Array) -> tuple:
+        named = zip([*self._tensors, *self._constants], arrays, strict=True)
+        return self.op.pull(self.kept | dict(named), self.shapes, self.needs, dy)

@@ -1,0 +1,158 @@
+"""What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import memo
+from minigrad.array import Array
+from minigrad.devices.base import Arguments
+from minigrad.devices.simulator import Simulator
+from minigrad.op import OPS
+from minigrad.program import Program, Unplanned
+
+CASES = [pytest.param(op, case, id=f"{op.name}-{case}") for op in OPS.values() for case in op.cases]
+
+
+class Repeating(Simulator):
+    """`sim` with launches that are prepared once, as on a GPU; counts them, and those that are not."""
+
+    repeats = True
+
+    def __init__(self):
+        super().__init__()
+        self.prepared = self.repeated = self.single = 0
+
+    def launch(self, *args):
+        self.single += 1
+        super().launch(*args)
+
+    def queued(self, module, name, grid, block, shared, arguments):
+        self.prepared += 1
+        bare = Arguments(arguments.packed, arguments.size, [])  # the arrays of a repetition are others
+        return lambda: super(Repeating, self).launch(module, name, grid, block, shared, bare)
+
+    def repeat(self, steps, addresses):
+        self.repeated += 1
+        for step in steps:
+            step(addresses)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    made = Repeating()
+    monkeypatch.setattr(importlib.import_module("minigrad.convert"), "get", lambda name: made)
+    memo.forget()
+    yield made
+    memo.forget()
+
+
+def tensors(device, hosts):
+    """The same values where launches are repeated, and on `numpy`."""
+    floats = [x.dtype.kind == "f" for x in hosts]
+    return (
+        [mg.Tensor(Array.upload(device, x), wanted) for x, wanted in zip(hosts, floats, strict=True)],
+        [mg.Tensor(x, wanted) for x, wanted in zip(hosts, floats, strict=True)],
+    )
+
+
+def close(ours, truth):
+    np.testing.assert_allclose(ours.numpy(), truth.numpy(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("op, case", CASES)
+def test_every_op_repeated_is_as_the_reference(device, op, case):
+    for seed in range(2):
+        hosts = case.arrays("float32", seed)
+        ours, truth = tensors(device, hosts)
+        y, expected = op(*ours, **case.params), op(*truth, **case.params)
+        close(y, expected)
+        if y.requires_grad:
+            dy = np.random.default_rng(seed).standard_normal(y.shape).astype(np.float32)
+            y.backward(mg.Tensor(Array.upload(device, dy)))
+            expected.backward(mg.Tensor(dy))
+            for x, x_truth in zip(ours, truth, strict=True):
+                if x.requires_grad:
+                    close(x.grad, x_truth.grad)
+
+
+def test_the_second_call_prepares_nothing(device):
+    def call():
+        ours, _ = tensors(device, [np.ones((3, 4), np.float32), np.ones(4, np.float32)])
+        (ours[0] * ours[1]).sum().backward()
+
+    call()
+    prepared, repeated, single = device.prepared, device.repeated, device.single
+    call()
+    assert (device.prepared, device.single) == (prepared, single) == (prepared, 0)
+    assert device.repeated == 2 * repeated
+
+
+def test_the_same_tensor_twice_is_no_rule_for_two(device):
+    (a, b), _ = tensors(device, [np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)])
+    (a * a).sum().backward()
+    assert a.grad.numpy().tolist() == [2, 4, 6]
+    a.grad = None
+    (a * b).sum().backward()
+    assert (a.grad.numpy().tolist(), b.grad.numpy().tolist()) == ([4, 5, 6], [1, 2, 3])
+
+
+def test_only_wanted_gradients_are_made(device):
+    hosts = [np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)]
+    for wanted in (0, 1):
+        ours, _ = tensors(device, hosts)
+        ours[1 - wanted].requires_grad = False
+        (ours[0] @ ours[1]).sum().backward()
+        assert ours[wanted].grad is not None and ours[1 - wanted].grad is None
+
+
+def test_a_call_that_is_refused_is_refused_every_time(device):
+    (a, b), _ = tensors(device, [np.ones(3, np.float32), np.ones(4, np.float32)])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="do not broadcast"):
+            a + b
+        with pytest.raises(TypeError, match="axis=True"):
+            mg.sum(a, axis=True)
+        assert mg.sum(a, axis=0).item() == 3
+    with pytest.raises(TypeError, match="takes"):
+        mg.add(a, a, a)
+
+
+def test_other_kernels_are_planned_anew(device):
+    (a, b), _ = tensors(device, [np.ones((5, 5), np.float32)] * 2)
+    assert (a @ b).numpy()[0, 0] == 5
+    prepared = device.prepared
+    mg.matmul.using("naive")(a, b)
+    assert device.prepared == prepared + 1
+    mg.matmul["tiled"].prefer((5, 5, 5, 1), {"TILE": 4})
+    try:
+        a @ b
+        assert device.prepared == prepared + 2
+    finally:
+        mg.matmul["tiled"].forget()
+
+
+def test_a_write_in_place_is_noticed(device):
+    (a, b), _ = tensors(device, [np.ones(3, np.float32)] * 2)
+    for _ in range(2):
+        y = (a * b).sum()
+        with mg.no_grad():
+            b.assign(b + 1)
+        with pytest.raises(RuntimeError, match="multiply kept b at version"):
+            y.backward()
+
+
+def test_a_function_that_looks_at_data_is_not_planned(device):
+    x = Array.upload(device, np.ones(3, np.float32))
+    with pytest.raises(Unplanned):
+        Program(lambda x: [x.numpy() and x], [x.spec])
+    with pytest.raises(Unplanned):
+        Program(lambda x: [Array.upload(x.device, np.ones(3))], [x.spec])
+
+
+def test_arrays_that_start_elsewhere_are_of_another_spec(device):
+    whole = Array.upload(device, np.zeros((4, 2), np.float32))
+    assert whole.rows(2, 2).spec is Array.upload(device, np.zeros((2, 2), np.float32)).spec
+    assert whole.rows(1, 2).spec is not whole.rows(2, 2).spec
