@@ -48,7 +48,7 @@ class Kernel:
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
-        self._modules: dict[tuple, Any] = {}
+        self._modules = Memo()  # what was compiled, by device, type and tunables
         self._plans = Memo()  # the launches by their sizes
         self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
 

@@ -11,7 +11,7 @@ from minigrad.memo import Memo
 from minigrad.ops.elementwise import per_element
 from minigrad.program import Program
 from minigrad.require import a, number
-from minigrad.tape import no_grad
+from minigrad.tape import effects, no_grad
 from minigrad.tensor import Tensor
 
 SGD_STEP = per_element("optim.cu", "sgd_step")
@@ -49,6 +49,8 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter that has a gradient."""
+        if noted := effects():
+            noted.reads(self)
         by_device: dict[str, list[Any]] = {}
         with no_grad():
             for i, p in enumerate(self.parameters):

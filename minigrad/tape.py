@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
+    from minigrad.effects import Effects
     from minigrad.tensor import Tensor
 
 Vjp = Callable[[Any], Sequence]
@@ -64,6 +65,7 @@ class Node:
 
 class _Mode(threading.local):
     enabled = True
+    effects: "Effects | None" = None
 
 
 _mode = _Mode()
@@ -72,6 +74,21 @@ _mode = _Mode()
 def grad_enabled() -> bool:
     """Whether operations are being recorded on this thread."""
     return _mode.enabled
+
+
+def effects() -> "Effects | None":
+    """Where a step that is being captured on this thread notes what it does."""
+    return _mode.effects
+
+
+@contextmanager
+def noted(effects: "Effects") -> Iterator[None]:
+    """Within it, this thread's operations are those of a step that is being captured."""
+    _mode.effects = effects
+    try:
+        yield
+    finally:
+        _mode.effects = None
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class Tensor(Operators, Values):
     def grad(self, given: "Tensor | None") -> None:
         if given is not None:
             self._must_be_like(a("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None")
+        elif effects := tape.effects():
+            effects.clears(self)
         self._grad = given
 
     @property
@@ -84,7 +86,10 @@ class Tensor(Operators, Values):
                 elif memory(total) in delivered:
                     total = copied(total)
                 delivered.add(memory(total))
-                at._grad = Tensor(total)
+                grad = Tensor(total)
+                if effects := tape.effects():
+                    effects.gives(at, grad)
+                at._grad = grad
             elif not retain_graph:
                 at.free()
 
@@ -121,6 +126,8 @@ class Tensor(Operators, Values):
                 f"{who} changes a tensor that requires a gradient, in place. Do it under `with mg.no_grad():`."
             )
         self.version.count += 1
+        if effects := tape.effects():
+            effects.written.append(self.version)
 
     def assign(self, value: Any, who: str = "assign") -> "Tensor":
         """Overwrite the values in place, keeping the memory: parameters are updated so, under `no_grad`."""

@@ -1,8 +1,13 @@
 """The devices as fixtures. `cuda` is skipped where there is none; `sim` must be there, or no kernel was tested."""
 
-import pytest
+import importlib
+import sys
 
-from minigrad.devices import check
+import pytest
+from played import Driver, Stub
+
+from minigrad.devices import check, libcuda, nvcc
+from minigrad.memo import forget
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
@@ -17,3 +22,28 @@ def device(request):
 def kernel_device(request):
     """Every device that runs kernels."""
     return check(request.param)
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A CUDA driver that is played."""
+    played = Driver()
+    for name, module in {"pycuda": Stub(driver=played), "pycuda.driver": played}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(libcuda, "load", lambda: played)
+    monkeypatch.setattr(nvcc, "cubin", played.cubin)
+    monkeypatch.setattr("atexit.register", lambda close: None)
+    return played
+
+
+@pytest.fixture
+def gpu(driver, monkeypatch):
+    """The device `cuda` over the played driver."""
+    from minigrad.devices.gpu import GPU
+
+    made, convert = GPU(), importlib.import_module("minigrad.convert")
+    monkeypatch.setattr(convert, "get", lambda name: made)  # where constants of an op are sent to
+    convert._constant.cache_clear()
+    forget()
+    yield made
+    convert._constant.cache_clear()

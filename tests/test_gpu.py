@@ -1,105 +1,16 @@
 """The device `cuda` over a driver that is played: what it makes of the driver's errors can be tested without a GPU."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from played import CONTEXT
 
 from minigrad.arguments import bind
 from minigrad.array import Array
-from minigrad.devices import libcuda, nvcc
+from minigrad.devices.pool import piece_size
 from minigrad.errors import KernelError, LaunchError
 from minigrad.kernel import Kernel
 
-CONTEXT = 7
 RELU = Kernel("relu.cu", "relu_forward")
-
-
-class Error(Exception):
-    """The root of PyCUDA's exceptions."""
-
-
-class Stub(SimpleNamespace):
-    """Something with attributes that can be the key of a dict."""
-
-    __hash__ = object.__hash__
-
-
-class PlayedDevice:
-    """GPU number 0."""
-
-    def __init__(self, number):
-        assert number == 0
-
-    def name(self):
-        return "Played"
-
-    def compute_capability(self):
-        return 9, 0
-
-
-class Driver:
-    """As much of pycuda.driver as one launch needs. `refuses` names the call that fails; `lost`: so does the rest."""
-
-    Error = LogicError = LaunchError = Error
-    MemoryError = type("MemoryError", (Error,), {})
-
-    def __init__(self):
-        self.refuses, self.lost, self.current, self.taken = "", False, 0, []
-        self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
-        self.Context = Stub(pop=lambda: self.make_current(-1))
-        context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
-        self.Device = type("Device", (PlayedDevice,), {"retain_primary_context": lambda device: context})
-        self.Stream = lambda: Stub(synchronize=lambda: self.call("synchronize"))
-
-    def make_current(self, by):
-        self.current += by
-
-    def cuCtxGetCurrent(self, place):
-        place._obj.value = CONTEXT if self.current else self.thread
-
-    def cuCtxSetCurrent(self, context):
-        self.thread = context.value
-
-    def call(self, name, result=None):
-        assert self.current or self.thread == CONTEXT, "the context is not current"
-        if self.lost or self.refuses == name:
-            raise Error(f"{name} failed")
-        return result
-
-    def init(self):
-        """Nothing to do."""
-
-    def mem_alloc(self, nbytes):
-        memory = type("Memory", (int,), {"free": lambda piece: self.taken.remove(piece)})
-        self.taken.append(self.call("mem_alloc", memory((len(self.taken) + 1) << 20)))
-        return self.taken[-1]
-
-    def module_from_buffer(self, image):
-        def launch(*args, **named):
-            return self.call("launch")
-
-        function = Stub(_launch_kernel=launch, num_regs=255, shared_size_bytes=1024)
-        return Stub(get_function=lambda name: self.call("get_function", function))
-
-
-@pytest.fixture
-def driver(monkeypatch):
-    played = Driver()
-    for name, module in {"pycuda": Stub(driver=played), "pycuda.driver": played}.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(libcuda, "load", lambda: played)
-    monkeypatch.setattr(nvcc, "cubin", lambda *args: b"")
-    monkeypatch.setattr("atexit.register", lambda close: None)
-    return played
-
-
-@pytest.fixture
-def gpu(driver):
-    from minigrad.devices.gpu import GPU
-
-    return GPU()
 
 
 def launch(gpu):
@@ -145,3 +56,51 @@ def test_no_context_is_left_behind(driver, gpu):
     with pytest.raises(KernelError):
         gpu.synchronize()
     assert driver.current == 0
+
+
+def test_a_launch_leaves_the_context_of_others_as_it_is(driver, gpu):
+    other = driver.thread = 5
+    launch(gpu)
+    assert driver.thread == other and driver.current == 0
+    driver.thread = None
+    launch(gpu)
+    assert driver.thread == CONTEXT
+
+
+def test_the_pool_hands_out_what_came_back(driver, gpu):
+    first = gpu.allocate(1000)
+    address = first.address
+    del first
+    again, other = gpu.allocate(600), gpu.allocate(1024)
+    assert again.address == address != other.address and len(driver.taken) == 2
+    assert (gpu.pool.held, gpu.pool.free) == (2048, 0)
+    del again, other
+    assert (gpu.pool.held, gpu.pool.free) == (2048, 2048)
+
+
+def test_a_full_gpu_gets_back_what_the_pool_holds(driver, gpu):
+    del_me = gpu.allocate(5000)
+    del del_me
+    assert len(driver.taken) == 1
+    failing = iter([True, False])
+
+    def mem_alloc(nbytes):
+        if next(failing):
+            raise driver.MemoryError("full")
+        return type(driver).mem_alloc(driver, nbytes)
+
+    driver.mem_alloc = mem_alloc
+    gpu.allocate(1 << 20)
+    assert [memory.whole._length_ - 512 for memory in driver.taken] == [(1 << 20) + 1]
+
+
+@pytest.mark.parametrize("nbytes", [1, 511, 512, 513, 5000, 2**20, 2**20 + 1, 3 * 10**9])
+def test_a_piece_wastes_an_eighth_at_most(nbytes):
+    size = piece_size(nbytes)
+    assert size % 512 == 0 and nbytes <= size <= max(512, nbytes * 9 / 8 + 512)
+
+
+def test_what_is_in_use_at_the_end_is_given_back_too(driver, gpu):
+    kept = gpu.allocate(100)
+    gpu.close()
+    assert not driver.taken and kept.nbytes == 100

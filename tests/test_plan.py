@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import memo
 from minigrad.array import Array
 from minigrad.devices.base import Arguments
 from minigrad.devices.simulator import Simulator
@@ -42,11 +41,11 @@ class Repeating(Simulator):
 
 @pytest.fixture
 def device(monkeypatch):
-    made = Repeating()
-    monkeypatch.setattr(importlib.import_module("minigrad.convert"), "get", lambda name: made)
-    memo.forget()
+    made, convert = Repeating(), importlib.import_module("minigrad.convert")
+    monkeypatch.setattr(convert, "get", lambda name: made)
+    convert._constant.cache_clear()
     yield made
-    memo.forget()
+    convert._constant.cache_clear()
 
 
 def tensors(device, hosts):

@@ -19,7 +19,7 @@ class Written(Kernel):
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
         self.signature = self.source.signature(right.name)
-        self._modules, self._plans = {}, Memo()
+        self._modules, self._plans = Memo(), Memo()
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
         if _types(self.signature.params) != _types(right.signature.params):

@@ -76,9 +76,7 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
         return made.setdefault(id(kernel), kernel.using(**known) if known else kernel)
 
     other = copy(op)
-    for name, held in vars(op).items():  # one kernel may have several roles, and stays one
-        if isinstance(held, dict) and all(isinstance(kernel, Kernel) for kernel in held.values()):
-            setattr(other, name, {role: changed(kernel) for role, kernel in held.items()})
+    other.kernels = {role: changed(kernel) for role, kernel in op.kernels.items()}  # one kernel in two roles stays one
     return other
 
 

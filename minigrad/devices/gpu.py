@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices import libcuda, nvcc
+from minigrad.devices.capturing import Captured, Capturing
 from minigrad.devices.launching import Launching
 from minigrad.devices.measured import Measured
 from minigrad.devices.pool import Pool, PooledBuffer
@@ -24,7 +25,7 @@ from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.source import Source
 
 
-class GPU(Launching, Measured):
+class GPU(Launching, Capturing, Measured):
     """One NVIDIA GPU: its primary context, a stream, a memory pool, and what has been compiled for it."""
 
     name = "cuda"
@@ -41,7 +42,9 @@ class GPU(Launching, Measured):
         self.label: str = self._device.name()
         self.arch = "sm_{}{}".format(*self._device.compute_capability())
         self._context = self._device.retain_primary_context()
-        self._ours, self.pool = libcuda.Context(self._context.handle), Pool(self._take)
+        self._library, self.pool = libcuda.load(), Pool(self._take)
+        self._ours = libcuda.Context(self._library, self._context.handle)
+        self._capture: Captured | None = None
         with self.current():
             self.stream = self._driver.Stream()
         atexit.register(self.close)
@@ -78,11 +81,13 @@ class GPU(Launching, Measured):
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
+        self.must_not_capture("sends data to the GPU", "Pass what changes as an argument; numbers stay the same.")
         with self._guarded():
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
+        self.must_not_capture("reads a tensor on the host", "Return the tensor, and read it after the step.")
         with self._guarded():
             self._driver.memcpy_dtoh_async(host, address, self.stream)
             self.stream.synchronize()
@@ -90,11 +95,13 @@ class GPU(Launching, Measured):
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
+        self.touch(target, source)
         with self._guarded():
             self._driver.memcpy_dtod_async(target, source, nbytes, self.stream)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
+        self.touch(address)
         with self._guarded():
             self._driver.memset_d8_async(address, 0, nbytes, self.stream)
 
@@ -108,7 +115,9 @@ class GPU(Launching, Measured):
         return self._modules[key]
 
     def synchronize(self) -> None:
-        """Wait for the stream. Raises KernelError where a kernel went wrong."""
+        """Wait for the stream. Raises KernelError where a kernel went wrong. In a capture nothing runs: no wait."""
+        if self._capture is not None:
+            return
         with self._guarded():
             self.stream.synchronize()
             self._launched.clear()

@@ -22,12 +22,13 @@ class Launching:
     current: Callable[[], AbstractContextManager[None]]
     _failure: Callable[[Exception, str], Exception]
     _lost: Callable[[], Exception]
+    touch: Callable[..., None]
     stream: Any
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Queue a kernel on the stream."""
         queue = self.queued(module, name, grid, block, shared, arguments)
-        self.repeat([lambda addresses: queue()], [])
+        self.repeat([lambda addresses: queue()], [array.address for _, array in arguments.arrays])
 
     def queued(
         self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
@@ -58,6 +59,7 @@ class Launching:
         with self._lock:
             if self._dead:
                 raise self._lost()
+            self.touch(*addresses)
             if self._ours.is_current():
                 for step in steps:
                     step(addresses)

@@ -14,9 +14,10 @@ class Pool:
 
     def __init__(self, take: Callable[[int], Any]):
         self._take = take
-        self._pieces: dict[int, Any] = {}  # all that was taken, by address
+        self.pieces: dict[int, tuple[Any, int]] = {}  # all that was taken, with its size, by address
         self._free: dict[int, list[int]] = {}  # addresses by the size of the piece
         self._fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
+        self._adopted: list[tuple[int, list[int]]] = []
 
     def allocate(self, nbytes: int) -> "PooledBuffer":
         """A buffer of at least so many bytes. Popping from a list is one step: no lock is needed."""
@@ -27,31 +28,51 @@ class Pool:
             return self._more(nbytes)
 
     def _more(self, nbytes: int) -> "PooledBuffer":
+        self._collect()
         size = piece_size(nbytes)
         free = self._fitting[nbytes] = self._free.setdefault(size, [])
         if free:
             return PooledBuffer(free, free.pop(), nbytes)
         piece = self._take(size)
-        self._pieces[int(piece)] = piece
+        self.pieces[int(piece)] = piece, size
         return PooledBuffer(free, int(piece), nbytes)
 
     @property
+    def held(self) -> int:
+        """All bytes that were taken from the driver."""
+        return sum(size for _, size in self.pieces.values())
+
+    @property
     def free(self) -> int:
-        """The bytes that wait to be handed out."""
+        """Those of them that wait to be handed out."""
+        self._collect()
         return sum(size * len(free) for size, free in self._free.items())
+
+    def adopt(self, other: "Pool") -> None:
+        """Take over another pool's memory; what is in use comes in when it is given back."""
+        self.pieces |= other.pieces
+        self._adopted += [*other._free.items(), *other._adopted]
+
+    def _collect(self) -> None:
+        """Bring in what was given back to pools that were taken over."""
+        for size, theirs in self._adopted:
+            free = self._free.setdefault(size, [])
+            while theirs:
+                free.append(theirs.pop())
 
     def release(self) -> None:
         """Give everything that waits back to the driver."""
+        self._collect()
         for free in self._free.values():
             while free:
-                self._pieces.pop(free.pop()).free()
+                self.pieces.pop(free.pop())[0].free()
 
     def close(self) -> None:
         """Give all of it back, also what is in use."""
         self._free.clear()
         self._fitting.clear()
-        while self._pieces:
-            self._pieces.popitem()[1].free()
+        while self.pieces:
+            self.pieces.popitem()[1][0].free()
 
 
 class PooledBuffer:
@@ -68,5 +89,5 @@ class PooledBuffer:
 
 def piece_size(nbytes: int) -> int:
     """The bytes of the piece that holds so many: 8 sizes for each doubling, so at most an eighth is wasted."""
-    step = max(SMALLEST, 1 << max(nbytes - 1, 1).bit_length() - 4)
+    step = max(SMALLEST, 2 ** nbytes.bit_length() // 16)
     return -(-nbytes // step) * step

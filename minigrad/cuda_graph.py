@@ -1,0 +1,101 @@
+"""graph: a training step captured as a CUDA graph, so that a whole step costs the host one launch."""
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+from minigrad.array import Array
+from minigrad.devices.capturing import Capturing
+from minigrad.effects import Effects
+from minigrad.op import specs
+from minigrad.require import a
+from minigrad.spec import Spec
+from minigrad.tape import noted
+from minigrad.tensor import Tensor
+
+
+def graph(step: Callable[..., Any]) -> "Graph":
+    """`fast = mg.graph(step)`, then `loss = fast(x, y)`: each call takes one step, as step(x, y) does.
+
+    The first call runs the step, the second captures its launches, and every later one replays them at once: the host
+    has nothing to do but that. Arguments are tensors; for each set of shapes there is a graph of its own. What is
+    returned are the same tensors every time, with new values. The step must forget the gradients that it makes
+    (zero_grad) and read nothing on the host: no .item() in it. An optimizer whose numbers changed is captured anew.
+    On `sim` and `numpy` the step just runs.
+    """
+    return Graph(a("mg.graph", step, Callable, "a function of tensors"))
+
+
+class Graph:
+    """A step of tensors; see `mg.graph`."""
+
+    def __init__(self, step: Callable[..., Any]):
+        self.step = step
+        self.replays = 0
+        self._ran: set[tuple[Spec, ...]] = set()
+        self._captured: dict[tuple[Spec, ...], _Capture] = {}
+        self._device = ""
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Take one step."""
+        like = specs([a("mg.graph", x, Tensor, "a step whose arguments are tensors") for x in inputs])
+        self._device = inputs[0].device if inputs else ""
+        if not like or not isinstance(like[0].device, Capturing):
+            return self.step(*inputs)
+        captured = self._captured.get(like)
+        if captured is None or captured.effects.changed:
+            if like not in self._ran:  # what it compiles and keeps is there from then on
+                self._ran.add(like)
+                return self.step(*inputs)
+            captured = self._captured[like] = _Capture(self.step, inputs)
+        else:
+            captured.effects.repeat()
+        self.replays += 1
+        return captured.replay(inputs)
+
+    def __repr__(self) -> str:
+        name = getattr(self.step, "__name__", "a step")
+        if self._device in ("numpy", "sim"):
+            return f"graph of {name}: on {self._device!r} there are no graphs, so the step runs as it is"
+        if not self._captured:
+            return f"graph of {name}: not captured yet; the second call does that"
+        graphs = "; ".join(map(repr, self._captured.values()))
+        return f"graph of {name}: {graphs}; replayed {self.replays} times"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+class _Capture:
+    """The graph for inputs of certain specs: arrays that they are copied into, the launches, and the results."""
+
+    def __init__(self, step: Callable[..., Any], inputs: Sequence[Tensor]):
+        self.effects = Effects()
+        self.device: Any = inputs[0].array.device
+        self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
+        with noted(self.effects), self.device.capture() as self.captured:
+            self.outputs = _detached(step(*map(Tensor, self.arrays)))
+        if not self.captured.replay.nodes:
+            raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? model.to('cuda')")
+
+    def replay(self, inputs: Sequence[Tensor]) -> Any:
+        """Copy the inputs, queue the launches, and give the tensors that will hold the results."""
+        for array, x in zip(self.arrays, inputs, strict=True):
+            array.copy_from(x.array)
+        self.device.replay(self.captured)
+        return self.outputs
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{array.dtype} {array.shape}" for array in self.arrays)
+        return f"{self.captured.replay.nodes} launches and copies for {inputs} in {self.captured.pool.held} bytes"
+
+    def __del__(self) -> None:
+        if hasattr(self, "outputs"):
+            self.device.drop(self.captured)
+
+
+def _detached(result: Any) -> Any:
+    """The tensors of a result, cut off the tape: a replay records nothing."""
+    if isinstance(result, list | tuple):
+        return type(result)(map(_detached, result))
+    return result.detach() if isinstance(result, Tensor) else result

@@ -1,0 +1,189 @@
+"""mg.graph: a step captured and replayed takes the same steps as one that runs, here over a driver that is played."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.array import Array
+
+
+def on(gpu, host, requires_grad=False):
+    return mg.Tensor(Array.upload(gpu, np.asarray(host)), requires_grad)
+
+
+class Network:
+    """A network, an optimizer and a step, all on one device; the numbers are the same on each."""
+
+    def __init__(self, gpu, make=lambda p: mg.optim.SGD(p, 0.1, 0.9)):
+        rng = np.random.default_rng(0)
+        hosts = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 7), (7,), (7, 3), (3,))]
+        self.w1, self.b1, self.w2, self.b2 = self.parameters = [
+            on(gpu, x, True) if gpu else mg.Tensor(x.copy(), True) for x in hosts
+        ]
+        self.optimizer = make(self.parameters)
+
+    def loss(self, x, y):
+        return mg.cross_entropy((x @ self.w1 + self.b1).relu() @ self.w2 + self.b2, y)
+
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = self.loss(x, y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def batch(seed, rows=4):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((rows, 5)).astype(np.float32), rng.integers(0, 3, rows)
+
+
+MAKERS = {"sgd": lambda p: mg.optim.SGD(p, 0.1, 0.9), "adam": lambda p: mg.optim.Adam(p, 0.05)}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_replays_take_the_steps_of_numpy(gpu, driver, make):
+    ours, truth = Network(gpu, make), Network(None, make)
+    fast = mg.graph(ours.step)
+    for i in range(6):
+        x, y = batch(i, rows=4 if i != 3 else 2)  # another shape in between runs, and has no graph yet
+        loss, expected = fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
+        np.testing.assert_allclose(loss.numpy(), expected.numpy(), rtol=1e-5)
+        for p, q in zip(ours.parameters, truth.parameters, strict=True):
+            np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=2e-5, atol=1e-6)
+            np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=2e-5, atol=1e-6)
+    assert fast.replays == driver.calls["replay"] == 4
+
+
+def test_a_replay_launches_nothing_else_and_takes_no_memory(gpu, driver):
+    net = Network(gpu)
+    fast, (x, y) = mg.graph(net.step), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    results = [fast(x, y) for _ in range(2)]
+    before = dict(driver.calls)
+    results += [fast(x, y) for _ in range(3)]
+    changed = {name: n - before.get(name, 0) for name, n in driver.calls.items() if n != before.get(name, 0)}
+    assert changed == {"replay": 3, "copy": 6}
+    assert results[1] is results[2] is results[4] is not results[0]
+
+
+def test_the_memory_of_a_graph_is_its_own(gpu):
+    net = Network(gpu)
+    fast, (x, y) = mg.graph(net.step), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    for _ in range(3):
+        fast(x, y)
+    held = net.w1.grad.array.address
+    others = [gpu.allocate(n) for n in (12, 28, 60, 84, 140) for _ in range(20)]
+    assert held not in [other.address for other in others]
+    (captured,) = fast._captured.values()
+    pool = captured.captured.pool
+    assert pool.held and not {other.address for other in others} & set(pool.pieces)
+
+
+def test_a_dropped_graph_gives_its_memory_back(gpu, driver):
+    net = Network(gpu)
+    fast, (x, y) = mg.graph(net.step), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    for _ in range(3):
+        fast(x, y)
+    held, taken = gpu.pool.held, len(driver.taken)
+    own = next(iter(fast._captured.values())).captured.pool.held
+    del fast
+    gc.collect()
+    assert gpu.pool.held == held + own and not driver.graphs
+    net.optimizer.zero_grad()  # the gradients lay in the graph's memory
+    net.step(x, y)
+    assert len(driver.taken) == taken
+
+
+def test_what_a_graph_works_on_stays(gpu):
+    held = [on(gpu, np.ones(3, np.float32))]
+    fast = mg.graph(lambda x: x * held[0])
+    x = on(gpu, np.array([1, 2, 3], np.float32))
+    fast(x), fast(x)
+    address = held.pop().array.address
+    others = [gpu.allocate(12) for _ in range(50)]
+    assert address not in [other.address for other in others]
+    assert fast(x).numpy().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "read, message",
+    [
+        (lambda x: x.sum().item(), r"reads a tensor on the host.*read it after the step"),
+        (lambda x: x.numpy(), "reads a tensor on the host"),
+        (lambda x: x * on(x.array.device, np.ones(3, np.float32)), "sends data to the GPU.*as an argument"),
+    ],
+)
+def test_what_cannot_be_captured_is_refused_and_harms_nothing(gpu, driver, read, message):
+    fast, x = mg.graph(read), on(gpu, np.ones(3, np.float32))
+    fast(x)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=f"mg.graph: the step {message}"):
+            fast(x)
+    assert (x + x).numpy().tolist() == [2, 2, 2] and driver.noted is None
+
+
+def test_gradients_from_before_are_refused(gpu):
+    net = Network(gpu)
+
+    def step(x, y):
+        net.loss(x, y).backward()
+        net.optimizer.step()
+
+    x, y = (on(gpu, part) for part in batch(0))
+    fast = mg.graph(step)
+    fast(x, y)
+    with pytest.raises(RuntimeError, match=r"adds to a gradient that was there before it.*zero_grad"):
+        fast(x, y)
+    for _ in range(2):
+        net.optimizer.zero_grad()  # outside will do, if it is done every time
+        fast(x, y)
+    with pytest.raises(RuntimeError, match="zero_grad"):
+        fast(x, y)
+
+
+def test_another_learning_rate_is_captured_anew(gpu):
+    ours, truth = Network(gpu), Network(None)
+    fast = mg.graph(ours.step)
+    for i, lr in enumerate((0.1, 0.1, 0.1, 0.01, 0.01)):
+        ours.optimizer.lr = truth.optimizer.lr = lr
+        x, y = batch(i)
+        fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
+    np.testing.assert_allclose(ours.w1.numpy(), truth.w1.numpy(), rtol=2e-5, atol=1e-6)
+
+
+def test_a_replay_is_a_write_in_place(gpu):
+    net, (x, y) = Network(gpu), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    fast = mg.graph(net.step)
+    fast(x, y), fast(x, y)
+    loss = net.loss(x, y)
+    fast(x, y)
+    with pytest.raises(RuntimeError, match="kept b at version"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("device", ["numpy", "sim"])
+def test_where_there_are_no_graphs_the_step_runs(device):
+    w = mg.ones(3, requires_grad=True, device=device)
+    fast = mg.graph(lambda x: (x * w).sum())
+    x = mg.tensor([1.0, 2.0, 3.0], device=device)
+    assert [fast(x).item() for _ in range(3)] == [6, 6, 6] and fast.replays == 0
+    assert "no graphs, so the step runs as it is" in repr(fast)
+
+
+def test_it_says_what_it_is(gpu):
+    fast = mg.graph(Network(gpu).step)
+    assert repr(fast) == "graph of step: not captured yet; the second call does that"
+    x, y = (on(gpu, part) for part in batch(0))
+    for _ in range(3):
+        fast(x, y)
+    assert "launches and copies for float32 (4, 5), int64 (4,) in " in repr(fast) and "replayed 2 times" in repr(fast)
+    with pytest.raises(TypeError, match=r"mg.graph takes a step whose arguments are tensors; got ndarray"):
+        fast(np.ones(3))
+    with pytest.raises(TypeError, match=r"mg.graph takes a function of tensors"):
+        mg.graph(3)
