@@ -1,12 +1,17 @@
 """The microscope finds nothing where nothing is wrong: in the kernels of the package, and in correct uses of a warp."""
 
+import copy
+import re
+
 import numpy as np
 import pytest
+from adjoint_rungs import RUNGS
 
 import minigrad as mg
 from minigrad import check
 from minigrad.array import Array
 from minigrad.devices import get
+from minigrad.kernel import Kernel
 from minigrad.microscope import watching
 from minigrad.op import Op
 from minigrad.source import CUDA, Source, blank
@@ -49,11 +54,50 @@ def test_the_optimizers_have_no_problem():
     assert report.problems == []
 
 
+@pytest.mark.parametrize("rung", RUNGS)
+def test_no_kernel_of_the_ladder_has_a_problem(rung):
+    kernel, arguments, grid, block = RUNGS[rung]
+    record = mg.inspect(kernel, *arguments, grid=grid, block=block, blocks=0)
+    RAN.add(record.kernel)
+    assert record.problems == []
+
+
 def test_every_kernel_was_looked_at():
     """Runs after the others of this file, and says which kernel of the package none of them launched."""
-    files = [Source.read(path.name) for path in CUDA.glob("*.cu")]
+    files = [Source.read(path.relative_to(CUDA).as_posix()) for path in CUDA.rglob("*.cu")]
     known = {name for file in files if " asm" not in blank(file.text) for name in file.kernels}
     assert RAN and known - RAN == set()
+
+
+BARRIERS = [
+    (op, at.start())
+    for op in ("transpose", "matmul", "sum")
+    for at in re.finditer(r"__syncthreads\(\);", (CUDA / f"{op}.cu").read_text())
+]
+
+
+@pytest.mark.parametrize("name, at", BARRIERS)
+def test_every_barrier_is_missed(name, at):
+    """A kernel without one of its barriers has a race, in whatever order the simulator runs its threads."""
+    op = copy.copy(mg.OPS[name])
+    text = (CUDA / f"{name}.cu").read_text()
+    without = Source(text[:at] + text[at:].replace("__syncthreads();", "", 1), f"cuda/{name}.cu")
+    same = {key: kernel for key, kernel in op.kernels.items() if kernel.source.text == text}
+    op.kernels = op.kernels | {key: changed(kernel, without) for key, kernel in same.items()}
+    with watching() as report:
+        for case in op.cases:
+            for chosen in (op, *map(op.using, check.variants(op))):
+                run(chosen, case)
+            if report.problems:
+                break
+    assert {problem.kind for problem in report.problems} == {"race"}
+
+
+def changed(kernel: Kernel, source: Source) -> Kernel:
+    """The same kernel from another text."""
+    made = Kernel(source, kernel.name, sizes=" ".join(kernel.sizes), **kernel.tunables)
+    made.grid, made.block, made.sizes, made.defines = kernel.grid, kernel.block, kernel.sizes, kernel.defines
+    return made
 
 
 CORRECT = {
