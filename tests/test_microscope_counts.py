@@ -64,6 +64,19 @@ def test_traffic_tells_who_touched_what_in_which_phase():
     assert all(record.lines[row["site"]].variable == row["variable"] for row in record.traffic[::100])
 
 
+def test_accesses_by_one_thread():
+    assert transpose("tiled")[1].per_thread == {
+        "global read": 1,
+        "shared write": 1,
+        "global write": 1,
+        "shared read": 1,
+    }
+    with watching(blocks=1) as report:
+        mg.matmul.using("tiled", TILE=16)(mg.ones((32, 48), device="sim"), mg.ones((48, 32), device="sim"))
+    score = {"global read": 2 * 3, "global write": 1, "shared read": 2 * 48, "shared write": 2 * 3}
+    assert report.launches[0].per_thread == score
+
+
 BRANCHES = """extern "C" __global__ void k(float* y) {
     int i = threadIdx.x;
     if (i % 2)

@@ -88,6 +88,16 @@ class Accesses:
         lines = [Line(*key[:-1], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
         return Accesses(rows, site, requests, lines, variables)
 
+    def per_thread(self) -> dict[str, int]:
+        """The most accesses by one thread, as {"global read": 2, "shared write": 1}."""
+        groups = [f"{line.space} {line.kind}" for line in self.lines]
+        thread = self.rows["block"].astype(np.int64) << 10 | self.rows["thread"]
+        most = {}
+        for name in dict.fromkeys(groups):
+            mine = np.isin(self.site, [i for i, group in enumerate(groups) if group == name])
+            most[name] = int(np.unique(thread[mine], return_counts=True)[1].max())
+        return most
+
     def traffic(self) -> np.ndarray:
         """A row for each access of a thread, sorted by request and thread: so by block and phase too."""
         width = max((len(line.variable) for line in self.lines), default=1)

@@ -55,6 +55,11 @@ class Inspection:
         return self._accesses()
 
     @cached_property
+    def per_thread(self) -> dict[str, int]:
+        """The most accesses by one thread, as {"global read": 2, "shared write": 1}: a score to bring down."""
+        return self._read.per_thread()
+
+    @cached_property
     def branches(self) -> list[Branch]:
         """The stretches of code that only some lanes of a warp entered."""
         return self._branches()
