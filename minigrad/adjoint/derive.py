@@ -31,6 +31,7 @@ from minigrad.adjoint.tree import (
     Name,
     Stmt,
 )
+from minigrad.adjoint.turn import Turn
 
 
 @dataclass
@@ -121,9 +122,11 @@ class KernelAdjoint(Derivation):
         body = self.settled([*clear, *([Barrier()] if clear else []), *own, *sweeps, *self.handed_over()])
         arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
-        body = everywhere(body, Merge())
-        choices = Accumulate(arrays, self.uniform).decide(body, self.facts(body))
+        turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
+        body = turn.body(everywhere(body, Merge()))
+        choices = [*turn.choices, *Accumulate(arrays, self.uniform).decide(body, self.facts(body))]
         names = {d.name for d in self.of.declared.values() if d.shared}
+        names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
         memory = names | {self.gradients[n] for n in names if n in self.gradients} | self.kept_arrays()
         made = self.derived(self.tidied(body, memory), choices)
         made.gradients |= self.totals

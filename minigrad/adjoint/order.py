@@ -137,5 +137,5 @@ def _reach(body: list[Stmt], shared: set[str], backward: bool) -> tuple[set[str]
                 reads, writes = reads | found[0], writes | found[1]
             continue
         reads |= {n for t in each([s]) for n in read_here(t)} & shared
-        writes |= {n for t in each([s]) for n in written_here(t)} & shared
+        writes |= {n for t in each([s]) if not isinstance(t, Declare) for n in written_here(t)} & shared
     return reads, writes
