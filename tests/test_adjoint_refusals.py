@@ -119,3 +119,11 @@ def test_counts_and_shapes_are_checked():
     with pytest.raises(LaunchError, match=r"dy of y is float32 \(3,\); it must be float32 \(32,\)"):
         made.vjp(x, y, 2.0, 32, dy=[mg.ones(3, device="sim")], grid=1, block=32)
     assert np.allclose(made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)[0].numpy(), 2)
+
+
+def test_a_kernel_with_a_race_is_refused():
+    """The launch is examined: whether indices meet is known only there."""
+    made = mg.adjoint(KERNEL.format(GUARD + "    y[i / 2] = a * x[i];"))
+    x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
+    with pytest.raises(Refused, match=r"f.cu:3:1: the kernel has a race and so no gradient: .*y"):
+        made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)

@@ -27,7 +27,7 @@ class Adjoint:
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
-        self.primal = primal
+        self.primal, self._examined = primal, False
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
@@ -65,12 +65,16 @@ class Adjoint:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, with the values that it would start from; nothing of them is changed. They are
-        tensors or arrays, and so is what comes back. grid and block are those of the kernel's own launch. Raises
-        LaunchError where the number of arguments or gradients is wrong, where an array that is written shares memory
-        with another, or where the launch has not the extents on which the adjoint relies.
+        tensors or arrays, and so is what comes back. grid and block are those of the kernel's own launch. A small first
+        launch on `sim` also runs the kernel itself under the microscope: one with a race has no gradient.
+
+        Raises Refused at a race, and LaunchError where the number of arguments or gradients is wrong, where an array
+        that is written shares memory with another, or where the launch has not the extents on which the adjoint relies.
         """
         run = launching.prepare(self.module, args, grid, block)
         launching.check_conditions(run, self.derived)
+        if not self._examined:
+            self._examined = launching.examine(self.primal, self.module, run)
         slots = launching.SLOTS
         while True:
             made = launching.gradients_of(run, self.derived, self.outputs, dy, self.assembled.params)

@@ -13,7 +13,7 @@ from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tree import Param
+from minigrad.adjoint.tree import Param, Place
 from minigrad.adjoint.types import floating
 from minigrad.array import Array
 from minigrad.convert import copied, move
@@ -23,6 +23,7 @@ from minigrad.kernel import Kernel
 from minigrad.limits import Extent, dim3
 from minigrad.tensor import Tensor
 
+EXAMINED = 4096  # threads of a launch that is looked at for races
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
 DTYPES = {
     "float": "float32",
@@ -107,6 +108,21 @@ def check_conditions(run: Run, derived: Derived) -> None:
                 f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {expression(e)}"
                 f"{'' if str(wanted) == expression(e) else f' = {wanted}'}, as its indices do. Launch it so."
             )
+
+
+def examine(kernel: Kernel, module: Module, run: Run) -> bool:
+    """Run the kernel on copies under the microscope, where it is small and on sim. Raises Refused at a race."""
+    arrays = {name: copied(a) for name, a in run.arrays.items()}
+    if run.threads > EXAMINED or any(a.device.name != "sim" for a in arrays.values()):
+        return False
+    from minigrad.microscope import inspect
+
+    args = [{**arrays, **run.scalars}[p.name] for p in module.kernel.params]
+    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, blocks=0).problems:
+        if problem.kind == "race":
+            why = f"the kernel has a race and so no gradient: {problem.message}"
+            raise module.refuse(Place(problem.line or 0, 1), why)
+    return True
 
 
 def gradients_of(
