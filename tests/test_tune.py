@@ -15,7 +15,6 @@ from minigrad.devices import get, nvcc
 from minigrad.devices.chip import Chip
 from minigrad.devices.simulator.compiler import find_compiler
 from minigrad.devices.toolkit import find_headers, find_nvcc
-from minigrad.op import OPS
 from minigrad.tune import automatic, cache, search
 from minigrad.tune.occupancy import Occupancy, heaviest, key, occupancy
 
@@ -220,14 +219,8 @@ def test_without_a_gpu_nothing_applies(recorded, monkeypatch):
 @pytest.mark.gpu
 def test_the_arithmetic_is_that_of_the_driver():
     gpu, driver = get("cuda"), ctypes.CDLL("libcuda.so.1")
-    seen = {}
-    for op in OPS.values():
-        for setting in settings(work_of(op, [(1000,)] * len(op.inputs.names))) if len(op.inputs.names) < 3 else ():
-            if setting.dry.launches and op.name not in ("matmul", "cross_entropy"):
-                launch = heaviest(setting.dry.launches)
-                seen[launch.kernel, launch.block] = launch
-    for setting in settings(work_of(mg.matmul, [(100, 100), (100, 100)])):
-        seen["matmul", setting.label] = heaviest(setting.dry.launches)
+    launches = [heaviest(setting.dry.launches) for work in bench.suite() for setting in settings(work)]
+    seen = {(key(launch), launch.block, launch.shared): launch for launch in launches}
     for launch in seen.values():
         taken = gpu.resources(gpu.build(launch.source, launch.defines), launch.kernel)
         found = occupancy(launch, taken, gpu.chip)
