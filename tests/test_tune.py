@@ -152,6 +152,7 @@ def test_the_regret_is_the_time_lost(recorded):
     (row,) = mg.tune.regret().rows
     assert (row.best, row.search, row.default) == ("BLOCK=256", "BLOCK=512", "BLOCK=256")
     assert row.of_search == pytest.approx(0.01) and row.of_default == 0
+    assert mg.tune.regret().largest(1).rows == (row,) and not mg.tune.regret().largest(0).rows
     assert mg.tune.regret().worst == row.of_search and "1.0 %" in repr(mg.tune.regret())
 
 

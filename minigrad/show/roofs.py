@@ -18,7 +18,7 @@ from minigrad.show.tables import table
 COLOURS = {"float32": BLUE, "tf32": PURPLE, "bfloat16": GREEN}
 NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: here stand kernels that only move numbers, or whose FLOPs nobody counted
-HEADERS = ("work", "kernels", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
+HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 
 def roofline(record: Record | None = None, only: Sequence[str] | None = None) -> Picture:
@@ -37,7 +37,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | None = None) ->
     title = f"{len(shown)} measurements on {record.place}, under the roofs of its memory and its arithmetic"
     figure, axes = canvas(9.6, 5.2, title)
     frame(axes, "FLOPs for each byte that must be moved", "TFLOP/s")
-    _roofs(axes, record, {m.unit for m in shown})
+    _roofs(axes, record, {m.unit for m in shown}, min(map(_y, shown)))
     for m in shown:
         colour = COLOURS[m.unit] if m.flops else GREY
         axes.plot(
@@ -65,25 +65,25 @@ def _y(m: Measurement) -> float:
 def _row(m: Measurement, record: Record) -> tuple[str, ...]:
     flops = (f"{m.intensity:.3g}", f"{m.flops_per_second / 1e12:.2f}") if m.flops else ("-", "-")
     gigabytes = f"{m.bytes_per_second / 1e9:.0f}"
-    return m.title, ", ".join(m.kernels), flops[0], gigabytes, flops[1], f"{100 * roof(m, record):.0f} %"
+    return m.title, flops[0], gigabytes, flops[1], f"{100 * roof(m, record):.0f} %"
 
 
-def _roofs(axes: Canvas, record: Record, units: set[str]) -> None:
+def _roofs(axes: Canvas, record: Record, units: set[str], lowest: float) -> None:
     """A line for the memory, which the first flat roof cuts off, and one for each unit that was used."""
     assert record.chip and record.copy
     peaks = {unit: peak / 1e12 for unit in COLOURS if unit in units and (peak := record.chip.peak(unit))}
     slope, top = record.copy / 1e12, max(peaks.values(), default=100.0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    right = max(4096.0, 4 * top / slope)
+    right = max(16384.0, 4 * top / slope)
     axes.plot([LEFT / 1.6, top / slope], [slope * LEFT / 1.6, top], color=INK, linewidth=1.6)
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=COLOURS[unit], linewidth=1.6)
         words(axes, right, peak * 1.25, f"{NAMES[unit]}: {peak:.0f} TFLOP/s ", ha="right", color=COLOURS[unit])
     axes.set_xlim(LEFT / 1.6, right)
-    axes.set_ylim(slope * LEFT / 12, top * 2.2)
+    axes.set_ylim(lowest / 4, top * 2.2)
     words(axes, 1.0, slope * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
-    words(axes, LEFT, slope * LEFT / 9, "FLOPs not counted, at their share of a copy", ha="left", color=GREY)
+    words(axes, LEFT, lowest / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())
@@ -91,11 +91,14 @@ def _roofs(axes: Canvas, record: Record, units: set[str]) -> None:
 
 def _names(axes: Canvas, shown: Sequence[Measurement], record: Record) -> None:
     """Names where there is room: beside arithmetic, one for each height; of the others the best and the worst."""
+    best: dict[str, Measurement] = {}
+    for m in sorted((m for m in shown if m.intensity > 1), key=lambda m: -_y(m)):
+        best.setdefault(m.title.split(" of ")[0], m)
     moving = sorted((m for m in shown if m.intensity <= 1), key=lambda m: roof(m, record))
-    named = sorted((m for m in shown if m.intensity > 1), key=lambda m: -_y(m)) + moving[:1] + moving[1:][-1:]
     written: list[tuple[float, float]] = []
-    for m in named:
+    for m in [*best.values(), *moving[:1], *moving[1:][-1:]]:
         x, y = float(np.log2(_x(m))), float(np.log2(_y(m)))
         if all(abs(x - other) > 3 or abs(y - height) > 0.5 for other, height in written):
             written.append((x, y))
-            words(axes, _x(m) * 1.13, _y(m), m.title.split(" of ")[0], ha="left", fontsize=10, bbox=PAPER, zorder=3)
+            name = m.title.split(" of ")[0]
+            words(axes, _x(m) * 1.13, _y(m), name, ha="left", fontsize=10, bbox=PAPER, zorder=3)

@@ -91,9 +91,10 @@ class Occupancy:
     def _steps(self) -> dict[str, str]:
         """How each limit comes about."""
         chip, warps = self.chip, self.warps
+        held = "1 warp" if warps == 1 else f"{warps} warps"
         return {
             "warps": f"{chip.warps} of a multiprocessor / {warps} of a block",
-            "registers": f"{chip.registers} / ({warps} warps x {self.registers_taken}), {self.registers} a thread",
+            "registers": f"{chip.registers} / ({held} x {self.registers_taken}), {self.registers} a thread",
             "shared memory": f"{chip.shared} bytes / {self.shared_taken}, {self.shared} + {chip.reserved} a block",
             "blocks": f"{chip.blocks} of a multiprocessor / 1",
         }
@@ -104,7 +105,7 @@ class Occupancy:
         for name, most in limits.items():
             mark = ": the limit" if name in self.limiters else ""
             lines.append(f"  {name:14} {steps[name]} = {most} blocks{mark}")
-        held = f"{self.blocks} blocks x {self.warps} warps = {self.blocks * self.warps} of {chip.warps} warps"
+        held = f"{self.blocks} blocks x {self.warps} = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"
         return "\n".join(
             [

@@ -42,6 +42,11 @@ class Regrets:
         """The largest regret of the search."""
         return max((row.of_search for row in self.rows), default=0.0)
 
+    def largest(self, count: int = 10) -> "Regrets":
+        """The works in which the op's own values lose most."""
+        rows = sorted(self.rows, key=lambda row: row.of_default, reverse=True)
+        return Regrets(self.place, tuple(rows[:count]))
+
     def table(self) -> Table:
         """A row for each work."""
         return table([row.row() for row in self.rows], HEADERS)
