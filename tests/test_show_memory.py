@@ -213,3 +213,16 @@ def test_a_tree_loses_lanes_branch_by_branch():
     told = mg.show.divergence(summed(n=64)).numbers
     assert "32 16 8 4 2 1" in told and "if (threadIdx.x < width / 2) sums" in told
     assert mg.show.divergence(transposed("tiled")).title == "transpose_tiled: every warp stays together"
+
+
+# --- with a slider ---
+
+
+def test_pictures_follow_a_slider_and_name_the_file_of_a_header():
+    slider = mg.show.slider(lambda BLOCK: mg.show.idle(relu(1000, BLOCK)), BLOCK=(32, 64, 256))
+    assert [slider.draw(BLOCK=block).numbers.split()[-4:] for block in (32, 64)] == [
+        ["32", "1024", "1000", "24"],
+        ["64", "1024", "1000", "24"],
+    ]
+    texts = [text.get_text() for text in mg.show.banks(summed("warp")).figure.axes[0].texts]
+    assert any(text.startswith("cuda/reduce.cuh:") and text.endswith(": write warps") for text in texts)
