@@ -25,10 +25,10 @@ def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple
 
 
 kernels = {
-    "warp": per_output("max.cu", "max_warp"),
+    "warp": per_output("max.cu", "max_warp", 256),
     "columns": per_column("max.cu", "max_columns"),
-    "backward_ties": per_element("max.cu", "max_ties"),
-    "backward": per_element("max.cu", "max_backward"),
+    "backward_ties": per_element("max.cu", "max_ties", 256),
+    "backward": per_element("max.cu", "max_backward", 256),
 }
 
 

@@ -31,8 +31,7 @@ CASES = (
 
 def per_output(file: str, name: str, block: int = 128) -> Kernel:
     """A kernel in which a block reduces CHUNK elements of one output."""
-    grid, blocks = ("outputs", "n/CHUNK"), (block, *(other for other in BLOCKS if other != block))
-    return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=blocks, CHUNK=CHUNKS)
+    return Kernel(file, name, ("outputs", "n/CHUNK"), ("BLOCK",), "outputs n", BLOCK=first(block), CHUNK=CHUNKS)
 
 
 def per_column(file: str, name: str) -> Kernel:
@@ -41,9 +40,14 @@ def per_column(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=BLOCKS, CHUNK=DEPTHS)
 
 
-def per_element(file: str, name: str) -> Kernel:
+def per_element(file: str, name: str, block: int = 128) -> Kernel:
     """A kernel in which thread i takes element i of x."""
-    return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=BLOCKS)
+    return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=first(block))
+
+
+def first(block: int) -> tuple[int, ...]:
+    """The legal block sizes, this one before the others: it is the default."""
+    return block, *(other for other in BLOCKS if other != block)
 
 
 def per_four(file: str, name: str) -> Kernel:

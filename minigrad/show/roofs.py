@@ -63,7 +63,11 @@ def _y(m: Measurement) -> float:
 
 
 def _row(m: Measurement, record: Record) -> tuple[str, ...]:
-    flops = (f"{m.intensity:.3g}", f"{m.flops_per_second / 1e12:.2f}") if m.flops else ("-", "-")
+    flops = (
+        (f"{m.intensity:.3g}" if m.intensity < 100 else f"{m.intensity:.0f}", f"{m.flops_per_second / 1e12:.2f}")
+        if m.flops
+        else ("-", "-")
+    )
     gigabytes = f"{m.bytes_per_second / 1e9:.0f}"
     return m.title, flops[0], gigabytes, flops[1], f"{100 * roof(m, record):.0f} %"
 

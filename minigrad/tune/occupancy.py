@@ -88,13 +88,16 @@ class Occupancy:
         """How full the last wave is, from above 0 to 1."""
         return self.waves % 1 or 1.0 if self.waves else 0.0
 
+    @property
+    def _warps(self) -> str:
+        return "1 warp" if self.warps == 1 else f"{self.warps} warps"
+
     def _steps(self) -> dict[str, str]:
         """How each limit comes about."""
         chip, warps = self.chip, self.warps
-        held = "1 warp" if warps == 1 else f"{warps} warps"
         return {
             "warps": f"{chip.warps} of a multiprocessor / {warps} of a block",
-            "registers": f"{chip.registers} / ({held} x {self.registers_taken}), {self.registers} a thread",
+            "registers": f"{chip.registers} / ({self._warps} x {self.registers_taken}), {self.registers} a thread",
             "shared memory": f"{chip.shared} bytes / {self.shared_taken}, {self.shared} + {chip.reserved} a block",
             "blocks": f"{chip.blocks} of a multiprocessor / 1",
         }
@@ -105,7 +108,7 @@ class Occupancy:
         for name, most in limits.items():
             mark = ": the limit" if name in self.limiters else ""
             lines.append(f"  {name:14} {steps[name]} = {most} blocks{mark}")
-        held = f"{self.blocks} blocks x {self.warps} = {self.blocks * self.warps} of {chip.warps} warps"
+        held = f"{self.blocks} blocks x {self._warps} = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"
         return "\n".join(
             [
