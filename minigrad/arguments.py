@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import is_bfloat16
 from minigrad.devices.base import Arguments, Device
 from minigrad.errors import LaunchError
 from minigrad.source import Param
@@ -87,6 +88,10 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
 
 def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype | None) -> None:
     """Raise where the array does not hold what the pointer reads."""
+    if param.type == "bfloat16":
+        if not is_bfloat16(array.dtype):
+            raise TypeError(f"{_place(kernel, i, param)} takes the bfloat16 of ml_dtypes; got {array.dtype}.")
+        return
     dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(f"{_place(kernel, i, param)}: pointers to {param.type} are not known here.")

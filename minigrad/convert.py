@@ -14,6 +14,11 @@ DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "i
 FLOATS = DTYPES[:2]
 
 
+def is_bfloat16(dtype: np.dtype) -> bool:
+    """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Tensor cores read it, and nothing else."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
 def move(array: Any, device: str) -> Any:
     """An array on another device."""
     host = array.numpy() if isinstance(array, Array) else array
@@ -51,7 +56,7 @@ def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
         found = None if dtype is None else np.dtype(dtype)
     except TypeError:
         found = None
-    if found is None or found not in among:
+    if found is None or (found not in among and not (among is DTYPES and is_bfloat16(found))):
         raise TypeError(
             f"dtype {found or repr(dtype)} is not one of {', '.join(map(str, among))}; "
             "choose one of these, and convert arrays with x.astype('float32')."
@@ -65,7 +70,7 @@ def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
         host = np.asarray(data)
     except ValueError as error:
         raise ValueError(f"{who}: the nested lists are ragged; every row needs the same length.") from error
-    if host.dtype.kind not in "biuf" or np.ma.isMaskedArray(data):
+    if (host.dtype.kind not in "biuf" and not is_bfloat16(host.dtype)) or np.ma.isMaskedArray(data):
         raise TypeError(
             f"{who}: cannot make numbers of {short(data)} ({host.dtype}). Give a number, nested lists of numbers, "
             "a NumPy array or a tensor."

@@ -55,11 +55,18 @@ def _check_together(op: str, tensors: list, any_dtype: bool) -> None:
             raise ValueError(
                 f"{op}: one input is on {first.device}, another on {other.device}; move one with .to({first.device!r})."
             )
-        if not any_dtype and other.dtype not in FLOATS:
+    if not any_dtype:
+        must_be_floats(op, *tensors)
+
+
+def must_be_floats(op: str, first: Any, *others: Any) -> None:
+    """Raise TypeError where arrays or tensors are not float32, or not all float64."""
+    for other in (first, *others):
+        if other.dtype not in FLOATS:
             raise TypeError(
                 f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
             )
-        if not any_dtype and other.dtype != first.dtype:
+        if other.dtype != first.dtype:
             raise TypeError(
                 f"{op}: one input is {first.dtype}, another {other.dtype}; "
                 f"make them one with .astype({first.dtype.name!r})."

@@ -25,7 +25,7 @@ class Kernel:
     grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
     arguments of `launch`, e.g. "m n k batch=1". A tunable is given as its legal values, the default first; where the
     `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) returns values of tunables that suit a
-    launch; those that `using` asks for stay.
+    launch; those that `using` asks for stay. shared: bytes of dynamic shared memory of each launch.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Kernel:
         sizes: str = "",
         defines: Mapping[str, Any] | None = None,
         fit: Callable[..., dict[str, int]] | None = None,
+        shared: int = 0,
         **tunables: tuple[int, ...],
     ):
         self.source = Source.read(source) if isinstance(source, str) else source
@@ -44,7 +45,7 @@ class Kernel:
         self.name = name
         self.grid, self.block = tuple(map(Span.parse, grid)), tuple(map(Span.parse, block))
         self.sizes = parse_sizes(sizes)
-        self.tunables, self.fit = tunables, fit
+        self.tunables, self.fit, self.shared = tunables, fit, shared
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch

@@ -90,7 +90,7 @@ class Launch:
     def __call__(self, *args: Any) -> None:
         """Run the kernel. No work, an extent of 0, is no launch."""
         if 0 not in self.grid:
-            self.kernel.run(args, self.grid, self.block, 0, self.values)
+            self.kernel.run(args, self.grid, self.block, self.kernel.shared, self.values)
 
     @property
     def blocks(self) -> int:

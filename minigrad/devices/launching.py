@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from minigrad.devices.base import Arguments, Dim3, Step
+from minigrad.devices.base import MAX_SHARED, Arguments, Dim3, Step
 
 
 class Launching:
@@ -38,6 +38,8 @@ class Launching:
         if function is None:
             with self._guarded():
                 function = self._functions[module, name] = module.get_function(name)
+        if shared > MAX_SHARED:  # more than every GPU has must be asked for
+            self._allow(function, name, shared)
         packed = (ctypes.c_ubyte * arguments.size).from_buffer(arguments.packed)
 
         def queue() -> None:
@@ -53,6 +55,14 @@ class Launching:
                 ) from error
 
         return queue
+
+    def _allow(self, function: Any, name: str, shared: int) -> None:
+        with self._lock, self.current():
+            try:
+                function.set_attribute(self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            except self._driver.Error as error:
+                text = f"{name}: this GPU has no {shared} bytes of shared memory for a block: {error}."
+                raise self._failure(error, f"{text} Choose another kernel.") from error
 
     def repeat(self, steps: Sequence[Step], addresses: list[int]) -> None:
         """Queue launches, copies and fills on arrays at these addresses."""

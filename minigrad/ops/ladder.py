@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from minigrad.convert import is_bfloat16
 from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
@@ -21,7 +22,7 @@ def per_tile(name: str, x: str, y: str) -> Kernel:
 def per_edge(file: str, name: str, x: str, y: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:
     """A kernel whose blocks own EDGE x EDGE elements of the result."""
     grid = (f"{x}/EDGE", f"{y}/EDGE", "batch")
-    return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, **tunables)
+    return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, 0, **tunables)
 
 
 def warp_tiled(name: str, x: str, y: str) -> Kernel:
@@ -52,6 +53,12 @@ def tile(rows: int, columns: int, count: int) -> tuple[int, int]:
     return min((shape for shape in COSTS if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
 
 
+def tensor_cores(unit: str, shared: int) -> Kernel:
+    """A product on tensor cores, with tiles in so many bytes of shared memory."""
+    grid = ("n/256", "m/128", "batch")
+    return Kernel("matmul/tensor_cores.cu", f"matmul_mma_{unit}", grid, ("256",), "m n k batch=1", shared=shared)
+
+
 COLUMN, SQUARE, EIGHTHS = ("EDGE", "EDGE/EACH"), ("EDGE/EACH", "EDGE/EACH"), ("EDGE/8", "EDGE/8")
 kernels = {
     "naive": per_tile("naive", "m", "n"),
@@ -62,6 +69,8 @@ kernels = {
     "vectorized": per_edge("vectorized", "vectorized", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "double_buffered": per_edge("double_buffered", "double_buffered", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "warp_tiled": warp_tiled("warp_tiled", "n", "m"),
+    "mma_tf32": tensor_cores("tf32", 208896),
+    "mma_bf16": tensor_cores("bf16", 156672),
     "backward_a": per_tile("backward_a", "k", "m"),
     "backward_b": per_tile("backward_b", "n", "k"),
     "warp_tiled_backward_a": warp_tiled("warp_tiled_backward_a", "k", "m"),
@@ -73,5 +82,7 @@ FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 
 
 def single(kernels: dict[str, Kernel], way: str, dtype: np.dtype) -> Kernel:
-    """The fast kernel for float32, whose large tiles would overflow the registers with float64."""
+    """The fast kernel for float32, whose large tiles would overflow registers with float64; the one for bfloat16."""
+    if is_bfloat16(dtype):
+        return kernels["mma_bf16"]
     return kernels.get(f"{way}_float32" if dtype == np.float32 else way, kernels[way])

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import is_bfloat16
 from minigrad.devices.base import MAX_GRID
+from minigrad.inputs import must_be_floats
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.ops.ladder import FAST, kernels, single
@@ -18,6 +20,8 @@ from minigrad.view import Shape, View, broadcast
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
+    if is_bfloat16(a.dtype):
+        return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)
     return np.asarray(a @ b)
 
 
@@ -87,7 +91,9 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
 
 
 def prepare(a: Any, b: Any) -> dict:
-    """Raises ValueError where the shapes do not multiply."""
+    """Raises ValueError where the shapes do not multiply, TypeError where the dtypes do not."""
+    if not (is_bfloat16(a.dtype) and is_bfloat16(b.dtype)):
+        must_be_floats("matmul", a, b)
     given = f"matmul: a is {a.shape} and b is {b.shape}"
     if not a.ndim or not b.ndim:
         raise ValueError(f"{given}; a number has no axis to sum over. Write a * b.")
@@ -133,6 +139,7 @@ matmul = Op(
     cost=cost,
     backward_flops=2,
     broadcasts=True,
+    integers=True,
     fast=FAST,
     cases=[Case(shapes) for shapes in INPUTS],
 )

@@ -48,7 +48,7 @@ class KernelExercise(Exercise):
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
-        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, **tunables)
+        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, **tunables)
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """The kernel's output beside the reference's, and the inputs beside what they were."""
