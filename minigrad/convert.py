@@ -15,7 +15,7 @@ FLOATS = DTYPES[:2]
 
 
 def is_bfloat16(dtype: np.dtype) -> bool:
-    """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Tensor cores read it, and nothing else."""
+    """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 

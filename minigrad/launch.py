@@ -35,7 +35,11 @@ class Span:
     def value(self, numbers: Mapping[str, int]) -> int:
         """The extent for these numbers."""
         size = _number(self.size, numbers)
-        return ceil_div(size, _number(self.piece, numbers)) if self.piece else size
+        return ceil_div(size, self.step(numbers)) if self.piece else size
+
+    def step(self, numbers: Mapping[str, int]) -> int:
+        """The size of a piece."""
+        return _number(self.piece, numbers) if self.piece else 1
 
     def words(self) -> str:
         """As a person writes it: ceil(n / BLOCK)."""

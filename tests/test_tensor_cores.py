@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.errors import CompileError, LaunchError
+from minigrad.errors import CompileError
 
 SIZES = [
     (1, 1, 1),
@@ -65,7 +65,7 @@ def test_they_need_more_shared_memory_than_every_gpu_has(name):
 
 def test_the_simulator_refuses_in_a_sentence():
     a = mg.ones(4, 4, device="sim")
-    with pytest.raises(CompileError, match="need the tensor cores of a GPU from sm_80 on"):
+    with pytest.raises(CompileError, match=r"cuda/matmul/mma.cuh.* runs only on a GPU; the simulator cannot run it"):
         mg.matmul.using("mma_tf32")(a, a)
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_bfloat16_is_refused():
     a = mg.ones(4, 4, device="sim")
     with pytest.raises(TypeError, match="takes the bfloat16 of ml_dtypes; got float32"):
         mg.matmul.using("mma_bf16")(a, a)
-    with pytest.raises((TypeError, LaunchError), match="float32"):
+    with pytest.raises(TypeError, match="float32"):
         mg.matmul.using("mma_tf32")(a.astype("float64"), a.astype("float64"))
 
 
@@ -87,5 +87,5 @@ def test_bfloat16_multiplies_and_does_nothing_else():
         a.exp()
     with pytest.raises(TypeError, match="matmul takes float32 or float64; got bfloat16"):
         a @ mg.ones(4, 2, device="numpy")
-    with pytest.raises(TypeError, match="requires_grad"):
+    with pytest.raises(TypeError, match="only float32 and float64 tensors can require gradients"):
         mg.tensor(a.numpy(), requires_grad=True)

@@ -41,7 +41,7 @@ def multiply_transposed(kernel: Kernel, w: "Work", a: Array, dy: Array, db: Arra
 def _most(kernel: Kernel, rows: str) -> int:
     """How many rows a launch can take. A kernel with something else along y has them along x, where all find room."""
     along_y = kernel.grid[1]
-    return MAX_GRID[1] * kernel.values[along_y.piece] if along_y.size == rows else MAX_GRID[0]
+    return MAX_GRID[1] * along_y.step(kernel.values) if along_y.size == rows else MAX_GRID[0]
 
 
 def _must_be_one(w: "Work", rows: int, most: int) -> None:

@@ -53,7 +53,9 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
         beside, root = Path(source.name).parent, Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()
-        places = [(here / match[1], beside / match[1]), (source.folder / match[1], root / match[1])]
+        places = [(source.folder / match[1], root / match[1])]
+        if here != source.folder:
+            places.insert(0, (here / match[1], beside / match[1]))
         path, name = next(((p, at.as_posix()) for p, at in places if p.is_file()), (None, ""))
         if path is None:
             continue
