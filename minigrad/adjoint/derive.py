@@ -54,8 +54,9 @@ class Derivation(Loops):
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
         """Without what nobody reads."""
         own = (written(body) - self.results) | set(self.tapes)
-        for _ in range(3):
-            body, _live = Prune(own).body(body, set())
+        size = -1
+        while size != (size := sum(1 for _ in each(body))):
+            body, _ = Prune(own).body(body, set())
         return body
 
     def settled(self, body: list[Stmt]) -> list[Stmt]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 FLOATS = ("float", "real", "double")
@@ -18,8 +19,19 @@ class Place(NamedTuple):
 NOWHERE = Place(0, 0)
 
 
+class Tree:
+    """What all expressions have."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The variables and arrays that it reads."""
+        own = self.name if isinstance(self, Name) else self.array if isinstance(self, Index) else ""
+        inner = frozenset().union(*(child.names for child in children(self)))  # type: ignore[arg-type]
+        return inner | {own} if own else inner
+
+
 @dataclass(frozen=True)
-class Number:
+class Number(Tree):
     """A literal as it was written; true and false too."""
 
     text: str
@@ -27,7 +39,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Name:
+class Name(Tree):
     """A variable, a parameter, a macro, or a builtin such as `threadIdx.x`."""
 
     name: str
@@ -36,7 +48,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(Tree):
     """An element of an array: `x[i]`, `tile[ty][j]`."""
 
     array: str
@@ -46,7 +58,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Unary:
+class Unary(Tree):
     """`-x`, `!x` or `~x`."""
 
     op: str
@@ -55,7 +67,7 @@ class Unary:
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Tree):
     """Two operands and an operator between them."""
 
     op: str
@@ -65,7 +77,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Ternary:
+class Ternary(Tree):
     """`condition ? yes : no`."""
 
     condition: "Expr"
@@ -75,7 +87,7 @@ class Ternary:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Tree):
     """A call of a maths function or of a `__device__` function."""
 
     function: str
@@ -85,7 +97,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Cast:
+class Cast(Tree):
     """`(real)x` or `real(x)`."""
 
     type: str
@@ -119,7 +131,6 @@ def walk(e: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
-def reads(e: Expr) -> set[str]:
+def reads(e: Expr) -> frozenset[str]:
     """The names of the variables and arrays that an expression reads."""
-    names = {x.name for x in walk(e) if isinstance(x, Name)}
-    return names | {x.array for x in walk(e) if isinstance(x, Index)}
+    return e.names

@@ -143,7 +143,10 @@ class Keeping(Rules):
     def lost(self, value: Expr, why: str) -> Name:
         """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
         name = f"{LOST}{len(self.why)}"
-        self.why[name] = place(self.here), f"{base(value)} {why} while its value is still needed for the gradient."
+        self.why[name] = (
+            place(self.here),
+            f"{base(value)} {why} while the gradient still needs it; work on a local copy.",
+        )
         return Name(name, value.type)
 
     def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = ()) -> Tape:

@@ -90,14 +90,19 @@ class Prune:
 
     def loop(self, s: For | While, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A loop stays where its body does without its jumps, or where its variable is read behind it."""
-        before, self.jumps = self.jumps, False
-        kept, _ = self.rounds(s, live)
+        before, counts = self.jumps, isinstance(s, For) and bool(s.step and written_here(s.step) & live)
+        if any(isinstance(t, Jump) for t in each(s.body)):
+            self.jumps = False
+            kept, _ = self.rounds(s, live)
+            if not kept and not counts:
+                self.jumps = before
+                return None, live
+            self.jumps = True
+        kept, following = self.rounds(s, live)
         self.jumps = before
-        if not kept and not (isinstance(s, For) and s.step and written_here(s.step) & live):
+        if not kept and not counts:
             return None, live
-        self.jumps = True
-        kept, live = self.rounds(s, live)
-        self.jumps = before
+        live = following
         self.mentioned |= read_here(s)
         if isinstance(s, While):
             return While(s.condition, kept, s.place, s.text), live
