@@ -5,9 +5,7 @@ from html import escape
 from typing import Any
 
 from minigrad.array import Array
-from minigrad.devices.capturing import Capturing
 from minigrad.effects import Effects
-from minigrad.op import specs
 from minigrad.require import a
 from minigrad.spec import Spec
 from minigrad.tape import noted
@@ -38,10 +36,11 @@ class Graph:
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Take one step."""
-        like = specs([a("mg.graph", x, Tensor, "a step whose arguments are tensors") for x in inputs])
+        arrays = [a("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
         self._device = inputs[0].device if inputs else ""
-        if not like or not isinstance(like[0].device, Capturing):
+        if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
             return self.step(*inputs)
+        like = tuple([array.spec for array in arrays])
         captured = self._captured.get(like)
         if captured is None or captured.effects.changed:
             if like not in self._ran:  # what it compiles and keeps is there from then on

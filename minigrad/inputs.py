@@ -7,6 +7,8 @@ from typing import Any
 from minigrad.convert import FLOATS
 from minigrad.require import short
 
+NUMBERS = (int, float, bool)
+
 
 class Inputs:
     """What a forward function takes: inputs without a default, or any number of them (*xs), then parameters."""
@@ -71,3 +73,25 @@ def must_be_floats(op: str, first: Any, *others: Any) -> None:
                 f"{op}: one input is {first.dtype}, another {other.dtype}; "
                 f"make them one with .astype({first.dtype.name!r})."
             )
+
+
+def kinds(given: Sequence[Any]) -> tuple | None:
+    """What the inputs are: the spec of a tensor, the type of a number; None where one of them is something else."""
+    try:
+        return tuple([x.array.spec for x in given])
+    except AttributeError:
+        pass
+    try:
+        return tuple([type(x) if type(x) in NUMBERS else x.array.spec for x in given])
+    except AttributeError:
+        return None
+
+
+def for_numbers(plan: Callable[[Sequence], Any], given: Sequence[Any]) -> Callable[[Sequence], Any]:
+    """A plan for tensors that takes numbers as well, where there are such among the inputs."""
+    from minigrad.tensor import Tensor, as_tensor
+
+    if all(isinstance(x, Tensor) for x in given):
+        return plan
+    like = max(i for i, x in enumerate(given) if isinstance(x, Tensor))  # as in `as_tensors`
+    return lambda given: plan([x if isinstance(x, Tensor) else as_tensor(x, given[like], "") for x in given])

@@ -14,11 +14,10 @@ from minigrad import tape
 from minigrad.array import Array
 from minigrad.case import Case
 from minigrad.convert import zero_like
-from minigrad.inputs import Inputs, as_tensors
+from minigrad.inputs import Inputs, as_tensors, for_numbers, kinds
 from minigrad.kernel import Kernel
 from minigrad.kernels import Kernels
 from minigrad.program import Unplanned
-from minigrad.spec import Spec
 
 AnyArray = Union[np.ndarray, "Array"]
 OPS: dict[str, "Op"] = {}
@@ -76,7 +75,7 @@ class Op(Kernels):
         OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        if not named and (plan := self._plans.get(specs(given))):
+        if not named and (plan := self._plans.get(kinds(given))):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
         tensors = as_tensors(self.name, inputs, self.integers)
@@ -85,8 +84,8 @@ class Op(Kernels):
         first = tensors[0].array
         if isinstance(first, Array) and first.device.repeats:
             plan = self._plan(tensors, params)
-            if not named and (like := specs(given)):
-                self._plans.keep(like, plan)
+            if not named and (key := kinds(given)):
+                self._plans.keep(key, for_numbers(plan, given))
             return plan(tensors)
         return self._apply(tensors, params)
 
@@ -178,11 +177,3 @@ def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | Non
     axes = tuple(i for i in range(grad.ndim) if i < extra or (shape[i - extra] == 1 and grad.shape[i] != 1))
     total = OPS["sum"].run([grad], {"axis": axes, "keepdims": True})
     return total.reshape(shape)
-
-
-def specs(given: Sequence[Any]) -> tuple[Spec, ...] | None:
-    """What the inputs are, apart from their memory; None where they are not all tensors on a device with kernels."""
-    try:
-        return tuple([x.array.spec for x in given])
-    except AttributeError:
-        return None

@@ -29,8 +29,7 @@ class Plan:
 
     def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
         """The op on these tensors, recorded where one of them wants a gradient."""
-        arrays = [t.array for t in tensors]
-        (y,) = self.forward(arrays)
+        (y,) = self.forward([t.array for t in tensors])
         result = Tensor(y, False, tensors[0].version if self.op.shares else None)
         if tape.grad_enabled() and self.op.backward:
             needs = tuple([t._requires_grad or t.node is not None for t in tensors])
@@ -38,7 +37,7 @@ class Plan:
                 rule = self._rules.get(needs)
                 if rule is None:
                     rule = self._rules[needs] = Rule(self, needs, y.spec)
-                rule.record([*tensors, result])
+                rule.record(tensors, result)
         return result
 
 
@@ -54,11 +53,11 @@ class Rule:
         self._constants = {name: x for name, x in self.kept.items() if isinstance(x, Array) and x.device is not notes}
         self._programs: dict[Spec, Program] = {}  # by the spec of dy
 
-    def record(self, tensors: list[Tensor]) -> None:
-        """Make the last tensor the output of the op on the others."""
-        kept = [tensors[i].array for i in self._tensors.values()]
-        saved = [(name, tensors[i].version) for name, i in self._tensors.items()]
-        result = tensors.pop()
+    def record(self, tensors: Sequence[Tensor], result: Tensor) -> None:
+        """Make `result` the output of the op on these tensors."""
+        all_of_it = (*tensors, result)
+        kept = [all_of_it[i].array for i in self._tensors.values()]
+        saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()]
         result.record(self.op.name, tensors, partial(self.pull, kept), saved)
 
     def pull(self, kept: Sequence[Array], dy: Array) -> Sequence[Array | None]:

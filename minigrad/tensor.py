@@ -17,17 +17,24 @@ from minigrad.values import Values
 class Tensor(Operators, Values):
     """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
 
-    __slots__ = ("__weakref__", "_grad", "_requires_grad", "array", "node", "version")
+    __slots__ = ("__weakref__", "_grad", "_requires_grad", "_version", "array", "node")
     __array_ufunc__ = None  # `ndarray * Tensor` asks Tensor, not NumPy
 
     def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
         self.array = array
-        self.version = version or tape.Version()
+        self._version = version
         self._grad: Tensor | None = None
         self.node: tape.Node | None = None
         self._requires_grad = requires_grad
 
     # --- what it is ---
+
+    @property
+    def version(self) -> tape.Version:
+        """Counts the writes to its memory; there is none until somebody asks."""
+        if self._version is None:
+            self._version = tape.Version()
+        return self._version
 
     @property
     def requires_grad(self) -> bool:
@@ -64,7 +71,7 @@ class Tensor(Operators, Values):
 
     def record(self, op: str, inputs: Sequence["Tensor"], vjp: tape.Vjp, saved: Sequence[tape.Saved]) -> None:
         """Make this tensor the output of a recorded operation."""
-        parents = tuple(t.node or (t if t._requires_grad else None) for t in inputs)
+        parents = tuple([t.node or (t if t._requires_grad else None) for t in inputs])
         self.node = tape.Node(op, parents, vjp, saved, self.array)
 
     def backward(self, grad: Union["Tensor", None] = None, retain_graph: bool = False) -> None:

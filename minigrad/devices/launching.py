@@ -18,6 +18,7 @@ class Launching:
     _functions: dict[tuple, Any]
     _launched: deque[str]
     _dead: str
+    _capture: Any
     _guarded: Callable[[], AbstractContextManager[None]]
     current: Callable[[], AbstractContextManager[None]]
     _failure: Callable[[Exception, str], Exception]
@@ -69,7 +70,8 @@ class Launching:
         with self._lock:
             if self._dead:
                 raise self._lost()
-            self.touch(*addresses)
+            if self._capture is not None:
+                self.touch(*addresses)
             if self._ours.is_current():
                 for step in steps:
                     step(addresses)

@@ -9,8 +9,8 @@ RELAXED = 2  # the mode of a capture in which memory may be taken
 
 
 def load() -> Any:
-    """The driver's library, which PyCUDA has loaded before."""
-    return ctypes.CDLL("libcuda.so.1")
+    """The driver's library, which PyCUDA has loaded before. Nothing here waits for the GPU, so Python's lock is kept."""
+    return ctypes.PyDLL("libcuda.so.1")
 
 
 class Context:
