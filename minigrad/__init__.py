@@ -21,6 +21,7 @@ _FUNCTIONS = {
     "exercise": "minigrad.exercises",
     "graph": "minigrad.cuda_graph",
     "inspect": "minigrad.microscope",
+    "memory": "minigrad.holdings",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",

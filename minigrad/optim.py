@@ -47,6 +47,11 @@ class Optimizer:
         for parameter in self.parameters:
             parameter.grad = None
 
+    @property
+    def states_held(self) -> list[Tensor]:
+        """The states of all parameters."""
+        return [state for states in self._states for state in states]
+
     def step(self) -> None:
         """Update every parameter that has a gradient."""
         if noted := effects():

@@ -9,7 +9,7 @@ RELAXED = 2  # the mode of a capture in which memory may be taken
 
 
 def load() -> Any:
-    """The driver's library, which PyCUDA has loaded before. Nothing here waits for the GPU, so Python's lock is kept."""
+    """The library that PyCUDA has loaded. No call here waits for the GPU, so Python's own lock is kept meanwhile."""
     return ctypes.PyDLL("libcuda.so.1")
 
 

@@ -1,0 +1,114 @@
+"""memory: which memory is in use, and who holds it."""
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.convert import device_of
+from minigrad.optim import Optimizer
+from minigrad.tape import Node
+from minigrad.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one kind of holder holds on a device."""
+
+    device: str
+    holder: str
+    arrays: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Who holds which memory, and of each pool: the bytes taken from the driver, and those that wait to be used."""
+
+    held: tuple[Held, ...]
+    pools: tuple[tuple[str, int, int], ...]
+
+    def nbytes(self, holder: str = "", device: str = "") -> int:
+        """The bytes of the holders whose name begins so, on one device or on all."""
+        return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
+
+    def _table(self) -> Any:
+        from minigrad.show.tables import table
+
+        rows: list[tuple] = [(h.device, h.holder, h.arrays, f"{h.nbytes:,}") for h in self.held]
+        rows += [(device, "pool: taken from the driver", "", f"{taken:,}") for device, taken, _ in self.pools]
+        rows += [(device, "pool: waiting to be used", "", f"{free:,}") for device, _, free in self.pools]
+        return table(rows, ("device", "held by", "arrays", "bytes"))
+
+    def __repr__(self) -> str:
+        return repr(self._table())
+
+    def _repr_html_(self) -> str:
+        return self._table()._repr_html_()
+
+
+def memory() -> Memory:
+    """Who holds memory now: parameters, their gradients, optimizers, tensors, and what the tape keeps for each op.
+
+    Memory that several hold is counted once, for the first of them in this order. The tape keeps what backward will
+    need; it lets go of it when backward has run, or when the result is forgotten.
+    """
+    seen: set[tuple[str, int]] = set()
+    arrays: Counter[tuple[str, str]] = Counter()
+    nbytes: Counter[tuple[str, str]] = Counter()
+    for holder, array in _holders(gc.get_objects()):
+        where, size = _block(array)
+        if where not in seen:
+            seen.add(where)
+            arrays[where[0], holder] += 1
+            nbytes[where[0], holder] += size
+    held = tuple(Held(*key, arrays[key], nbytes[key]) for key in arrays)
+    return Memory(tuple(sorted(held, key=lambda h: h.device)), _pools())
+
+
+def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Each array that is held, with the name of its holder; the first to name it has it."""
+    tensors = [x for x in alive if type(x) is Tensor]
+    gradients = [x.grad for x in tensors if x.grad is not None]
+    yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
+    yield from (("gradients", x.array) for x in gradients)
+    for optimizer in (x for x in alive if isinstance(x, Optimizer)):
+        yield from ((f"optimizer: {type(optimizer).__name__}", x.array) for x in optimizer.states_held)
+    yield from (("tensors", x.array) for x in tensors)
+    for node in (x for x in alive if type(x) is Node):
+        yield from ((f"tape: {node.op}", array) for array in _kept(node.vjp))
+    yield from (("other: constants, captured inputs", x) for x in alive if type(x) is Array and _is_real(x))
+
+
+def _kept(rule: Any) -> list[Any]:
+    """The arrays among what a rule of the tape was given to keep."""
+    given = rule.args[0] if isinstance(rule, partial) and rule.args else None
+    values = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+    return [x for x in values if isinstance(x, Array | np.ndarray)]
+
+
+def _is_real(array: Array) -> bool:
+    """Whether the array is on a device of this machine, rather than in somebody's notes."""
+    return array.device.name in ("sim", "cuda") and not hasattr(array.device, "device")
+
+
+def _block(array: Any) -> tuple[tuple[str, int], int]:
+    """Where the memory behind an array is, and its bytes: two views of one memory are one block."""
+    if isinstance(array, Array):
+        return (array.device.name, array.buffer.address), array.buffer.nbytes
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return (device_of(array), array.__array_interface__["data"][0]), array.nbytes
+
+
+def _pools() -> tuple[tuple[str, int, int], ...]:
+    """Name, bytes taken and bytes free of the pool of each GPU in use."""
+    from minigrad.devices import get, why_not
+
+    pool = None if why_not("cuda") else getattr(get("cuda"), "pool", None)
+    return (("cuda", pool.held, pool.free),) if pool else ()

@@ -1,0 +1,86 @@
+"""mg.memory: who holds which memory. The numbers are counted by hand."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.array import Array
+
+
+@pytest.fixture
+def before(device):
+    """What others hold on the device: the tests look at what is added."""
+    gc.collect()
+    found = mg.memory()
+    return lambda holder: found.nbytes(holder, device)
+
+
+def test_parameters_gradients_optimizer_and_tape_are_told_apart(device, before):
+    def added(holder):
+        return mg.memory().nbytes(holder, device) - before(holder)
+
+    w = mg.ones(30, 10, requires_grad=True, device=device)
+    x = mg.ones(20, 30, device=device)
+    optimizer = mg.optim.SGD([w], lr=0.1, momentum=0.9)
+    assert [added(h) for h in ("parameters", "gradients", "optimizer: SGD")] == [1200, 0, 0]
+    assert added("tensors") == 2400
+    loss = (x @ w).exp().sum()
+    assert added("tape: exp") == 800  # y of exp; its input is gone
+    assert added("tape: matmul") <= 4  # x is held by its tensor, and for w, which no wanted gradient uses, stands a 0
+    del x
+    assert 2400 <= added("tape: matmul") <= 2404
+    loss.backward()
+    assert added("tape") == 0
+    optimizer.step()
+    assert [added(h) for h in ("parameters", "gradients", "optimizer: SGD")] == [1200, 1200, 1200]
+    del loss, w, optimizer
+    gc.collect()
+    assert added("") <= 8  # a constant that an op keeps for later
+
+
+def test_views_of_one_memory_count_once(device, before):
+    x = mg.ones(100, device=device)
+    views = [x, x.reshape(10, 10), x.detach()]
+    assert mg.memory().nbytes("tensors", device) - before("tensors") == 400 and len(views) == 3
+
+
+def test_it_is_a_table(before):
+    kept = mg.ones(5, requires_grad=True, device="numpy")
+    text = repr(mg.memory())
+    assert text.splitlines()[0].split() == ["device", "held", "by", "arrays", "bytes"]
+    assert "numpy   parameters" in text and "<table>" in mg.memory()._repr_html_() and kept.size == 5
+
+
+def test_a_training_loop_takes_no_memory_after_its_first_steps(gpu, driver):
+    w = mg.Tensor(Array.upload(gpu, np.ones((8, 4), np.float32)), True)
+    optimizer = mg.optim.Adam([w])
+    x = mg.Tensor(Array.upload(gpu, np.ones((5, 8), np.float32)))
+
+    def step():
+        optimizer.zero_grad()
+        loss = (x @ w).exp().mean()
+        loss.backward()
+        optimizer.step()
+
+    step(), step()
+    taken, free = len(driver.taken), gpu.pool.free
+    for _ in range(5):
+        step()
+    assert (len(driver.taken), gpu.pool.free) == (taken, free)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_no_memory_in_the_steady_state():
+    w, x = mg.ones(64, 32, requires_grad=True, device="cuda"), mg.ones(16, 64, device="cuda")
+
+    def step():
+        w.grad = None
+        (x @ w).exp().mean().backward()
+
+    step(), step()
+    (_, taken, free), *_ = mg.memory().pools
+    for _ in range(20):
+        step()
+    assert mg.memory().pools == (("cuda", taken, free),)
