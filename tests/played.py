@@ -3,6 +3,8 @@
 import ctypes
 from types import SimpleNamespace
 
+import numpy as np
+
 from minigrad.devices import get
 from minigrad.devices.base import Arguments
 
@@ -39,6 +41,32 @@ class Memory(int):
         self.driver.taken.remove(self)
 
 
+class Stream:
+    """A stream. What is copied on any but the first happens when somebody waits for it, and no sooner."""
+
+    def __init__(self, driver):
+        self.driver, self.waiting = driver, []
+        self.handle = driver.streams = driver.streams + 1
+
+    def synchronize(self):
+        self.driver.call("synchronize")
+
+    def wait_for_event(self, event):
+        event.synchronize()
+
+
+class Event:
+    """A place in a stream."""
+
+    def record(self, stream):
+        self.todo, stream.waiting = stream.waiting, []
+        return self
+
+    def synchronize(self):
+        while self.todo:
+            self.todo.pop(0)()
+
+
 class Driver:
     """As much of pycuda.driver and libcuda as the device needs.
 
@@ -52,11 +80,13 @@ class Driver:
     def __init__(self):
         self.refuses, self.lost, self.current, self.taken, self.calls = "", False, 0, [], {}
         self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
-        self.noted, self.graphs, self.sources = None, {}, []
+        self.noted, self.graphs, self.sources, self.streams = None, {}, [], 0
         self.Context = Stub(pop=lambda: self.make_current(-1))
         context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
         self.Device = type("Device", (Device,), {"retain_primary_context": lambda device: context})
-        self.Stream = lambda: Stub(handle=1, synchronize=lambda: self.call("synchronize"))
+        self.Stream = lambda: Stream(self)
+        self.Event = lambda: Event()
+        self.pagelocked_empty = np.empty
 
     def make_current(self, by):
         self.current += by
@@ -92,7 +122,13 @@ class Driver:
         return memory
 
     def memcpy_htod_async(self, address, host, stream):
-        self.queue("upload", lambda: ctypes.memmove(address, host.ctypes.data, host.nbytes))
+        def upload():
+            ctypes.memmove(address, host.ctypes.data, host.nbytes)
+
+        if stream.handle > 1:
+            stream.waiting.append(upload)
+        else:
+            self.queue("upload", upload)
 
     def memcpy_dtoh_async(self, host, address, stream):
         self.queue("download", lambda: ctypes.memmove(host.ctypes.data, address, host.nbytes))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.array import Array
 
 DEVICES = [name for name in mg.devices() if name != "numpy"]
 
@@ -235,3 +236,33 @@ def test_sizes_of_a_launch_are_whole_numbers():
             mg.matmul["tiled"].launch(wrong, 2, 3)
     with pytest.raises(ValueError, match=r"grid=1\.5 must be"):
         mg.relu["forward"](grid=1.5, block=16)
+
+
+def host_batches(count):
+    rng = np.random.default_rng(1)
+    return [
+        (rng.standard_normal((8 if i < count - 1 else 3, 4)).astype(np.float32), np.arange(8)) for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_prefetched_batches_are_the_batches(device, count):
+    given = host_batches(count)
+    got = list(mg.data.prefetch(given, device))
+    assert len(got) == count
+    for (x, y), (x_host, y_host) in zip(got, given, strict=True):
+        assert x.device == device and np.array_equal(x.numpy(), x_host) and np.array_equal(y.numpy(), y_host)
+
+
+def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
+    monkeypatch.setattr(mg.data, "check", lambda name: name)
+    monkeypatch.setattr(mg.data, "get", lambda name: gpu)
+    given = host_batches(6)
+    total, w = 0.0, mg.Tensor(Array.upload(gpu, np.ones((4, 1), np.float32)))
+    for i, (x, _) in enumerate(mg.data.prefetch(given, "cuda")):
+        assert len(gpu.sender._stream.waiting) == 0  # every copy has its event
+        total += (x @ w).sum().item()
+        if i == 4:
+            break  # the copy that is on its way ends before its memory is used again
+    assert np.isclose(total, sum(x.sum() for x, _ in given[:5]), atol=1e-4)
+    assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)

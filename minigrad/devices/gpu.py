@@ -21,6 +21,7 @@ from minigrad.devices.capturing import Captured, Capturing
 from minigrad.devices.launching import Launching
 from minigrad.devices.measured import Measured
 from minigrad.devices.pool import Pool, PooledBuffer
+from minigrad.devices.sending import Sender
 from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.source import Source
 
@@ -47,6 +48,7 @@ class GPU(Launching, Capturing, Measured):
         self._capture: Captured | None = None
         with self.current():
             self.stream = self._driver.Stream()
+            self.sender = Sender(self, self._driver)
         atexit.register(self.close)
 
     @contextmanager
@@ -65,7 +67,7 @@ class GPU(Launching, Capturing, Measured):
 
     def _take(self, nbytes: int) -> Any:
         """New memory from the driver; the pool gives up what it holds before that fails."""
-        with self._guarded():
+        with self.guarded():
             try:
                 return self._driver.mem_alloc(nbytes)
             except self._driver.MemoryError:
@@ -82,13 +84,13 @@ class GPU(Launching, Capturing, Measured):
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
         self.must_not_capture("sends data to the GPU", "Pass what changes as an argument; numbers stay the same.")
-        with self._guarded():
+        with self.guarded():
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
         self.must_not_capture("reads a tensor on the host", "Return the tensor, and read it after the step.")
-        with self._guarded():
+        with self.guarded():
             self._driver.memcpy_dtoh_async(host, address, self.stream)
             self.stream.synchronize()
             self._launched.clear()
@@ -96,13 +98,13 @@ class GPU(Launching, Capturing, Measured):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
         self.touch(target, source)
-        with self._guarded():
+        with self.guarded():
             self._driver.memcpy_dtod_async(target, source, nbytes, self.stream)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
         self.touch(address)
-        with self._guarded():
+        with self.guarded():
             self._driver.memset_d8_async(address, 0, nbytes, self.stream)
 
     def build(self, source: Source, defines: Mapping[str, str]) -> Any:
@@ -110,7 +112,7 @@ class GPU(Launching, Capturing, Measured):
         key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)
-            with self._guarded():
+            with self.guarded():
                 self._modules[key] = self._driver.module_from_buffer(image)
         return self._modules[key]
 
@@ -118,7 +120,7 @@ class GPU(Launching, Capturing, Measured):
         """Wait for the stream. Raises KernelError where a kernel went wrong. In a capture nothing runs: no wait."""
         if self._capture is not None:
             return
-        with self._guarded():
+        with self.guarded():
             self.stream.synchronize()
             self._launched.clear()
 
@@ -132,11 +134,11 @@ class GPU(Launching, Capturing, Measured):
             self._functions.clear()
             self._modules.clear()
             self.pool.close()
-            del self.stream
+            del self.stream, self.sender
         self._context.detach()
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Current, and the driver's errors in a sentence."""
         if self._dead:
             raise self._lost()

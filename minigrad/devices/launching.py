@@ -19,7 +19,7 @@ class Launching:
     _launched: deque[str]
     _dead: str
     _capture: Any
-    _guarded: Callable[[], AbstractContextManager[None]]
+    guarded: Callable[[], AbstractContextManager[None]]
     current: Callable[[], AbstractContextManager[None]]
     _failure: Callable[[Exception, str], Exception]
     _lost: Callable[[], Exception]
@@ -37,7 +37,7 @@ class Launching:
         """What queues a launch, with the arguments that are packed at that time."""
         function = self._functions.get((module, name))
         if function is None:
-            with self._guarded():
+            with self.guarded():
                 function = self._functions[module, name] = module.get_function(name)
         if shared > MAX_SHARED:  # more than every GPU has must be asked for
             self._allow(function, name, shared)

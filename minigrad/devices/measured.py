@@ -13,7 +13,7 @@ class Measured:
 
     _driver: Any
     _device: Any
-    _guarded: Callable[[], AbstractContextManager[None]]
+    guarded: Callable[[], AbstractContextManager[None]]
     stream: Any
 
     @cached_property
@@ -27,22 +27,22 @@ class Measured:
 
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
         """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
-        with self._guarded():
+        with self.guarded():
             function = module.get_function(name)
             return function.num_regs, function.shared_size_bytes, function.local_size_bytes
 
     def mark(self) -> Any:
         """An event at this place in the stream."""
-        with self._guarded():
+        with self.guarded():
             return self._driver.Event().record(self.stream)
 
     def passed(self, event: Any) -> bool:
         """Whether the GPU has come to the event."""
-        with self._guarded():
+        with self.guarded():
             return bool(event.query())
 
     def between(self, start: Any, stop: Any) -> float:
         """The seconds from one event to another, once the GPU has come to both."""
-        with self._guarded():
+        with self.guarded():
             stop.synchronize()
             return float(start.time_till(stop)) * 1e-3

@@ -1,0 +1,58 @@
+"""Sending data to the GPU while it computes: on a second stream, from memory that the GPU can read by itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.array import Array
+
+
+class Sender:
+    """Copies host arrays to the device `cuda` beside the launches.
+
+    Memory that the host may swap out is copied twice, and the host waits; page-locked memory is read by the GPU itself.
+    There are two such pieces for each kind of array: one is filled while the other travels.
+    """
+
+    def __init__(self, gpu: Any, driver: Any):
+        self._gpu, self._driver = gpu, driver
+        self._locked: dict[tuple, list[Locked]] = {}
+        self._stream = driver.Stream()
+
+    def send(self, host: np.ndarray) -> tuple[Array, Any]:
+        """Start to copy an array. It may be used once `arrive` was called with the event that is returned with it."""
+        array = Array.empty(self._gpu, host.shape, host.dtype)
+        with self._gpu.guarded():
+            piece = self._piece(host)
+            piece.memory[...] = host
+            # What was launched until now may still read the memory that this array has got from the pool.
+            self._stream.wait_for_event(self._driver.Event().record(self._gpu.stream))
+            if host.size:
+                self._driver.memcpy_htod_async(array.address, piece.memory, self._stream)
+            piece.sent = self._driver.Event().record(self._stream)
+        return array, piece.sent
+
+    def arrive(self, sent: Sequence[Any]) -> None:
+        """Let the launches that come wait for copies; the host goes on."""
+        with self._gpu.guarded():
+            for event in sent:
+                self._gpu.stream.wait_for_event(event)
+
+    def _piece(self, host: np.ndarray) -> "Locked":
+        """The piece of memory whose turn it is, once its last copy has ended."""
+        pieces = self._locked.setdefault((host.shape, host.dtype), [])
+        if len(pieces) < 2:
+            pieces.append(Locked(self._driver.pagelocked_empty(host.shape, host.dtype)))
+        else:
+            pieces.append(pieces.pop(0))
+        if pieces[-1].sent:
+            pieces[-1].sent.synchronize()
+        return pieces[-1]
+
+
+class Locked:
+    """Page-locked memory, and the event at the end of its last copy."""
+
+    def __init__(self, memory: np.ndarray):
+        self.memory, self.sent = memory, None
