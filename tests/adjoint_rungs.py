@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from minigrad.kernel import Kernel
-from minigrad.source import Source
+from minigrad.adjoint import ladder
 
 RNG = np.random.default_rng(5)
 INDEX = RNG.integers(0, 50, 100).astype(np.int32)
@@ -13,42 +12,38 @@ def normal(*shape):
     return RNG.standard_normal(shape)
 
 
-def ladder(file, name, **defines):
-    return Kernel(Source.read(f"adjoint/{file}.cu"), name, defines=defines)
-
-
 # kernel, arguments, grid, block
 RUNGS = {
-    "axpy": (ladder("axpy", "axpy"), [1.5, normal(100), normal(100), 100], 4, 32),
-    "axpy strided": (ladder("axpy", "axpy_strided"), [1.5, normal(100), normal(100), 100], 2, 32),
-    "elementwise": (ladder("elementwise", "elementwise"), [normal(100), 0.3, normal(100), 90], 4, 32),
-    "gelu": (ladder("elementwise", "gelu"), [normal(100), normal(100), 100], 4, 32),
-    "gather": (ladder("gather", "gather"), [normal(50), INDEX, normal(100), 100], 4, 32),
-    "scatter": (ladder("gather", "scatter"), [normal(100), INDEX, normal(50), 100], 4, 32),
-    "sum": (ladder("loops", "sum_of_squares"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "product": (ladder("loops", "product"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "horner": (ladder("loops", "horner"), [normal(8), normal(20), normal(20), 20], 1, 32),
-    "triangular": (ladder("loops", "triangular"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "while": (ladder("loops", "eighth_power"), [normal(20), normal(20), 20], 1, 32),
-    "break": (ladder("loops", "newton"), [normal(20) ** 2 + 0.5, normal(20), 20], 1, 32),
-    "continue": (ladder("loops", "largest"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
-    "after the loop": (ladder("loops", "after_the_loop"), [normal(20), normal(6), normal(20), 20, 6], 1, 32),
-    "overwrite": (ladder("overwrites", "overwrite"), [normal(20), normal(20), 20], 1, 32),
-    "multiply in place": (ladder("overwrites", "multiply_in_place"), [normal(20), normal(20), 20], 1, 32),
-    "swap": (ladder("overwrites", "swap_squared"), [normal(20), normal(20), 20], 1, 32),
-    "read again": (ladder("overwrites", "read_again"), [normal(20), normal(20), 20], 1, 32),
-    "stencil": (ladder("stencil", "laplacian"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)),
+    "axpy": (ladder("axpy"), [1.5, normal(100), normal(100), 100], 4, 32),
+    "axpy strided": (ladder("axpy_strided"), [1.5, normal(100), normal(100), 100], 2, 32),
+    "elementwise": (ladder("elementwise"), [normal(100), 0.3, normal(100), 90], 4, 32),
+    "gelu": (ladder("gelu"), [normal(100), normal(100), 100], 4, 32),
+    "gather": (ladder("gather"), [normal(50), INDEX, normal(100), 100], 4, 32),
+    "scatter": (ladder("scatter"), [normal(100), INDEX, normal(50), 100], 4, 32),
+    "sum": (ladder("sum_of_squares"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
+    "product": (ladder("product"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
+    "horner": (ladder("horner"), [normal(8), normal(20), normal(20), 20], 1, 32),
+    "triangular": (ladder("triangular"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
+    "while": (ladder("eighth_power"), [normal(20), normal(20), 20], 1, 32),
+    "break": (ladder("newton"), [normal(20) ** 2 + 0.5, normal(20), 20], 1, 32),
+    "continue": (ladder("largest"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
+    "after the loop": (ladder("after_the_loop"), [normal(20), normal(6), normal(20), 20, 6], 1, 32),
+    "overwrite": (ladder("overwrite"), [normal(20), normal(20), 20], 1, 32),
+    "multiply in place": (ladder("multiply_in_place"), [normal(20), normal(20), 20], 1, 32),
+    "swap": (ladder("swap_squared"), [normal(20), normal(20), 20], 1, 32),
+    "read again": (ladder("read_again"), [normal(20), normal(20), 20], 1, 32),
+    "stencil": (ladder("laplacian"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)),
     "stencil tiled": (
-        ladder("stencil", "laplacian_tiled"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)
+        ladder("laplacian_tiled"), [normal(13 * 11), 0.7, normal(13 * 11), 13, 11], (2, 2), (8, 8)
     ),
-    "block sum": (ladder("reduction", "block_sum"), [normal(150), normal(3), 150], 3, 64),
-    "block max": (ladder("reduction", "block_max"), [normal(150), normal(3), 150], 3, 64),
-    "softmax": (ladder("softmax", "softmax"), [normal(3 * 50), normal(3 * 50), 50], 3, 32),
+    "block sum": (ladder("block_sum"), [normal(150), normal(3), 150], 3, 64),
+    "block max": (ladder("block_max"), [normal(150), normal(3), 150], 3, 64),
+    "softmax": (ladder("softmax"), [normal(3 * 50), normal(3 * 50), 50], 3, 32),
     "matmul": (
-        ladder("matmul", "matmul_tiled", TILE=4), [normal(6 * 9), normal(9 * 7), normal(6 * 7), 6, 7, 9], (2, 2), (4, 4)
+        ladder("matmul_tiled", TILE=4), [normal(6 * 9), normal(9 * 7), normal(6 * 7), 6, 7, 9], (2, 2), (4, 4)
     ),
 
-    "nbody": (ladder("nbody", "nbody", TILE=4), [normal(33), 0.1, normal(33), 11], 3, 4),
+    "nbody": (ladder("nbody", TILE=4), [normal(33), 0.1, normal(33), 11], 3, 4),
 }  # fmt: skip
 
 
@@ -91,15 +86,15 @@ def flow(elements):
 
 PLANE, SPACE = fluid(9, 7 * 6), fluid(19, 4 * 3 * 3)
 RUNGS |= {
-    "lbm plane": (ladder("lbm", "lbm_d2q9"), [*PLANE, 1.2, normal(9 * 42), 7, 6], (2, 2), (4, 4)),
-    "lbm space": (ladder("lbm3", "lbm_d3q19"), [*SPACE, 1.2, normal(19 * 36), 4, 3, 3], 1, (4, 4, 4)),
+    "lbm plane": (ladder("lbm_d2q9"), [*PLANE, 1.2, normal(9 * 42), 7, 6], (2, 2), (4, 4)),
+    "lbm space": (ladder("lbm_d3q19"), [*SPACE, 1.2, normal(19 * 36), 4, 3, 3], 1, (4, 4, 4)),
     "xsbench": (
-        ladder("xsbench", "cross_sections"),
+        ladder("cross_sections"),
         [uniform(20) * 0.9 + 0.05, integers(0, 2, 20), energy_grids(4, 9), uniform(4 * 9 * 5), uniform(6),
          integers(0, 4, 6), np.array([2, 3], np.int32), normal(100), 20, 9, 3], 1, 32,
     ),
-    "rsbench cold": (ladder("rsbench", "multipole"), poles(0.0), 1, 32),
-    "rsbench": (ladder("rsbench", "multipole"), poles(2.0), 1, 32),
-    "eos": (ladder("eos", "equation_of_state"), gas(20), 1, 32),
-    "dg": (ladder("dg", "dg_volume"), flow(2), 2, (5, 5)),
+    "rsbench cold": (ladder("multipole"), poles(0.0), 1, 32),
+    "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
+    "eos": (ladder("equation_of_state"), gas(20), 1, 32),
+    "dg": (ladder("dg_volume"), flow(2), 2, (5, 5)),
 }  # fmt: skip

@@ -5,9 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from adjoint_rungs import RUNGS, ladder
+from adjoint_rungs import RUNGS
 
 import minigrad as mg
+from minigrad.adjoint import LADDER, ladder
 from minigrad.errors import LaunchError
 
 RNG = np.random.default_rng(11)
@@ -27,17 +28,17 @@ def normal(*shape):
 
 def rows(name, x, dy):
     n, m = x.shape
-    return gradients(ladder("loops", name), [x.ravel(), np.zeros(n), n, m], [dy], 1, 32)[0].reshape(n, m)
+    return gradients(ladder(name), [x.ravel(), np.zeros(n), n, m], [dy], 1, 32)[0].reshape(n, m)
 
 
-def elementwise(file, name, *args, dy):
+def elementwise(name, *args, dy):
     n = len(dy[0])
-    return gradients(ladder(file, name), [*args, n], dy, 1, 32)
+    return gradients(ladder(name), [*args, n], dy, 1, 32)
 
 
 def test_axpy():
     x, y, w = normal(100), normal(100), normal(100)
-    da, dx, dy = gradients(ladder("axpy", "axpy"), [1.5, x, y, 100], [w], 4, 32)
+    da, dx, dy = gradients(ladder("axpy"), [1.5, x, y, 100], [w], 4, 32)
     np.testing.assert_allclose(dx, 1.5 * w, **CLOSE)
     np.testing.assert_allclose(dy, w, **CLOSE)
     np.testing.assert_allclose(da, x @ w, **CLOSE)
@@ -45,7 +46,7 @@ def test_axpy():
 
 def test_gelu_and_beyond_its_end():
     x, w = normal(64), normal(64)
-    (dx,) = gradients(ladder("elementwise", "gelu"), [x, np.zeros(64), 50], [w], 2, 32)
+    (dx,) = gradients(ladder("gelu"), [x, np.zeros(64), 50], [w], 2, 32)
     erf = np.array([math.erf(v / math.sqrt(2)) for v in x])
     wanted = w * (0.5 * (1 + erf) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi))
     np.testing.assert_allclose(dx[:50], wanted[:50], **CLOSE)
@@ -57,9 +58,9 @@ def test_gather_and_scatter_are_each_other():
     w = np.arange(40.0)
     wanted = np.zeros(10)
     np.add.at(wanted, index, w)
-    (dx,) = gradients(ladder("gather", "gather"), [normal(10), index, np.zeros(40), 40], [w], 2, 32)
+    (dx,) = gradients(ladder("gather"), [normal(10), index, np.zeros(40), 40], [w], 2, 32)
     np.testing.assert_array_equal(dx, wanted)
-    dx, dy = gradients(ladder("gather", "scatter"), [normal(40), index, np.zeros(10), 40], [wanted], 2, 32)
+    dx, dy = gradients(ladder("scatter"), [normal(40), index, np.zeros(10), 40], [wanted], 2, 32)
     np.testing.assert_array_equal(dx, wanted[index])
     np.testing.assert_array_equal(dy, wanted)
 
@@ -68,16 +69,16 @@ def test_the_six_kernels_that_a_well_known_tool_gets_wrong():
     """Loops that carry a product, overwritten values, sums used after their loop, while and break."""
     assert rows("product", np.full((1, 3), 2.0), np.ones(1)).tolist() == [[4, 4, 4]]
     three, two = np.full(1, 3.0), np.full(1, 2.0)
-    assert elementwise("overwrites", "multiply_in_place", three, two, dy=[np.ones(1)])[1] == 3
+    assert elementwise("multiply_in_place", three, two, dy=[np.ones(1)])[1] == 3
     a = np.array([1.0, 2, 3])
-    wrt = gradients(ladder("overwrites", "overwrite"), [a, np.zeros(3), 3], [np.zeros(3), np.ones(3)], 1, 32, ["a"])
+    wrt = gradients(ladder("overwrite"), [a, np.zeros(3), 3], [np.zeros(3), np.ones(3)], 1, 32, ["a"])
     assert wrt[0].tolist() == [2, 4, 6]
-    after = ladder("loops", "after_the_loop")
+    after = ladder("after_the_loop")
     dx, ds = gradients(after, [three, np.array([1.0, 2, 3]), np.zeros(1), 1, 3], [np.ones(1)], 1, 32)
     assert dx == 36 and ds.tolist() == [9, 9, 9]
     x = np.full(1, 1.1)
-    np.testing.assert_allclose(elementwise("loops", "eighth_power", x, np.zeros(1), dy=[np.ones(1)])[0], 8 * 1.1**7)
-    found = elementwise("loops", "newton", two, np.zeros(1), dy=[np.ones(1)])[0]
+    np.testing.assert_allclose(elementwise("eighth_power", x, np.zeros(1), dy=[np.ones(1)])[0], 8 * 1.1**7)
+    found = elementwise("newton", two, np.zeros(1), dy=[np.ones(1)])[0]
     np.testing.assert_allclose(found, 1 / (2 * math.sqrt(2)), rtol=1e-6)
 
 
@@ -87,7 +88,7 @@ def test_loops():
     np.testing.assert_allclose(rows("product", x, w), w[:, None] * x.prod(axis=1, keepdims=True) / x, **CLOSE)
     np.testing.assert_array_equal(rows("largest", x, w), w[:, None] * (x == x.max(axis=1, keepdims=True)))
     c, v = normal(8), normal(5)
-    dc, dx = gradients(ladder("loops", "horner"), [c, v, np.zeros(5), 5], [w], 1, 32)
+    dc, dx = gradients(ladder("horner"), [c, v, np.zeros(5), 5], [w], 1, 32)
     np.testing.assert_allclose(dx, w * np.polynomial.Polynomial(c).deriv()(v), **CLOSE)
     np.testing.assert_allclose(dc, [w @ v**j for j in range(8)], **CLOSE)
 
@@ -95,7 +96,7 @@ def test_loops():
 @pytest.mark.parametrize("name", ["laplacian", "laplacian_tiled"])
 def test_the_laplacian_is_symmetric(name):
     shape, w = (13, 11), normal(143)
-    kernel, args = ladder("stencil", name), [normal(143), 0.7, np.zeros(143), *shape]
+    kernel, args = ladder(name), [normal(143), 0.7, np.zeros(143), *shape]
     forward = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in [w, *args[1:]]]
     kernel(*forward, grid=(2, 2), block=(8, 8))
     dx, _ = gradients(kernel, args, [w], (2, 2), (8, 8))
@@ -106,18 +107,18 @@ def test_reductions():
     x, w = normal(150), normal(3)
     each = np.repeat(w, 64)[:150]
     np.testing.assert_allclose(
-        gradients(ladder("reduction", "block_sum"), [x, np.zeros(3), 150], [w], 3, 64)[0], 2 * x * each, **CLOSE
+        gradients(ladder("block_sum"), [x, np.zeros(3), 150], [w], 3, 64)[0], 2 * x * each, **CLOSE
     )
-    (dx,) = gradients(ladder("reduction", "block_max"), [x, np.zeros(3), 150], [w], 3, 64)
+    (dx,) = gradients(ladder("block_max"), [x, np.zeros(3), 150], [w], 3, 64)
     tops = [block.max() for block in np.split(x, [64, 128])]
     np.testing.assert_array_equal(dx, each * np.isin(x, tops))
-    (tie,) = gradients(ladder("reduction", "block_max"), [np.ones(64), np.zeros(1), 64], [np.ones(1)], 1, 64)
+    (tie,) = gradients(ladder("block_max"), [np.ones(64), np.zeros(1), 64], [np.ones(1)], 1, 64)
     assert tie.tolist() == [1.0] + [0.0] * 63
 
 
 def test_softmax():
     x, w = normal(3, 50), normal(3, 50)
-    (dx,) = gradients(ladder("softmax", "softmax"), [x.ravel(), np.zeros(150), 50], [w.ravel()], 3, 32)
+    (dx,) = gradients(ladder("softmax"), [x.ravel(), np.zeros(150), 50], [w.ravel()], 3, 32)
     y = np.exp(x - x.max(axis=1, keepdims=True))
     y /= y.sum(axis=1, keepdims=True)
     wanted = y * (w - (w * y).sum(axis=1, keepdims=True))
@@ -130,7 +131,7 @@ def test_matmul(tile, m, n, k):
     a, b, w = normal(m, k), normal(k, n), normal(m, n)
     grid = (-(-n // tile), -(-m // tile))
     args = [a.ravel(), b.ravel(), np.zeros(m * n), m, n, k]
-    da, db = gradients(ladder("matmul", "matmul_tiled", TILE=tile), args, [w.ravel()], grid, (tile, tile))
+    da, db = gradients(ladder("matmul_tiled", TILE=tile), args, [w.ravel()], grid, (tile, tile))
     np.testing.assert_allclose(da.reshape(m, k), w @ b.T, **CLOSE)
     np.testing.assert_allclose(db.reshape(k, n), a.T @ w, **CLOSE)
 
@@ -205,7 +206,7 @@ def test_the_derivative_matrix_of_dg():
 @pytest.mark.parametrize("device", ["sim"])
 def test_a_kernel_on_the_tape(device):
     """y = a x + y as an operation between others; a is a tensor of one element."""
-    f = mg.differentiable(ladder("axpy", "axpy"))
+    f = mg.differentiable(ladder("axpy"))
     x, y = (mg.tensor(normal(100), device=device, requires_grad=True) for _ in range(2))
     a = mg.tensor(np.array(1.5), device=device, requires_grad=True)
     z = f(a, x * x, y, 100, grid=4, block=32)
@@ -244,7 +245,7 @@ def test_several_outputs_on_the_tape():
 
 
 def test_an_input_changed_before_backward_is_refused():
-    f = mg.differentiable(ladder("axpy", "axpy"))
+    f = mg.differentiable(ladder("axpy"))
     x, y = mg.tensor(normal(32), device="sim"), mg.tensor(normal(32), device="sim", requires_grad=True)
     a = mg.tensor(np.array(1.5), device="sim", requires_grad=True)
     z = f(a, x, y, 32, grid=1, block=32)
@@ -254,7 +255,7 @@ def test_an_input_changed_before_backward_is_refused():
 
 
 def test_numpy_arrays_come_back_as_they_went_in():
-    made = mg.adjoint(ladder("overwrites", "multiply_in_place"))
+    made = mg.adjoint(ladder("multiply_in_place"))
     a, b = normal(20), normal(20)
     before = a.copy()
     da, db = made.vjp(a, b, 20, dy=[np.ones(20)], grid=1, block=32)
@@ -290,9 +291,15 @@ extern "C" __global__ void halves(const double* x, double* y, int n) {
 
 
 def test_a_source_with_several_kernels_asks_which():
-    text = ladder("axpy", "axpy").source.text
+    text = ladder("axpy").source.text
     with pytest.raises(ValueError, match=r"the source has 2 kernels \(axpy, axpy_strided\); say name="):
         mg.adjoint(text)
     assert mg.adjoint(text, name="axpy").outputs == ("y",)
     with pytest.raises(LaunchError, match="axpy takes 4 arguments; got 1"):
         mg.differentiable(text, name="axpy")(1, grid=1, block=1)
+
+
+def test_every_kernel_of_the_files_is_on_the_ladder():
+    assert set(LADDER) == {name for kernel in map(ladder, LADDER) for name in kernel.source.kernels}
+    with pytest.raises(ValueError, match="the ladder has no kernel 'tree'; it has axpy, axpy_strided, "):
+        ladder("tree")

@@ -1,8 +1,9 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
 The modules in the order of the work: `tokens`, `scope`, `expressions`, `parser`, `module` read a file into a `tree`;
-`activity`, `divergence`, `counting`, `covering`, `reuse` find out about it; `rules`, `keeping`, `sweep`, `rounds` make
-the forward and the backward sweep; `prune`, `tidy`, `accumulate` make them lean; `assemble` writes the file.
+`activity`, `divergence`, `counting`, `covering`, `reuse`, `stores` find out about it; `rules`, `keeping`, `assign`,
+`sweep`, `rounds` make the forward and the backward sweep; `prune`, `tidy`, `order`, `turn`, `accumulate` make them
+lean; `derive` does these in turn, `assemble` writes the file, `launching` runs it. `ladder` has kernels to try it on.
 """
 
 import sys
@@ -12,9 +13,10 @@ from typing import Any
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.decisions import Decisions
 from minigrad.adjoint.differentiable import Differentiable, differentiable
+from minigrad.adjoint.ladder import LADDER, ladder
 from minigrad.adjoint.tokens import Refused
 
-__all__ = ["Adjoint", "Decisions", "Differentiable", "Refused", "adjoint", "differentiable"]
+__all__ = ["LADDER", "Adjoint", "Decisions", "Differentiable", "Refused", "adjoint", "differentiable", "ladder"]
 
 
 class _Callable(ModuleType):
