@@ -167,8 +167,7 @@ class Tensor(Operators, Values):
 
     def to(self, device: str) -> "Tensor":
         """The same values on another device; itself where it is there already. Gradients travel back."""
-        source = self.device
-        if check(device) == source:
+        if check(device) == (source := self.device):
             return self
         return self._converted("to", move(self.array, device), lambda dy: (move(dy, source),))
 
@@ -195,8 +194,7 @@ def as_tensor(value: Any, like: Tensor, who: str) -> Tensor:
     """A tensor as it is; a number or array becomes one on the device of `like`, a Python number in its dtype."""
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = value.item() if isinstance(value, np.generic) else value
     if type(value) in (bool, int, float):
         return Tensor(number(who, value, like.dtype, like.device))
     return Tensor(move(to_host(value, who=who), like.device))
