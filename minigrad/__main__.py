@@ -18,6 +18,7 @@ def main(given: Sequence[str] | None = None) -> int:
     rivals = ("torch", "numpy")
     bench.add_argument("--against", nargs="+", default=[], choices=rivals, help="time these on the same inputs")
     bench.add_argument("--sweep", action="store_true", help="every legal block size too, and what the search chooses")
+    bench.add_argument("--step", action="store_true", help="only a whole training step, eager and as a graph")
     bench.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
     asked = parser.parse_args(given)
     return _doctor() if asked.command == "doctor" else _bench(asked)
@@ -42,6 +43,10 @@ def _bench(asked: argparse.Namespace) -> int:
     words = ["minigrad bench", *(["--only", asked.only] if asked.only else [])]
     words += [*(["--against", *asked.against] if asked.against else []), *(["--sweep"] if asked.sweep else [])]
     try:
+        if asked.step:
+            for optimizer in bench.steps.OPTIMIZERS:
+                print(bench.training_step(optimizer, asked.against))
+            return 0
         more = tune.sweep if asked.sweep else None
         record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, " ".join(words))
     except (ValueError, ImportError, DeviceError) as error:

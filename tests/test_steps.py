@@ -1,0 +1,58 @@
+"""The training-step benchmark: what is compared before, and how it is timed. The times themselves need a GPU."""
+
+import pytest
+
+import minigrad as mg
+from minigrad.bench import steps
+from minigrad.bench.timing import Timing
+from minigrad.devices import why_not
+from minigrad.errors import DeviceError
+
+
+@pytest.mark.parametrize("optimizer", steps.OPTIMIZERS)
+def test_the_step_is_the_same_on_sim_and_numpy(optimizer, monkeypatch):
+    monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
+    monkeypatch.setattr(steps, "BATCH", 6)
+    images, labels = steps.batch()
+    works = {
+        name: steps.ours(optimizer, "sim", images, labels, way) for name, way in (("sim", id_), ("graph", mg.graph))
+    }
+    steps.must_agree(works, steps.ours(optimizer, "numpy", images, labels))
+
+
+def test_a_wrong_loss_is_not_timed():
+    right, wrong = mg.tensor(2.0, device="numpy"), mg.tensor(float("nan"), device="numpy")
+    with pytest.raises(RuntimeError, match=r"other: the loss of step 1 is nan, on numpy 2.0; not timed"):
+        steps.must_agree({"ours": lambda: right, "other": lambda: wrong}, lambda: right)
+
+
+def test_works_take_turns():
+    order = []
+    works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
+    times = steps.in_turns(works, lambda: order.append("wait"), 3)
+    turn = ["wait", *"a" * steps.CALLS, "wait", "wait", *"b" * steps.CALLS, "wait"]
+    assert order == 3 * turn and times["a"].repeats == 3 and times["a"].host
+
+
+def test_it_is_a_table():
+    record = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Timing(2e-4, 1e-4, 3e-4, 5)})
+    assert repr(record).splitlines()[0] == "SGD step, on Some GPU, 2026-11-21" and "200.0" in repr(record)
+    assert "<table>" in record._repr_html_()
+
+
+@pytest.mark.skipif(not why_not("cuda"), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_timed():
+    with pytest.raises(DeviceError, match="cuda"):
+        mg.bench.training_step()
+    with pytest.raises(ValueError, match="must be one of SGD, Adam"):
+        mg.bench.training_step("sgd")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("optimizer", steps.OPTIMIZERS)
+def test_a_step_is_timed_beside_pytorch(optimizer):
+    pytest.importorskip("torch")
+    times = mg.bench.training_step(optimizer, against=("torch",), repeats=3).times
+    assert list(times) == ["minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph"]
+    assert all(0 < timing.seconds < 0.1 for timing in times.values())
+    assert times["minigrad, graph"].seconds < times["minigrad"].seconds
