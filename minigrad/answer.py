@@ -66,6 +66,10 @@ def raised(error: Exception) -> str:
 
 def _unlike(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
     """What is wrong first, as a kind and in words."""
+    if got.dtype == object and got.shape == () and got.item() is None:
+        return "none", "it returns None: a `return` is missing"
+    if got.ndim == 0 and wanted.ndim == 1:
+        return "shape", f"it gives one number, wanted {wanted.size}"
     if got.shape != wanted.shape:
         return "shape", f"the shape is {got.shape}, wanted {wanted.shape}"
     if got.dtype.kind not in "fiub":

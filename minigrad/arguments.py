@@ -51,7 +51,8 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
     """Check count, kind, dtype and device of the arguments, and pack them. Raises TypeError or LaunchError."""
     if len(args) != len(params):
         names = ", ".join(param.name for param in params)
-        raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.")
+        view = next((f" {p.name} is a view: mg.view.broadcast(shape, to)." for p in params if p.type == "View"), "")
+        raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.{view}")
     values = list(args)  # None stays: a null pointer, for an output that is not wanted
     arrays: list[tuple[str, Array]] = []
     written: list[Any] = []

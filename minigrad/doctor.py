@@ -14,6 +14,8 @@ import numpy as np
 from minigrad.devices.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.errors import DeviceError
 
+HEAD = ("state", "part", "needed for", "found")
+LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
 COLOURS = {"ok": "#1a7f37", "missing": "#9a6700", "failed": "#cf222e"}
 
 DOUBLE = """
@@ -52,17 +54,19 @@ class Report:
         return f"Next, for {bad.part}: {bad.step}" if bad else "Everything is here."
 
     def __repr__(self) -> str:
-        lines = [f"{row.state:8} {row.part:14} {row.needed_for:12} {row.found}" for row in self.rows]
+        rows = [HEAD, *((row.state, row.part, row.needed_for, row.found) for row in self.rows)]
+        lines = ["{:8} {:14} {:12} {}".format(*row) for row in rows]
         return "\n".join([*lines, "", self.next_step])
 
     def _repr_html_(self) -> str:
-        return f"<table>{''.join(map(_html, self.rows))}</table><p>{html.escape(self.next_step)}</p>"
+        head = "".join(f"<th {LEFT}>{word}</th>" for word in HEAD)
+        return f"<table><tr>{head}</tr>{''.join(map(_html, self.rows))}</table><p>{html.escape(self.next_step)}</p>"
 
 
 def _html(row: Row) -> str:
-    state = f'<td style="color:{COLOURS[row.state]};font-weight:bold">{row.state}</td>'
-    texts = [f"<td>{html.escape(text)}</td>" for text in (row.part, row.needed_for, row.found)]
-    return f'<tr style="text-align:left">{state}{"".join(texts)}</tr>'
+    state = f'<b style="color:{COLOURS[row.state]}">{row.state}</b>'
+    cells = (state, *map(html.escape, (row.part, row.needed_for, row.found)))
+    return f"<tr>{''.join(f'<td {LEFT}>{cell}</td>' for cell in cells)}</tr>"
 
 
 def doctor() -> Report:
@@ -143,7 +147,7 @@ def _cuda_kernel() -> str:
 
 
 LAB, CUDA = "pip install 'minigrad-cuda[lab]'", "python -m minigrad.install_cuda"
-NO_GPU = "none is needed, kernels run on `sim`. With an NVIDIA GPU in this machine, install its driver."
+NO_GPU = "none is needed, kernels run on sim. With an NVIDIA GPU in this machine, install its driver."
 
 CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("Python", platform.python_version, "everything", "install Python 3.11 or newer."),

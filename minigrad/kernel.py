@@ -97,8 +97,12 @@ class Kernel:
             self._plans[sizes] = planned
         return planned
 
-    def __call__(self, *args: Any, grid: Extent, block: Extent, shared: int = 0) -> None:
+    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
         """Run the kernel over an explicit grid; it writes its outputs in place."""
+        if grid is None or block is None:
+            raise LaunchError(
+                f"{self.name}: give grid=, how many blocks, and block=, how many threads in each of them."
+            )
         blocks, threads = dim3(self.name, "grid", grid, base.MAX_GRID), dim3(self.name, "block", block, base.MAX_BLOCK)
         check_limits(self, blocks, threads, shared, self.values)
         self.run(args, blocks, threads, shared, self.values)

@@ -134,11 +134,13 @@ class Op(Kernels):
             grads = tuple(unbroadcast(g, s) if n else None for g, s, n in zip(grads, shapes, needs, strict=True))
         return grads
 
-    def pullback(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> tuple[AnyArray, partial]:
+    def pullback(
+        self, arrays: Sequence[AnyArray], params: Mapping[str, Any], needs: tuple[bool, ...] | None = None
+    ) -> tuple[AnyArray, partial]:
         """The output, and what turns its gradient into those of the inputs: a node of the tape without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
         y = self.run(arrays, params)
-        needs = tuple(a.dtype.kind == "f" for a in arrays)
+        needs = needs or tuple(a.dtype.kind == "f" for a in arrays)
         return y, partial(self.pull, self.keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs)
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:

@@ -25,10 +25,12 @@ class Optimizer:
 
     states: int
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float):
+    def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         if isinstance(parameters, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
         self.parameters = list(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
+        if lr is None:
+            raise TypeError(f"{type(self).__name__} takes a learning rate: lr=0.1, for example.")
         self.lr = number(type(self).__name__, "lr", lr)
         if not self.parameters:
             raise ValueError(f"{type(self).__name__} got no parameters; pass model.parameters().")
@@ -109,7 +111,7 @@ class SGD(Optimizer):
 
     states = 1
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.0):
+    def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
         super().__init__(parameters, lr)
         self.momentum = number("SGD", "momentum", momentum)
 

@@ -76,6 +76,16 @@ def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str
         yield f"input {i + 1}, which should be left alone,", array, host, 0
 
 
+def alone(op: Op, wanted: Results, case: Case, device: Device, dtype: str) -> Iterator[Pair]:
+    """The gradients of an op with several inputs again, each where it is the only one that is wanted."""
+    arrays, dy = [_put(x, device) for x in case.arrays(dtype)], _put(wanted["dy"], device)
+    names = [name for name in wanted if name not in ("y", "dy")]
+    for i, name in enumerate(names if len(names) > 1 else []):
+        if wanted[name] is not None:
+            _, vjp = op.pullback(arrays, case.params, tuple(j == i for j in range(len(names))))
+            yield f"{name}, the only gradient wanted,", vjp(dy)[i], wanted[name], TOLERANCE[dtype_name(dtype)]
+
+
 def _put(host: Any, device: Device | None) -> Any:
     return None if host is None else Array.upload(device, host) if device else host.copy()
 

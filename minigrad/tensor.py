@@ -46,7 +46,7 @@ class Tensor(Operators, Values):
         if self.node is not None:
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
         if flag("tensor", "requires_grad", wanted) and self.dtype not in FLOATS:
-            raise TypeError(f"only float32 and float64 tensors can require gradients; this one is {self.dtype}.")
+            raise TypeError(f"only float32 and float64 tensors can require gradients, not {self.dtype}: write 1.0.")
         self._requires_grad = bool(wanted)
 
     @property
@@ -156,8 +156,6 @@ class Tensor(Operators, Values):
         other = as_tensor(value, self, who)
         self._must_be_like(other, f"{who}: what is assigned", "Reshape, convert or move it")
         return other
-
-    # --- moving ---
 
     def __reduce__(self) -> tuple:
         """For copy.deepcopy and pickle: values, device and requires_grad; a gradient is not taken along."""

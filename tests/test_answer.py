@@ -25,7 +25,8 @@ def test_right_is_right():
         (lambda x: x[:2], r"shape is \(2,\), wanted \(5,\)"),
         (lambda x: np.where(x == 4, np.nan, 2 * x), "element 3 is nan, wanted 8"),
         (raising, "it raised IndexError: out of reach"),
-        (lambda x: None, "shape is"),
+        (lambda x: None, "it returns None: a `return` is missing"),
+        (lambda x: 2 * x[0], "it gives one number, wanted 5"),
         (lambda x: np.array(list("abcde")), "wanted numbers"),
     ],
 )

@@ -115,6 +115,52 @@ def test_what_is_no_text_is_refused():
         mg.exercise("clip").check(3)
 
 
+# --- what readers wrote first ---
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "kind", "words"),
+    [
+        ("bias_backward", {"sum": "s", "float s = 0": "float s"}, "value", "begins with whatever lies in its place"),
+        ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
+        ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
+         "nan", "`db` is not 0 when the kernel starts"),
+        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "min(max(x[i], low), high)"},
+         "value", "fmaxf and fminf take the other number"),
+        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "(low < x[i] < high) ? x[i] : 0.0f"},
+         "value", "C++ takes `low < x < high` as"),
+        ("leaky_backward", {"0.1f * dy[i]": "(1 / 10) * dy[i]"}, "value", "1/10 is 0 in C++"),
+        ("add_bounds", {"int i = blockIdx.x * blockDim.x + threadIdx.x;": "", "i < n": "int j = 0; j < n; j++",
+                        "if": "for", "[i]": "[j]"}, "race", "every thread does the whole array"),
+        ("count_blocks", {"-(-n // BLOCK)": "np.ceil(n / BLOCK)"}, "raised", "1.0 is a float"),
+        ("count_blocks", {"return": ""}, "none", "it returns None: a `return` is missing"),
+        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "raised", "x.grad is None"),
+        ("divide_backward", {"dy / b, ": ""}, "shape", "it gives one number, wanted 2"),
+        ("walk_back", {"values[0].grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_known_by_what_it_does(name, changes, kind, words):
+    text = EXERCISES[name].solution()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    found = EXERCISES[name].check(text)
+    assert (found.correct, found.kind) == (False, kind) and words in found.text, found
+
+
+def test_a_right_product_without_tiles_is_not_the_exercise():
+    exercise = EXERCISES["matmul_tile"]
+    loop = "for (int i = start; i < min(start + TILE, k); ++i) sum += a[row * k + i] * b[i * n + column];"
+    loop = f"if (row < m && column < n) {loop}"
+    found = exercise.check(exercise.skeleton.replace("// your code", loop))
+    assert (found.correct, found.kind) == (False, "unused") and "a_tile is not used" in found.text, found
+
+
+def test_no_reason_is_better_than_a_wrong_one():
+    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : x[i]", "? high : 7"))
+    assert found.kind == "value" and len(found.text.splitlines()) == 3, found
+
+
 def test_a_function_that_raises_is_answered():
     def divide_backward(dy, a, b):
         return 1 / 0

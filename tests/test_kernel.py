@@ -111,3 +111,14 @@ assert len(right) == 4 and all(right)
 """
     environment = os.environ | {"MINIGRAD_CACHE": str(tmp_path)}
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)
+
+
+def test_a_launch_without_grid_says_what_to_give():
+    with pytest.raises(LaunchError, match=r"twice: give grid=, how many blocks, and block=, how many threads"):
+        mg.kernel('extern "C" __global__ void twice(float* x) {}', "twice")(mg.zeros(1, device="sim"))
+
+
+def test_a_kernel_with_views_says_how_to_make_them():
+    x = mg.zeros((2, 2), device="sim")
+    with pytest.raises(LaunchError, match=r"got 3\. a_at is a view: mg\.view\.broadcast\(shape, to\)"):
+        mg.matmul["tiled"].launch(2, 2, 2)(x, x, x)

@@ -121,6 +121,25 @@ def test_a_wrong_gradient_is_answered():
     assert found.kind == "value" and "da[0, 0] is 0, wanted" in found.text
 
 
+@pytest.mark.parametrize(
+    ("op", "name", "old", "new", "kind", "words"),
+    [
+        ("tanh", "forward", "tanh(x[i])", "(exp(x[i]) - exp(-x[i])) / (exp(x[i]) + exp(-x[i]))", "nan", "y[0] is nan"),
+        ("sigmoid", "forward", mg.sigmoid["forward"].text.split("y[i] = ")[-1].split(";")[0],
+         "exp(x[i]) / (1 + exp(x[i]))", "nan", "y[2] is nan, wanted 1"),
+        ("multiply", "backward", "if (db) ", "", "null-pointer", ": db is a null pointer"),
+        ("matmul", "naive", "c += blockIdx.z * m * n;", "", "race", "m=1, n=5, k=3, batch=2, TILE=16: "),
+        ("matmul", "tiled", "__syncthreads();  // and read by all, before the next ones overwrite them", "", "race",
+         "Line 15 is in the next turn of the loop: put a __syncthreads() between line 20 and its end."),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_is_right_only_at_first_sight_is_answered(op, name, old, new, kind, words):
+    text = mg.OPS[op][name].text
+    assert old in text
+    found = check.kernel(mg.OPS[op], name, text.replace(old, new))
+    assert (found.correct, found.kind) == (False, kind) and words in found.text, found
+
+
 def test_errors_of_the_compiler_count_the_readers_lines():
     found = check.kernel(mg.add, "forward", ADD.replace("b[b_at(i)]", "c[b_at(i)]"))
     assert found.kind == "compile" and "cell.cu(4): error: " in found.text

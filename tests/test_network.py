@@ -175,6 +175,8 @@ def test_numpy_numbers_are_numbers_to_an_optimizer():
         (lambda p: mg.nn.Linear(3, 1.5), "Linear: outputs=1.5 must be a whole number"),
         (lambda p: mg.nn.Linear(3, 3, "sim"), "Linear: bias takes True or False; got str 'sim'"),
         (lambda p: mg.nn.Sequential(1), "Sequential takes modules and functions of a tensor; got int 1"),
+        (lambda p: mg.optim.SGD([p]), "SGD takes a learning rate: lr=0.1, for example."),
+        (lambda p: mg.tensor([1, 2], requires_grad=True), "not int64: write 1.0."),
         (lambda p: mg.optim.SGD([p], lr="a"), "SGD: lr='a' must be a number of at least 0"),
         (lambda p: mg.optim.SGD([p], 0.1, momentum=-1), "SGD: momentum=-1 must be a number of at least 0"),
         (lambda p: mg.optim.Adam([p], betas=(1.0, 2.0)), r"Adam: betas\[0\]=1.0 must be a number from 0 to below 1"),

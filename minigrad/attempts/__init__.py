@@ -14,7 +14,7 @@ from minigrad.devices import check, get
 from minigrad.errors import DeviceError
 from minigrad.kernel import Kernel
 
-__all__ = ["Fault", "Trial", "attempt"]
+__all__ = ["Fault", "Trial", "attempt", "outcomes"]
 PATIENCE = 5.0  # seconds for a launch
 
 
@@ -40,6 +40,14 @@ def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
     first, *rest = trial.dtypes
     other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
     return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
+
+
+def outcomes(trial: Trial, text: str) -> Iterator[str]:
+    """What comes of each case, with the kernel's own block size: the problems, or where there are none the arrays."""
+    mine = _written(trial.kernel, text)
+    with _impatient():
+        for case in trial.cases:
+            yield Run(trial, mine, {}, case, trial.dtypes[0]).outcome()
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from minigrad.answer import Answer
 from minigrad.attempts import attempt
 from minigrad.devices import check, get
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.outcome import Pair, an_op, expected, pairs, variants
+from minigrad.outcome import Pair, alone, an_op, expected, pairs, variants
 from minigrad.require import a
 
 
@@ -33,7 +34,8 @@ class OpTrial:
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Values and gradients beside NumPy's in float64."""
         op, wanted = self.through(kernel), expected(self.op, case, dtype)
-        for name, *pair in pairs(op, wanted, case, get(check("sim")), dtype):
+        sim = get(check("sim"))
+        for name, *pair in chain(pairs(op, wanted, case, sim, dtype), alone(op, wanted, case, sim, dtype)):
             yield self.names.get(name.partition(",")[0], name), *pair
 
 

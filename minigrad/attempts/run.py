@@ -70,6 +70,15 @@ class Run:
             return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
         return self._value(wrong) if wrong else None
 
+    def outcome(self) -> str:
+        """What comes of it, in words that are the same for the same."""
+        try:
+            pairs, launches = self._watch(0)
+        except Fault as fault:
+            return fault.kind
+        problems = {(each.kind, each.variable, each.access) for record in launches for each in record.problems}
+        return repr(sorted(map(str, problems)) or [(got.numpy() + 0).tolist() for _, got, *_ in pairs])
+
     def _run(self) -> list[Pair]:
         self.mine.numbers.clear()
         try:
@@ -100,7 +109,7 @@ class Run:
             colon = ":" * words.startswith("index")
             words = f"thread {problem.thread} of block {problem.block}{colon} {words}"
         if came:
-            words = came + words[0].upper() + words[1:]
+            words = came + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
         return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from minigrad.devices import base
 from minigrad.kernel import Kernel
+from minigrad.launch import Launch
 from minigrad.memo import Memo
 from minigrad.source import Param
 
@@ -25,6 +26,12 @@ class Written(Kernel):
         if _types(self.signature.params) != _types(right.signature.params):
             ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
             raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
+
+    def launch(self, *sizes: int, **named: int) -> Launch:
+        """Remember the sizes that are not as they are by default, then plan."""
+        planned = super().launch(*sizes, **named)
+        self.numbers |= {name: size for name, size in planned.sizes.items() if size != self.sizes[name]}
+        return planned
 
     def run(
         self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]

@@ -35,6 +35,7 @@ def divide_backward(dy, a, b):
         Wrong("-dy * a / b**2", "-dy / b**2", "value", "y = a * (1 / b): in db the factor a is missing."),
         Wrong("dy / b,", "dy * b,", "value", "When a grows by 1, y grows by 1 / b."),
         Wrong("dy / b, -dy", "1 / b, -1", "value", "These are the rates alone. Multiply by dy, which arrives."),
+        Wrong("dy / b, -dy * a / b**2", "dy / b", "shape", "There are two inputs, so return two numbers: da, db."),
         Wrong("dy / b, -dy * a / b**2", "-dy * a / b**2, dy / b", "value", "The order is da, db: as the inputs are."),
     ],
     truth=truth,

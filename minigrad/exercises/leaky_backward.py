@@ -38,7 +38,8 @@ extern "C" __global__ void leaky_backward(const float* dy, const float* x, float
     ],
     wrong=[
         Wrong("? dy[i] : 0.1f * dy[i]", "? 1 : 0.1f", "value", "This is the slope alone. Multiply by dy[i]."),
-        Wrong(": 0.1f * dy[i];", ": 0;", "value", "This is relu: the leaky one has a slope of 0.1 below 0."),
+        Wrong(": 0.1f * dy[i];", ": 0;", "value",
+              "Below 0 this is 0, as in relu. The leaky one has a slope of 0.1: 0.1f, for 1/10 is 0 in C++."),
         Wrong("x[i] > 0", "dy[i] > 0", "value", "Which side it is, is asked of x, and not of the gradient."),
         Wrong("x[i] > 0", "x[i] >= 0", "value", "At 0 the formula says `else`, where the slope is 0.1."),
         Wrong("? dy[i] : 0.1f * dy[i]", "? x[i] : 0.1f * x[i]", "value",

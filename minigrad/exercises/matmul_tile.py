@@ -72,5 +72,6 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     grid=("n/TILE", "m/TILE"),
     block=("TILE", "TILE"),
     sizes="m n",
+    through=("a_tile", "b_tile"),
     TILE=(8, 4, 16),
 )  # fmt: skip

@@ -68,5 +68,6 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
     grid=("cols/TILE", "rows/TILE"),
     block=("TILE", "TILE"),
     sizes="rows cols",
+    through=("tile",),
     TILE=(8, 4, 16),
 )  # fmt: skip

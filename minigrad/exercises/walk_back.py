@@ -69,6 +69,7 @@ def walk_back(values):
         "a value that is used twice gets two portions, and they are added up.",
     ],
     wrong=[
+        Wrong("    values[0].grad = 1.0\n", "", "value", "The walk starts with the gradient of the result, 1.0."),
         Wrong("parent.grad += portion", "parent.grad = portion", "value",
               "`=` forgets the portion that came before. A value that is used twice gets two: `+=`."),
         Wrong("value.rule(value.grad)", "value.rule(1.0)", "value",

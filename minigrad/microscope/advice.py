@@ -10,13 +10,16 @@ if TYPE_CHECKING:
 _DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
 
 
-def race(me: "Access", other: "Access", at: str, space: str) -> str:
-    """Two threads, one element, and no order between them."""
+def race(me: "Access", other: "Access", at: str, space: str, apart: bool) -> str:
+    """Two threads, one element, and no order between them; apart: in the text a barrier stands between the two."""
     what = f"{_who(me, other)} {_DOES[me.kind]} {at}, which {_who(other, me)} {_DOES[other.kind]} in line {other.line}"
     if me.kind == "write" or (space == "global" and (me.file, me.line) == (other.file, other.line)):
         mend = "Let one thread own each element, or add to it with atomicAdd."
     elif me.block != other.block:
         mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
+    elif apart:
+        first, last = sorted((me.line, other.line))
+        mend = f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
     else:
         mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     return f"{what}. Nothing orders the two, so the result depends on chance. {mend}"

@@ -6,11 +6,11 @@ the text is an access in the counts, with either compiler.
 
 import sys
 
-from minigrad.devices.simulator.compiler import KERNEL, is_clang
+from minigrad.devices.simulator.compiler import GARBAGE, KERNEL, is_clang
 from minigrad.devices.simulator.module import Recipe
 
 WATCHED = [
-    *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread",
+    *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE,
     "-gdwarf-4",  # in version 5 files count from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [

@@ -102,7 +102,9 @@ class Finder:
         assert variable
         if other.kind == "read":
             me, other = other, me
-        message = advice.race(me, other, at, variable.space)
+        first, last = sorted((me.line, other.line))
+        apart = any("__syncthreads" in self.places.at(me.file, line).text for line in range(first + 1, last))
+        message = advice.race(me, other, at, variable.space, apart and me.file == other.file)
         place = (me.file, me.line or None, me.text)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 

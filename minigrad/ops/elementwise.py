@@ -60,10 +60,18 @@ def cost(flops: int, itemsize: int | None = None) -> Callable[..., tuple[int, in
     return count
 
 
-def unary(name: str, forward: Callable, backward: Callable, flops: int = 1, positive: bool = False) -> Op:
+def unary(
+    name: str,
+    forward: Callable,
+    backward: Callable,
+    flops: int = 1,
+    positive: bool = False,
+    extremes: Sequence[float] = (),
+) -> Op:
     """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, kept, dx, n)` in `cuda/<name>.cu`.
 
-    The backward kernel gets what the NumPy rule names: x, y, both or neither.
+    The backward kernel gets what the NumPy rule names: x, y, both or neither. extremes are inputs for which another
+    formula would leave the range of floats on its way.
     """
     kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
     kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
@@ -88,7 +96,7 @@ def unary(name: str, forward: Callable, backward: Callable, flops: int = 1, posi
         launch=launch,
         launch_backward=launch_backward,
         cost=cost(flops),
-        cases=[Case((shape,), positive=positive) for shape in RAGGED],
+        cases=[*(Case((shape,), positive=positive) for shape in RAGGED), Case((np.array(extremes, float),))],
     )
 
 

@@ -16,4 +16,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * y * (1 - y),)
 
 
-sigmoid = unary("sigmoid", forward, backward, flops=4)
+sigmoid = unary("sigmoid", forward, backward, flops=4, extremes=(-100, 0, 100))

@@ -133,7 +133,7 @@ def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
         raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps - 1}.")
     rows, columns = rows_and_columns(launch)
     at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)
-    title = f"Step {step + 1} of {steps}: a tile of a times a tile of b is added to the tile of c"
+    title = f"step = {step}: a tile of a times a tile of b is added to the tile of c"
     a, b, c = multiplication(rows, columns, k, step)
     figure, axes = _canvas([a, b, c], title)
     for sheet in (a, b, c):
@@ -152,7 +152,8 @@ def _reads_in_all(launch: Launch, step: int, at: tuple[int, int]) -> str:
     first, last = step * tile, min((step + 1) * tile, k) - 1
     return "\n".join(
         [
-            f"block ({at[1]}, {at[0]}), step {step}: columns {first} to {last} of a, rows {first} to {last} of b",
+            f"block ({at[1]}, {at[0]}) makes the orange tile of c. Grey: what it reads in all; blue and green: now.",
+            f"step = {step}: columns {first} to {last} of a, rows {first} to {last} of b",
             f"reads from global memory without tiles: 2 x {m} x {n} x {k} = {naive}",
             f"reads with tiles of {tile} x {tile}: {tiled}, {naive / tiled:.1f} times fewer",
             f"idle threads: {idle(launch)} of {launch.threads}",

@@ -52,7 +52,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     title = f"{right} of {total} right, {100 * right / max(total, 1):.1f} %"
     mistakes = [(int(counts[i, j]), i, j) for i, j in np.argwhere(counts).tolist() if i != j]
     mistakes.sort(key=lambda mistake: (-mistake[0], mistake[1:]))
-    if mistakes:
+    if mistakes and mistakes[0][0] > max((often for often, *_ in mistakes[1:]), default=0):
         often, i, j = mistakes[0]
         title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(often, 'time')}"
     rows = [(classes[i], classes[j], often) for often, i, j in mistakes[:5]]

@@ -8,7 +8,7 @@ from minigrad.show.layers import Item, Layout, layout
 from minigrad.show.picture import BLUE, GREY, INK, LIGHT_BLUE, PALE, RUST
 
 LETTER, LINE = 8.2, 19  # of a monospaced letter of 13.5 pixels: its width, and a line's height
-LONGEST = 32  # letters in a line
+LONGEST = 36  # letters in a line
 PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
 MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
 SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"

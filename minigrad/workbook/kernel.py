@@ -1,14 +1,16 @@
 """An exercise whose answer is a kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import eq
 
 import numpy as np
 
 from minigrad.answer import Answer
 from minigrad.array import Array
-from minigrad.attempts import attempt
+from minigrad.attempts import attempt, outcomes
 from minigrad.devices import check, get
 from minigrad.kernel import Kernel
+from minigrad.microscope import watching
 from minigrad.op import Case
 from minigrad.outcome import TOLERANCE, Pair
 from minigrad.require import a
@@ -20,7 +22,8 @@ class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text is tried under the microscope, at every size and block size.
 
     reference(*arrays) is the truth in NumPy; launch(kernel, *arrays) runs the kernel on arrays of a device and returns
-    its output. grid, block, sizes and tunables are as in Kernel; those tunables that the solution names are constants.
+    its output. through names shared arrays which the kernel must fill and read, for what it writes is right without.
+    grid, block, sizes and tunables are as in Kernel; those tunables that the solution names are constants.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -40,10 +43,11 @@ class KernelExercise(Exercise):
         grid: tuple[str, ...],
         block: tuple[str, ...],
         sizes: str,
+        through: Sequence[str] = (),
         **tunables: tuple[int, ...],
     ):
         super().__init__(notebook, task, solution, hints, wrong)
-        self.reference, self.launch = reference, launch
+        self.reference, self.launch, self.through = reference, launch, through
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
@@ -65,12 +69,34 @@ class KernelExercise(Exercise):
             return self._unfinished()
         found = attempt(self, given)
         if found.correct:
-            return found
-        known = (wrong for wrong in self.wrong if wrong.kind == found.kind and wrong.resembles(given))
-        return self._explained(found, next(known, None))
+            return self._unused(found.result) or found
+        return self._explained(found, self._known(given, found.kind))
+
+    def _known(self, given: str, kind: str) -> Wrong | None:
+        """The known mistake that does what this text does; where several do, the one that it is written like."""
+        alike = [wrong for wrong in self.wrong if wrong.kind == kind]
+        if not alike:
+            return None
+        mine = list(outcomes(self, given))
+        same = [wrong for wrong in alike if all(map(eq, mine, outcomes(self, wrong.edit(self._solution))))]
+        written = [wrong for wrong in same if wrong.resembles(given)]
+        return next(iter(written or same[: len(same) == 1]), None)
+
+    def _unused(self, kernel: Kernel) -> Answer | None:
+        """The answer to a kernel that leaves out a shared array which the exercise is about."""
+        with watching(blocks=1) as report:
+            list(self.pairs(kernel, self.cases[-1], self.dtypes[0]))
+        seen = {(line.variable, line.kind) for record in report.launches for line in record.lines}
+        for name in self.through:
+            if not {(name, "write"), (name, "read")} <= seen:
+                text = (
+                    f"Not yet. {kernel.outputs[0]} is right, but {name} is not used: fill it, wait, and read from it."
+                )
+                return self._explained(Answer(False, text, "unused"), None)
+        return None
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Whole numbers from 1 to 9 of either sign, as floats: sums are exact, and an answer reads well."""
+    """Halves from 0.5 to 4.5 of either sign: sums and products are exact, and an answer reads well."""
     rng = np.random.default_rng([*shape, seed])
-    return (rng.integers(1, 10, shape) * rng.choice([-1, 1], shape)).astype(np.float32)
+    return (rng.integers(1, 10, shape) * rng.choice([-0.5, 0.5], shape)).astype(np.float32)

@@ -18,7 +18,10 @@ from minigrad.errors import DeviceError
 NATIVE = Path(__file__).parent / "native"
 PORTABLE = "MINIGRAD_PORTABLE"  # environment: 1 takes the runtime without assembly, which every processor can run
 
-COMMON = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-U_FORTIFY_SOURCE"]
+COMMON = [
+    "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-U_FORTIFY_SOURCE",
+    "-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection",
+]  # fmt: skip
 KERNEL = [
     "-w", "-g1", "-x", "c++", f"-I{NATIVE}", f"-I{NATIVE / 'include'}",
     "-ffp-contract=off",  # a * b + c is rounded twice, as in NumPy
@@ -28,9 +31,10 @@ KERNEL = [
     "-fsanitize=alignment,integer-divide-by-zero", "-fno-sanitize-recover=alignment,integer-divide-by-zero",
 ]  # fmt: skip
 RUNTIME = ["-fno-threadsafe-statics", "-pthread"]
+GARBAGE = "-ftrivial-auto-var-init=pattern"  # a variable that is never set is far from 0
 # Better with, right without: left out where the compiler refuses them. The loops are those without end, which C++ may
 # take for granted to be none; clash protection lets a large local array meet the guard page below its stack.
-OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection"]
+OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection", GARBAGE]
 LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
 if sys.platform == "darwin":
     LINK += ["-undefined", "dynamic_lookup"]  # kernels find the runtime when they are loaded
@@ -48,12 +52,13 @@ class Compiler:
         """Compile the text, as a file of that name, in an empty folder. Raises Refused."""
         file, compiled, linked = folder / name, folder / "kernel.o", folder / "kernel.so"
         file.write_text(text)
-        optional = list(OPTIONAL)
-        while error := _run([*self.compile, *COMMON, *optional, *flags, "-c", str(file), "-o", str(compiled)]):
+        taken = [*COMMON, *flags]
+        while error := _run([*self.compile, *taken, "-c", str(file), "-o", str(compiled)]):
+            optional = [flag for flag in OPTIONAL if flag in taken]
             refused = [flag for flag in optional if re.search(rf"error:.*{flag.partition('=')[0]}", error)]
             if not refused:
                 raise Refused(error)
-            optional = [flag for flag in optional if flag not in refused]
+            taken = [flag for flag in taken if flag not in refused]
         if error := _run([*self.link, str(compiled), *LINK, *link, "-o", str(linked)]):
             raise Refused(error)
         return linked

@@ -102,8 +102,8 @@ def _outside(address: int, arguments: Arguments) -> Finding:
     if name is None or array is None:
         return Finding("out-of-bounds", f"access to address {address:#x}, where no buffer is", "Check the index.")
     index, past = (address - array.address) // array.dtype.itemsize, address - array.address - array.nbytes
-    distance = f"{past} bytes past the end of" if past >= 0 else f"{array.address - address} bytes before the start of"
-    what = f"{name}[{index}] is {distance} {name} ({array.size} elements, {array.nbytes} bytes)"
+    place = "past the end" if past >= 0 else "before the start"
+    what = f"{name}[{index}] is {place} of {name} ({array.size} element{'s' * (array.size != 1)})"
     return Finding("out-of-bounds", what, "Guard the access, as in if (i < n).", name)
 
 
