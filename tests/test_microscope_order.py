@@ -1,0 +1,68 @@
+"""Races in programs made at random, against the definition: two accesses that neither a barrier nor a warp orders."""
+
+import random
+
+import numpy as np
+
+import minigrad as mg
+
+BARRIER, WARP = "__syncthreads();", "__syncwarp();"
+DOES = {"read": "v += s[{}];", "write": "s[{}] = t;", "atomic": "atomicAdd(&s[{}], 1);"}
+START = "__shared__ int s[3]; int t = threadIdx.x, v = 0; if (t < 3) s[t] = 0; __syncthreads();"
+FIRST = 3  # the line of the first step in the text of a program
+
+
+def program(rng: random.Random) -> list:
+    """Steps for two warps: barriers, and accesses of a few threads to one of three elements."""
+    steps = []
+    for _ in range(rng.randint(4, 10)):
+        threads = {(rng.randrange(64) + rng.choice([0, 1, 31, 32]) * j) % 64 for j in range(rng.randint(1, 3))}
+        access = (rng.choice(["read", "read", "write", "write", "atomic"]), tuple(sorted(threads)), rng.randrange(3))
+        steps.append(rng.choices([BARRIER, WARP, access], [3, 3, 5])[0])
+    return steps
+
+
+def text(number: int, steps: list) -> str:
+    lines = [f'extern "C" __global__ void k{number}(int* y) {{', START]
+    for step in steps:
+        if isinstance(step, str):
+            lines.append(step)
+        else:
+            kind, threads, element = step
+            lines.append(f"if ({' || '.join(f't == {t}' for t in threads)}) {DOES[kind].format(element)}")
+    return "\n".join([*lines, "y[t] = v; }", ""])
+
+
+def races(steps: list) -> set[frozenset[int]]:
+    """The pairs of lines of which some accesses race."""
+    found, before = set(), []
+    barriers = meetings = 0
+    for line, step in enumerate(steps, FIRST):
+        barriers += step == BARRIER
+        meetings += step == WARP
+        if isinstance(step, str):
+            continue
+        kind, threads, element = step
+        for thread in threads:
+            for other, at, one, where, passed, met in before:
+                harmless = one == thread or where != element or kind == other != "write"
+                together = passed == barriers and (one // 32 != thread // 32 or met == meetings)
+                if together and not harmless:
+                    found.add(frozenset((line, at)))
+            before.append((kind, line, thread, element, barriers, meetings))
+    return found
+
+
+def test_a_program_has_a_race_where_the_definition_says_so():
+    rng = random.Random(0)
+    programs = [program(rng) for _ in range(16)]
+    source = "".join(text(number, steps) for number, steps in enumerate(programs))
+    racing = 0
+    for number, steps in enumerate(programs):
+        start = source[: source.index(f"void k{number}(")].count("\n")
+        problems = mg.inspect(source, np.zeros(64, np.int32), grid=1, block=64, name=f"k{number}", blocks=0).problems
+        found = {frozenset((problem.line - start, problem.other.line - start)) for problem in problems}
+        assert found <= races(steps), text(number, steps)
+        assert bool(found) == bool(races(steps)), text(number, steps)
+        racing += bool(found)
+    assert 3 < racing < 13
