@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from minigrad.bench.measurement import verified
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import settings
 from minigrad.bench.work import Work, work_of
+from minigrad.bench.works import rivals
 from minigrad.check import ValueMismatch
 from minigrad.devices import get
 from minigrad.devices.chip import Chip
@@ -133,6 +135,21 @@ def test_the_error_is_that_of_the_worst_element(dtype, kernel_device):
     assert reference.error(Array.upload(get(kernel_device), host)) == 0
     other[2999] = not host[2999] if dtype == "bool" else 2.5
     assert reference.error(Array.upload(get(kernel_device), other)) == pytest.approx(1 if dtype == "bool" else 0.5 / 3)
+
+
+def test_tensor_cores_are_compared_with_tensor_cores_and_measured_by_their_own_peak():
+    exact, tf32 = work_of("matmul", [(8, 8), (8, 8)]), work_of("matmul", [(8, 8), (8, 8)], variant="mma_tf32")
+    bfloat16, taught = replace(exact, dtype="bfloat16"), work_of("matmul", [(8, 8), (8, 8)], variant="naive")
+    assert [w.unit for w in (exact, tf32, bfloat16, taught)] == ["float32", "tf32", "bfloat16", "float32"]
+    both = ("torch", "numpy")
+    assert [list(rivals(w, both)) for w in (exact, tf32, bfloat16, taught)] == [list(both), ["torch"], ["torch"], []]
+    assert bfloat16.title == "matmul of 8 x 8, 8 x 8, bfloat16"
+
+
+def test_bfloat16_is_checked_and_measured_in_two_bytes():
+    pytest.importorskip("ml_dtypes")
+    dry = replace(work_of("matmul", [(64, 64), (64, 64)]), dtype="bfloat16").dry()
+    assert [run.kernel for run in dry.launches] == ["matmul_mma_bf16"] and dry.nbytes == 3 * 64 * 64 * 2
 
 
 def test_an_unknown_rival():

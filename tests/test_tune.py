@@ -230,6 +230,7 @@ def test_the_arithmetic_is_that_of_the_driver():
         with gpu.current():
             assert driver.cuModuleLoadData(ctypes.byref(module), image) == 0
             assert driver.cuModuleGetFunction(ctypes.byref(function), module, launch.kernel.encode()) == 0
+            assert driver.cuFuncSetAttribute(function, 8, launch.shared) == 0  # the most of dynamic shared memory
             query = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
             query(ctypes.byref(blocks), function, found.threads, ctypes.c_size_t(launch.shared))
         assert blocks.value == found.blocks, (key(launch), found)

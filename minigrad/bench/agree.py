@@ -29,7 +29,7 @@ class Reference:
 
     def __init__(self, device: Any, host: np.ndarray):
         self.device, self.host = device, host
-        self.size = float(np.abs(host).max(initial=1e-30))
+        self.size = max(1e-30, float(np.abs(host.astype(np.float32, copy=False)).max(initial=0)))
         self._array: Array | None = None
 
     def error(self, got: Array) -> float:
@@ -39,7 +39,7 @@ class Reference:
         if got.dtype != np.float32:
             if np.array_equal(host := got.numpy(), self.host):
                 return 0.0
-            off = np.abs(np.subtract(host, self.host, dtype=np.float64))
+            off = np.abs(host.astype(np.float64) - self.host.astype(np.float64))
             return float(off.max(initial=0)) / self.size if np.isfinite(off).all() else np.inf
         self._array = self._array or Array.upload(self.device, self.host)
         bits = Array.zeros(self.device, (1,), np.dtype(np.int32))

@@ -91,7 +91,7 @@ def timed(stage: Stage, against: Sequence[str] = (), repeats: int = 20) -> Measu
         times["numpy"] = wall(numpy)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in stage.dry.launches))
     work, dry, mine = stage.work, stage.dry, times.pop("minigrad")
-    return Measurement(work.title, kernels, mine, dry.flops, dry.nbytes, unit_of(work), times)
+    return Measurement(work.title, kernels, mine, dry.flops, dry.nbytes, work.unit, times)
 
 
 def verified(stage: Stage, against: Sequence[str] = ()) -> dict[str, Callable[[], Any]]:
@@ -124,11 +124,3 @@ def wall(work: Callable[[], Any], enough: float = 0.2) -> Timing:
         work()
         seconds.append(perf_counter() - start)
     return Timing.of(seconds)
-
-
-def unit_of(work: Work) -> str:
-    """The unit that does the arithmetic: tensor cores where the kernel's name says so."""
-    name = work.variant or ""
-    if work.dtype == "bfloat16":
-        return "bfloat16"
-    return "tf32" if "tf32" in name else "float32"

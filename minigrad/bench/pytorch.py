@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
-
 from minigrad.array import Array
+from minigrad.bench.work import dtype_of
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
 
@@ -15,7 +14,7 @@ class Shared:
     """Device memory of minigrad under the name by which other libraries take it without a copy."""
 
     def __init__(self, array: Array):
-        kind = array.dtype.str if array.dtype.kind != "V" else "<V2"
+        kind = "<i2" if array.dtype.name == "bfloat16" else array.dtype.str  # which the interface has no name for
         self.keep = array
         self.__cuda_array_interface__ = {
             "shape": array.shape, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
@@ -37,6 +36,7 @@ class PyTorch:
             each = cycle([self._call(stage.work, arrays) for arrays in stage.inputs])
 
         def call() -> Sequence[Any]:
+            self.torch.backends.cuda.matmul.allow_tf32 = stage.work.unit == "tf32"
             with self.torch.cuda.stream(self.stream):
                 return next(each)()
 
@@ -44,14 +44,15 @@ class PyTorch:
 
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
         """Results as arrays of minigrad, in the memory where PyTorch keeps them."""
-        kinds = {name: np.dtype(name) for name in ("float32", "float64", "bool", "int64")}
         return [
-            Array(self.gpu, tuple(x.shape), kinds[str(x.dtype).removeprefix("torch.")], x, x.data_ptr())
+            Array(self.gpu, tuple(x.shape), dtype_of(str(x.dtype).removeprefix("torch.")), x, x.data_ptr())
             for x in (tensor.detach().contiguous() for tensor in tensors)
         ]
 
     def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
         tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+        if work.dtype == "bfloat16":
+            tensors = [x.view(self.torch.bfloat16) for x in tensors]
         inputs = tensors[: len(work.case.inputs)]
         if work.way == "forward":
             return lambda: [self.run(work.op.name, inputs, **work.case.params)]

@@ -10,29 +10,29 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.bench.agree import Reference
-from minigrad.bench.work import Work
+from minigrad.bench.work import Work, dtype_of
 from minigrad.check import ValueMismatch
 from minigrad.op import Op
 
 RANDOM = 2**26  # numbers that are drawn; a larger array repeats them
 ALIGN = 64  # elements: windows begin where 16-byte loads may
 WINDOWS = 50  # sets of inputs to rotate through
-TOLERANCE = 1e-4  # of the largest element, for arithmetic of at least 23 bits
+TOLERANCE = {"float32": 1e-4, "tf32": 2e-3, "bfloat16": 1e-2}  # of the largest element: 24, 11 and 8 bits
 
 
 class Pool:
     """Random numbers on the device and on the host; inputs are windows of them, so that sets are many and cheap."""
 
-    def __init__(self, device: Any, elements: int, positive: bool):
-        self.numbers = numbers(min(1 << elements.bit_length(), RANDOM), positive)
-        self.array = Array.empty(device, (elements,), self.numbers.dtype)
+    def __init__(self, device: Any, elements: int, positive: bool, dtype: np.dtype):
+        self.numbers = numbers(min(1 << elements.bit_length(), RANDOM), positive).astype(dtype, copy=False)
+        self.array = Array.empty(device, (elements,), dtype)
         for start in range(0, elements, len(self.numbers)):
-            device.upload(self.array.address + 4 * start, self.numbers[: elements - start])
+            device.upload(self.array.address + dtype.itemsize * start, self.numbers[: elements - start])
 
     def window(self, start: int, shape: tuple[int, ...]) -> Array:
         """An array within the pool."""
         whole = self.array
-        return Array(whole.device, shape, whole.dtype, whole.buffer, whole.address + 4 * start)
+        return Array(whole.device, shape, whole.dtype, whole.buffer, whole.address + whole.dtype.itemsize * start)
 
     def host(self, start: int, shape: tuple[int, ...]) -> np.ndarray:
         """The same numbers on the host."""
@@ -56,10 +56,11 @@ class Stage:
         self.work, self.device = work, device
         self.dry = work.dry()
         shapes = work.shapes()
-        dy = [(self.dry.output, np.dtype(np.float32))] if work.way == "backward" else []
+        kind = dtype_of(work.dtype)
+        dy = [(self.dry.output, kind)] if work.way == "backward" else []
         self._places, self._set = _places([*shapes, *dy])
-        self.windows = min(WINDOWS, max(1, -(-2 * cache // max(1, 4 * self._set))))
-        self.pool = Pool(device, self.windows * self._set, work.case.positive)
+        self.windows = min(WINDOWS, max(1, -(-2 * cache // max(1, kind.itemsize * self._set))))
+        self.pool = Pool(device, self.windows * self._set, work.case.positive, kind)
         self._given = [x if isinstance(x, np.ndarray) and x.dtype.kind != "f" else None for x in work.case.inputs]
         self._own = [None if x is None else Array.upload(device, x) for x in self._given]
         self.inputs = [self._arrays(i) for i in range(self.windows)]
@@ -93,10 +94,11 @@ class Stage:
     def check(self, got: Sequence[Array], who: str) -> None:
         """Raise ValueMismatch where a result for the first set is wrong: that is not timed. NaN is wrong."""
         for array, reference in zip(got, self.wanted, strict=True):
-            if not (error := reference.error(array)) <= TOLERANCE:
+            allowed = TOLERANCE[self.work.unit]
+            if not (error := reference.error(array)) <= allowed:
                 raise ValueMismatch(
                     f"{self.work.title} by {who} is off by {error:.2g} of the largest element; a benchmark allows "
-                    f"{TOLERANCE:g}. It is not timed: run mg.check.op(mg.{self.work.op.name}, device='cuda')."
+                    f"{allowed:g}. It is not timed: run mg.check.op(mg.{self.work.op.name}, device='cuda')."
                 )
 
 

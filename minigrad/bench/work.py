@@ -33,6 +33,11 @@ class Work:
         return f"{' '.join(filter(None, words))} of {_extents(self.case)}{kind}"
 
     @property
+    def unit(self) -> str:
+        """What does the arithmetic: float32, or tensor cores where the dtype or the kernel's name says so."""
+        return "bfloat16" if self.dtype == "bfloat16" else "tf32" if "tf32" in (self.variant or "") else "float32"
+
+    @property
     def chosen(self) -> Op:
         """The op with the kernel that the work names."""
         return self.op.using(self.variant) if self.variant else self.op
@@ -41,7 +46,7 @@ class Work:
         """Shape and dtype of each input."""
         inputs = [x if isinstance(x, np.ndarray) else None for x in self.case.inputs]
         return [
-            (shape, np.dtype(self.dtype)) if x is None else (x.shape, x.dtype)
+            (shape, dtype_of(self.dtype)) if x is None else (x.shape, x.dtype)
             for x, shape in zip(inputs, self.case.inputs, strict=True)
         ]
 
@@ -67,6 +72,15 @@ class Dry:
     flops: int
     nbytes: int
     output: tuple[int, ...]
+
+
+def dtype_of(name: str) -> np.dtype:
+    """The dtype of that name; bfloat16 is that of ml_dtypes."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def _distinct(found: Sequence[Any]) -> int:

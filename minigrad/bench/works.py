@@ -6,9 +6,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class Size:
     inputs: tuple[Any, ...]
     params: Mapping[str, Any]
     backward: bool = True
+    dtype: str = "float32"
+    variant: str | None = None
 
 
 def at(*inputs: Any, **params: Any) -> Size:
@@ -66,6 +69,8 @@ OWN: dict[str, tuple[Size, ...]] = {
         *(at((n, n), (n, n)) for n in (1024, 4096)),
         *(forward_at((n, n), (n, n)) for n in (2048, 8192)),
         forward_at((4095, 4097), (4097, 4099)),
+        *(Size(((n, n), (n, n)), {}, False, "float32", "mma_tf32") for n in (1024, 4096, 8192)),
+        *(Size(((n, n), (n, n)), {}, False, "bfloat16") for n in (1024, 4096, 8192)),
     ),
     "reshape": (),
 }
@@ -79,7 +84,13 @@ def suite(only: str | None = None) -> list[Work]:
     chosen = [op for op in OPS.values() if only in (None, op.name)]
     if not chosen:
         raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
-    works = [work_of(op, s.inputs, way, **s.params) for op in chosen for s in sizes(op) for way in ways(op, s)]
+    works = [
+        replace(work_of(op, s.inputs, way, s.variant, **s.params), dtype=s.dtype)
+        for op in chosen
+        for s in sizes(op)
+        for way in ways(op, s)
+        if s.dtype != "bfloat16" or find_spec("ml_dtypes")
+    ]
     works = [work for work in works if work.dry().launches]
     known = {alike(work.dry()) for work in works}
     others = [
@@ -120,11 +131,18 @@ def run(
     with suppress(KeyboardInterrupt):
         for work in track(suite(only)):
             stage = staged(work)
-            record.measurements[work.title] = timed(stage, () if work.variant else against)
+            record.measurements[work.title] = timed(stage, rivals(work, against))
             if more:
                 more(record, stage)
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
     return record
+
+
+def rivals(work: Work, against: Sequence[str]) -> Sequence[str]:
+    """Whom a work is compared with: all for an op as it runs, PyTorch for tensor cores, nobody for kernels to read."""
+    if work.unit != "float32":
+        return [name for name in against if name == "torch"]
+    return () if work.variant else against
 
 
 def blank(command: str) -> Record:
