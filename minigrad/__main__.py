@@ -54,7 +54,9 @@ def _bench(asked: argparse.Namespace) -> int:
         return 2
     print(record)
     print(f"\nWritten to {record.save(asked.save)}.")
-    return 0
+    for wrong in record.refused.values():
+        print(f"minigrad bench: {wrong}", file=sys.stderr)
+    return 1 if record.refused else 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ class Record:
     sweeps: dict[str, Times] = field(default_factory=dict)
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
+    refused: dict[str, str] = field(default_factory=dict)  # works whose result was wrong, so that none was timed: why
 
     @property
     def name(self) -> str:
@@ -72,6 +73,7 @@ class Record:
             measurements={title: _measurement(title, m) for title, m in content.get("measurements", {}).items()},
             sweeps={title: _times(times) for title, times in content.get("sweeps", {}).items()},
             choices=content.get("choices", {}),
+            refused=content.get("refused", {}),
             resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
         )
 

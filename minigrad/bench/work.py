@@ -54,10 +54,11 @@ class Work:
         """What it would launch and move, worked out without running it: this, or another setting of the op."""
         device, op = DryRun(), op or self.chosen
         arrays = [Array.empty(device, shape, dtype) for shape, dtype in self.shapes()]
-        y, pull = op.pullback(arrays, self.case.params)
         flops, nbytes = op.cost(*arrays, **self.case.params)  # type: ignore[misc]
         if self.way == "forward":
+            y = op.run(arrays, op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params)
             return Dry(tuple(device.launches), flops, nbytes, y.shape)
+        y, pull = op.pullback(arrays, self.case.params)
         device.launches.clear()
         dy = Array.empty(device, y.shape, y.dtype)
         moved = [dy, *pull.args[0].values(), *pull(dy)]  # the upstream gradient, what was kept, the gradients

@@ -21,6 +21,7 @@ from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import alike
 from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
+from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.op import OPS, Op
 from minigrad.outcome import variants
@@ -123,17 +124,21 @@ def run(
     """Measure the whole set on this GPU, or one op of it, and return the record.
 
     track goes through the works and may show how far it is, as `mg.show.progress`; more(record, stage), if given, may
-    add to the record what it measures of each work, as `mg.tune.sweep` does. Ctrl-C ends the run early, and keeps what
+    add to the record what it measures of each work, as `mg.tune.sweep` does. A wrong result is refused, and the record
+    says so. Ctrl-C ends the run early, and keeps what
     has been measured. Raises DeviceError without a GPU.
     """
     record = blank(command)
     record.copy = copy_bandwidth()
     with suppress(KeyboardInterrupt):
         for work in track(suite(only)):
-            stage = staged(work)
-            record.measurements[work.title] = timed(stage, rivals(work, against))
-            if more:
-                more(record, stage)
+            try:
+                stage = staged(work)
+                record.measurements[work.title] = timed(stage, rivals(work, against))
+                if more:
+                    more(record, stage)
+            except ValueMismatch as wrong:
+                record.refused[work.title] = str(wrong)
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
     return record
 
