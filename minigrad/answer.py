@@ -15,9 +15,9 @@ TOLERANCE = 1e-5
 class Answer:
     """Whether an attempt is right, and if not, the first thing that is wrong.
 
-    kind is what is wrong in a word: "value", "shape", "raised", "compile", "signature", "unfinished", or the kind of a
-    KernelError or of a problem that `inspect` found; empty where all is right. line is the line of the text, where it
-    is known. result is, after a pass, what can be used from now on: an op, a kernel or a function.
+    kind is what is wrong in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
+    or the kind of a KernelError or of a problem that `inspect` found; empty where all is right. line is the line of the
+    text, where it is known. result is, after a pass, what can be used from now on: an op, a kernel or a function.
     """
 
     correct: bool
