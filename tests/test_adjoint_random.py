@@ -11,7 +11,7 @@ from minigrad.adjoint import Refused
 NAMES = ("x", "w", "a", "z", "y", "n")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(24), 99])
 def test_right_or_refused(seed):
     try:
         made = mg.adjoint(Writer(seed).kernel(), wrt=NAMES[:4], name="f")

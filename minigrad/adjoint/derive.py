@@ -64,6 +64,8 @@ class Derivation(Loops):
         body = self.pruned(body)
         taped = {tape.counter for name, tape in self.tapes.items() if name in mentioned(body)}
         body = self.pruned(everywhere(body, Uncounted(taped)))
+        if unfilled := (set(self.tapes) & mentioned(body)) - written(body):
+            raise RuntimeError(f"{self.of.name}: the adjoint reads {min(unfilled)}, which it never fills.")
         for name in sorted(mentioned(body)):
             if name.startswith(LOST):
                 raise self.module.refuse(*self.why[name])

@@ -137,7 +137,7 @@ class Keeping(Rules):
         if rounds is None or self.copying or not reads & rounds.lost or self.is_lost_outside(reads):
             return self.lost(value, "is overwritten in an outer loop and read in an inner one")
         tape = self.tape(base(value), value.type)
-        rounds.pushes.setdefault(id(self.here), []).append(self.push(tape, value))
+        rounds.pushes.setdefault(place(self.here), []).append(self.push(tape, value))
         return tape.slot(rounds.k)
 
     def lost(self, value: Expr, why: str) -> Name:

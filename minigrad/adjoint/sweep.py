@@ -16,6 +16,7 @@ from minigrad.adjoint.tree import (
     Jump,
     Loop,
     Name,
+    Place,
     Stmt,
     While,
     walk,
@@ -125,14 +126,14 @@ class Sweep(Assignments):
             return self.taped(e)
         return e
 
-    def plain(self, body: list[Stmt], pushes: dict[int, list[Stmt]]) -> list[Stmt]:
+    def plain(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
         before, self.copying = self.copying, True
-        made = [t for s in body for t in (*pushes.get(id(s), []), *self.copy(s, pushes))]
+        made = [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
         self.copying = before
         return made
 
-    def copy(self, s: Stmt, pushes: dict[int, list[Stmt]]) -> list[Stmt]:
+    def copy(self, s: Stmt, pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """One statement of them."""
         self.at(s, set())
         match s:

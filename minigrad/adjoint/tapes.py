@@ -67,7 +67,7 @@ class Rounds:
     place: Place
     outer: "Rounds | None"
     counter: str
-    pushes: dict[int, list[Stmt]] = field(default_factory=dict)
+    pushes: dict[Place, list[Stmt]] = field(default_factory=dict)
 
     @property
     def checked(self) -> bool:
