@@ -99,6 +99,7 @@ class Tensor(Operators, Values):
                 at._grad = grad
             elif not retain_graph:
                 at.free()
+            del total  # what the next rule makes may have its memory
 
     def _seed(self, grad: Union["Tensor", None]) -> Any:
         if not self.requires_grad:

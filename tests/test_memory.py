@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.array import Array
+from minigrad.timeline import timeline
 
 
 @pytest.fixture
@@ -84,3 +85,27 @@ def test_a_gpu_gives_no_memory_in_the_steady_state():
     for _ in range(20):
         step()
     assert mg.memory().pools == (("cuda", taken, free),)
+
+
+def test_the_memory_of_a_step_rises_forward_and_falls_backward():
+    w, x = mg.ones(4, 8, requires_grad=True, device="sim"), mg.ones(2, 4, device="sim")
+
+    def step(x):
+        w.grad = None
+        (x @ w).exp().sum().backward()
+
+    step(x)
+    found = timeline(step, x)
+    assert [name.split("_")[0] for name in found.kernels][:4] == ["matmul", "exp", "sum", "sum"]
+    # x @ w; exp beside it; the sum, x @ w being gone; its gradient; that of exp; that of w, 4 x 8, exp being gone
+    assert found.live == (64, 128, 68, 132, 196, 196) and found.peak == 196
+    assert "allocate" not in vars(x.array.device)
+    picture = mg.show.memory(step, x)
+    assert f"holds at most {found.peak:,} bytes" in picture.title
+
+
+def test_a_timeline_needs_sim():
+    with pytest.raises(ValueError, match="timeline watches the launches of device 'sim'"):
+        timeline(lambda x: x, mg.ones(2, device="numpy"))
+    with pytest.raises(TypeError, match="timeline takes a step and its tensors"):
+        timeline(lambda: None)

@@ -21,6 +21,7 @@ _HOMES = {
     "phases": ("phases",),
     "warps": ("divergence", "idle"),
     "curves": ("loss_curve",),
+    "steps": ("memory",),
     "bar": ("progress",),
     "predictions": ("confusion", "images", "wrong_predictions"),
 }
