@@ -77,7 +77,7 @@ def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
     gradients = [x.grad for x in tensors if x.grad is not None]
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
     yield from (("gradients", x.array) for x in gradients)
-    for optimizer in (x for x in alive if isinstance(x, Optimizer)):
+    for optimizer in (x for x in alive if issubclass(type(x), Optimizer)):  # isinstance would run others' __class__
         yield from ((f"optimizer: {type(optimizer).__name__}", x.array) for x in optimizer.states_held)
     yield from (("tensors", x.array) for x in tensors)
     for node in (x for x in alive if type(x) is Node):

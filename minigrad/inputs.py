@@ -87,11 +87,11 @@ def kinds(given: Sequence[Any]) -> tuple | None:
         return None
 
 
-def for_numbers(plan: Callable[[Sequence], Any], given: Sequence[Any]) -> Callable[[Sequence], Any]:
+def for_numbers(op: str, plan: Callable[[Sequence], Any], given: Sequence[Any]) -> Callable[[Sequence], Any]:
     """A plan for tensors that takes numbers as well, where there are such among the inputs."""
     from minigrad.tensor import Tensor, as_tensor
 
     if all(isinstance(x, Tensor) for x in given):
         return plan
     like = max(i for i, x in enumerate(given) if isinstance(x, Tensor))  # as in `as_tensors`
-    return lambda given: plan([x if isinstance(x, Tensor) else as_tensor(x, given[like], "") for x in given])
+    return lambda given: plan([x if isinstance(x, Tensor) else as_tensor(x, given[like], op) for x in given])

@@ -85,7 +85,7 @@ class Op(Kernels):
         if isinstance(first, Array) and first.device.repeats:
             plan = self._plan(tensors, params)
             if not named and (key := kinds(given)):
-                self._plans.keep(key, for_numbers(plan, given))
+                self._plans.keep(key, for_numbers(self.name, plan, given))
             return plan(tensors)
         return self._apply(tensors, params)
 

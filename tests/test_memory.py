@@ -18,6 +18,18 @@ def before(device):
     return lambda holder: found.nbytes(holder, device)
 
 
+def test_objects_of_others_are_not_woken():
+    class Deprecated:
+        @property
+        def __class__(self):
+            raise AssertionError("somebody asked for the class of a stranger")
+
+    stranger = Deprecated()
+    gc.collect()
+    mg.memory()
+    del stranger
+
+
 def test_parameters_gradients_optimizer_and_tape_are_told_apart(device, before):
     def added(holder):
         return mg.memory().nbytes(holder, device) - before(holder)

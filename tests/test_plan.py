@@ -155,3 +155,11 @@ def test_arrays_that_start_elsewhere_are_of_another_spec(device):
     whole = Array.upload(device, np.zeros((4, 2), np.float32))
     assert whole.rows(2, 2).spec is Array.upload(device, np.zeros((2, 2), np.float32)).spec
     assert whole.rows(1, 2).spec is not whole.rows(2, 2).spec
+
+
+def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
+    x = mg.Tensor(Array.upload(device, np.ones(1, np.float32)))
+    for _ in range(2):
+        assert (x + 1).item() == 2
+        with pytest.raises(ValueError, match=r"add: 10+ does not fit into float32"):
+            x + 10**400

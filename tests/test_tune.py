@@ -11,6 +11,7 @@ from minigrad import bench
 from minigrad.bench import record as record_module
 from minigrad.bench.sweeps import default, settings
 from minigrad.bench.work import work_of
+from minigrad.bench.works import suite
 from minigrad.devices import get, nvcc
 from minigrad.devices.chip import Chip
 from minigrad.devices.simulator.compiler import find_compiler
@@ -181,6 +182,13 @@ def test_choices_are_kept_by_device_kernel_and_shape_class(tmp_path, monkeypatch
     assert cache.find("Other GPU", work) is None
     (entry,) = json.loads((tmp_path / "choices-some-gpu.json").read_text()).values()
     assert entry == {"op": "relu", "choice": "BLOCK=32", "plans": [["forward", [1000], {"BLOCK": 32}]]}
+
+
+def test_every_setting_of_the_set_is_a_choice_of_the_op():
+    for work in suite():
+        for setting in settings(work):
+            for role, _, values in cache.plans(work, setting.op):
+                assert work.op.kernels[role].using(**values).values == values
 
 
 @pytest.fixture

@@ -48,9 +48,10 @@ def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
 def plans(work: Work, op: Op) -> list[Plan]:
     """Role, sizes and values of the launches that a work makes with this setting of the op."""
     work.dry(op)
+    roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # of the op itself, not of this setting
     return [
-        (role, list(sizes), dict(launch.values))
-        for role, kernel in op.kernels.items()
+        (roles[kernel.name], list(sizes), dict(launch.values))
+        for kernel in op.kernels.values()
         for sizes, launch in kernel.planned.items()
     ]
 
