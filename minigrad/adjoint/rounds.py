@@ -75,12 +75,12 @@ class Loops(Sweep):
             restore.append(Declare(inner, "int", value=halved, place=s.place))
         for name in sorted(n for n in changed - rounds.filled if n in self.own_arrays() or not self.is_array(n)):
             kind, dims = self.of.declared[name].type, self.of.declared[name].dims
-            elements = tuple(Name(f"element{n or ''}", "int") for n in range(len(dims)))
+            elements = tuple(Name(self.fresh("element"), "int") for _ in dims)
             slot = self.tape(name, kind, dims).slot(rounds.k, elements)
             if dims:
                 array = Index(name, elements, kind)
-                restore.append(copied(slot, array, dims))
-                note.append(self.bounded(copied(array, slot, dims)))
+                restore.append(copied(slot, array, elements, dims))
+                note.append(self.bounded(copied(array, slot, elements, dims)))
             else:
                 variable = Name(name, kind)
                 restore.append(Declare(name, kind, value=slot) if name == inner else Assign(variable, "=", slot))
@@ -136,10 +136,10 @@ class Loops(Sweep):
             kind, dims = self.of.declared[name].type, self.of.declared[name].dims
             keep = self.fresh(f"{name}_{s.place.line}")
             if dims:
-                elements = tuple(Name(f"element{n or ''}", "int") for n in range(len(dims)))
+                elements = tuple(Name(self.fresh("element"), "int") for _ in dims)
                 array, kept = Index(name, elements, kind), Index(keep, elements, kind)
-                saved += [Declare(keep, kind, dims, place=s.place), copied(array, kept, dims)]
-                again.append(copied(kept, array, dims))
+                saved += [Declare(keep, kind, dims, place=s.place), copied(array, kept, elements, dims)]
+                again.append(copied(kept, array, elements, dims))
             else:
                 saved.append(Declare(keep, kind, value=Name(name, kind), place=s.place))
                 again.append(Assign(Name(name, kind), "=", Name(keep, kind), s.place))

@@ -45,13 +45,11 @@ class Tape:
         return Index(self.name, (column,), self.type)
 
 
-def copied(source: Index, target: Index, dims: tuple[Expr, ...]) -> Stmt:
-    """Loops that copy an array, whose indices are the last ones of source and target."""
+def copied(source: Index, target: Index, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
+    """Loops over the elements of an array that copy it."""
     made: Stmt = Assign(target, "=", source)
-    names = [e.name for e in source.indices + target.indices if isinstance(e, Name) and e.name.startswith("element")]
-    for name, extent in reversed(list(zip(dict.fromkeys(names), dims, strict=True))):
-        var = Name(name, "int")
-        made = For(Declare(name, "int", value=ZERO), test("<", var, extent), Assign(var, "+=", ONE), [made])
+    for var, extent in reversed(list(zip(elements, dims, strict=True))):
+        made = For(Declare(var.name, "int", value=ZERO), test("<", var, extent), Assign(var, "+=", ONE), [made])
     return made
 
 
