@@ -136,6 +136,47 @@ def test_wide_accesses_go_in_parts():
     assert counts[8, "s", "read"] == (0, 4, 3) and counts[8, "y", "write"] == (8, 0, 0)
 
 
+ARGUMENTS = """#define MORE(a, b) ((a) > (b) ? (a) : (b))
+__device__ float more(float a, float b) { return a > b ? a : b; }
+extern "C" __global__ void k(const float* x, float* y) {
+    __shared__ float s[32][32];
+    int t = threadIdx.x;
+    for (int i = 0; i < 32; ++i) s[i][t] = i;
+    __syncthreads();
+    float a = fmaxf(x[t], x[8 * t]);
+    float b = more(s[0][t], s[t][0]);
+    float c = MORE(x[t], x[8 * t]);
+    float d = t % 2 ? x[t] : x[8 * t];
+    y[t] = a + b + c + d + fmaf(x[t], x[8 * t], x[2 * t]);
+}"""
+
+
+def test_arguments_of_one_call_a_macro_and_both_sides_of_a_choice_stay_apart():
+    lines = mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32).lines
+    reads = {number: [line for line in lines if (line.line, line.kind) == (number, "read")] for number in range(8, 13)}
+    assert {number: sorted(line.sectors for line in found) for number, found in reads.items() if number != 9} == {
+        8: [4, 32], 10: [4, 32, 32], 11: [4, 16], 12: [4, 8, 32],
+    }  # fmt: skip
+    assert sorted(line.bank_conflicts for line in reads[9]) == [0, 31]
+
+
+INDIRECT = """extern "C" __global__ void k(float* y, const int* z) {
+    __shared__ int s[32];
+    int t = threadIdx.x;
+    s[t] = z[t];
+    __syncthreads();
+    atomicAdd(&s[z[t]], 1);
+    __syncthreads();
+    y[s[z[t]] - 1] += 1;
+}"""
+
+
+def test_an_index_that_is_read_from_memory_counts_once():
+    lines = mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32).lines
+    reads = [(line.line, line.variable, line.requests) for line in lines if line.kind == "read"]
+    assert sorted(reads) == [(4, "z", 1), (6, "z", 1), (8, "s", 1), (8, "y", 1), (8, "z", 1)]
+
+
 def rows(offset, size=4, thread=None):
     made = np.zeros(
         len(offset),
@@ -229,7 +270,7 @@ import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_counts import BRANCHES, VECTORS, X
+from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, VECTORS, X
 
 def table(record):
     assert record.ok, record
@@ -241,6 +282,8 @@ def table(record):
 found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
 found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
 found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
+found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
+found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))
 with watching(blocks=9) as report:
     x = mg.tensor(X[:33, :21].copy(), requires_grad=True, device="sim")
     for variant in ("naive", "coalesced", "tiled"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from minigrad.microscope.native import Access
 from minigrad.microscope.requests import Requests, group, sectors, wavefronts
-from minigrad.microscope.sites import Places
+from minigrad.microscope.sites import Places, Site
 from minigrad.microscope.variables import Variables
 
 
@@ -78,14 +78,14 @@ class Accesses:
         rows = records[records["access"] != Access.ENTER]
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, site = np.unique(code, return_inverse=True)
-        keys, kept = _keys(codes.tolist(), places, variables)
+        keys, kept = _keys(codes.tolist(), _touched(rows, site, len(codes)), places, variables)
         rows, site = rows[kept[site]], site[kept[site]]
         ordered = sorted(set(keys))
         site = np.array([ordered.index(key) for key in keys] or [0])[site]
         shared = np.array([key.space == "shared" for key in ordered], bool)
         requests = group(rows, site)
         costs = _costs(requests, rows, site, shared)
-        lines = [Line(*key[:-1], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
+        lines = [Line(*key[:6], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
         return Accesses(rows, site, requests, lines, variables)
 
     def per_thread(self) -> dict[str, int]:
@@ -126,25 +126,47 @@ class _Key(NamedTuple):
     kind: str
     variable: str
     column: int  # or, where that is unknown, the address
+    turn: int  # among those of one column, as the arguments of a call are to GCC
 
 
-def _keys(codes: Sequence[int], places: Places, variables: Variables) -> tuple[list[_Key], np.ndarray]:
+def _touched(rows: np.ndarray, site: np.ndarray, count: int) -> list[bytes]:
+    """Of each site, who touched what, in order of time."""
+    order = np.argsort(site, kind="stable")
+    what = np.stack([rows[name][order] for name in ("block", "thread", "offset")], 1).astype(np.int64)
+    return [part.tobytes() for part in np.split(what, np.cumsum(np.bincount(site, minlength=count))[:-1])]
+
+
+def _keys(
+    codes: Sequence[int], touched: Sequence[bytes], places: Places, variables: Variables
+) -> tuple[list[_Key], np.ndarray]:
     """The key of each code, (pc, access, variable), and which codes to keep.
 
     Where an index is itself read from memory, as in &s[x[i]], GCC's check of the bounds reads it once more: of two
-    instructions in one function that stand for the same text, one is left out.
+    instructions in one subscript that touch the same in the same threads, one is left out.
     """
     sites = places.sites(code >> 16 for code in codes)
-    keys, kept, met = [], [], set()
-    for code in codes:
+    keys, kept = [], []
+    met: dict[tuple, list[bytes]] = {}
+    for code, what in zip(codes, touched, strict=True):
         site, number = sites[code >> 16], code & 255
         name = variables.name(number, site.place.text, site.column)
         kind = Access(code >> 8 & 255).name.lower()
-        key = _Key(*site.place, variables.space(number), kind, name, site.column or -(code >> 16))
-        keys.append(key)
-        kept.append((key, site.function) not in met)
-        met.add((key, site.function))
+        column = *site.place, variables.space(number), kind, name, site.column or -(code >> 16)
+        twins = met.setdefault((column, site.function), [])
+        kept.append(not (_in_subscript(site) and what in twins))
+        if kept[-1]:
+            twins.append(what)
+        keys.append(_Key(*column, len(twins) - 1))
     return keys, np.array(kept, bool)
+
+
+def _in_subscript(site: Site) -> bool:
+    """Whether the column lies in a subscript that has one of its own: GCC has an access at its closing bracket."""
+    opened = depth = 0
+    for sign in site.place.text[: max(site.column - 1, 0)]:
+        depth += (sign == "[") - (sign == "]")
+        opened = depth and opened + (sign == "[")
+    return opened > 1
 
 
 def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
