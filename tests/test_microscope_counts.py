@@ -100,6 +100,41 @@ def test_divergence():
     assert max(line.per_thread for line in record.line(8)) == 3
 
 
+LOOPS = """__device__ float twice(const float* x, int i) { return x[i] * x[i + 1]; }
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    int t = threadIdx.x;
+    float a = 0;
+    for (int i = 0; i < 4; ++i)
+        if ((i + t) % 2) a += x[32 * i + t];
+    for (int k = 0; k < 4; ++k)
+        for (int i = 0; i < (t + k) % 4; ++i)
+            a += x[i];
+    for (int i = t; i < n; i += 32)
+        if (i % 3 == 0)
+            a += x[i];
+    int j = 0;
+    while (true) {
+        ++j;
+        if ((j + t) % 4 == 0) continue;
+        if (j > 6) break;
+        a += x[j];
+    }
+    for (int i = 0; i < 4; ++i)
+        if (i % 2 == t % 2)
+            a += twice(x, i);
+    y[t] = a;
+}"""
+
+
+def test_lanes_that_part_in_a_loop_are_put_together_by_its_turn():
+    record = mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32)
+    lanes = {line.line: (line.requests, line.lanes) for line in record.lines if line.kind == "read"}
+    alone = sum((j + t) % 4 != 0 for j in range(1, 7) for t in range(32))
+    assert lanes == {1: (4, 64), 6: (4, 64), 9: (12, 192), 12: (8, 86), 18: (6, alone)}
+    inner = next(branch for branch in record.branches if branch.line == 9 and sum(branch.lanes) == 192)
+    assert sorted(inner.lanes) == sorted((24, 16, 8) * 4)
+
+
 def test_two_accesses_in_a_line_stay_apart():
     text = 'extern "C" __global__ void k(const float* a, float* y) { int i = threadIdx.x; y[i] = a[i] * a[2 * i]; }'
     lines = mg.inspect(text, np.zeros(64, np.float32), np.zeros(32, np.float32), grid=1, block=32).lines
@@ -180,7 +215,7 @@ def test_an_index_that_is_read_from_memory_counts_once():
 def rows(offset, size=4, thread=None):
     made = np.zeros(
         len(offset),
-        [("thread", "u2"), ("bytes", "u4"), ("offset", "i8"), *((n, "u4") for n in ("block", "phase", "sync"))],
+        [("thread", "u2"), ("bytes", "u4"), ("offset", "i8"), *((n, "u4") for n in ("block", "phase", "sync", "turn"))],
     )
     made["offset"], made["bytes"], made["thread"] = offset, size, np.arange(len(offset)) if thread is None else thread
     return made
@@ -270,7 +305,7 @@ import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, VECTORS, X
+from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, LOOPS, VECTORS, X
 
 def table(record):
     assert record.ok, record
@@ -284,6 +319,7 @@ found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=
 found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
 found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))
+found.append(table(mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32))[:2])  # what is a stretch in while (true) differs
 with watching(blocks=9) as report:
     x = mg.tensor(X[:33, :21].copy(), requires_grad=True, device="sim")
     for variant in ("naive", "coalesced", "tiled"):

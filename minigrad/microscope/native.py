@@ -19,7 +19,7 @@ CELL = np.dtype([("write", STAMP), ("reads", STAMP, 2)])
 PAIR = np.dtype([("at", STAMP, 2)])
 RECORD = np.dtype([
     ("pc", "u4"), ("block", "u4"), ("phase", "u4"), ("sync", "u4"), ("thread", "u2"), ("access", "u1"),
-    ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"),
+    ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("turn", "u8"),
 ])  # fmt: skip
 THREAD_BITS = 10
 

@@ -1,8 +1,8 @@
 """Accesses of threads made into requests of warps, and these into the counts that a profiler shows.
 
-Threads do not run in lockstep on the simulator. The lanes of a warp are put together afterwards: the n-th execution of
-an access by each lane, since the last barrier or warp operation, is one request. For loops of equal length that is
-what the hardware does; where lanes loop a different number of times it is an approximation.
+Threads do not run in lockstep on the simulator. The lanes of a warp are put together afterwards: one request is what
+they do at one access in the same turn of the same loops, since the last barrier or warp operation. That is how a GPU
+runs a warp whose lanes part and meet again as early as they can.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ class Requests:
 def group(rows: np.ndarray, site: np.ndarray) -> Requests:
     """Put lanes together; requests are numbered in the order in which their first lane comes to them."""
     warp, lane = np.divmod(rows["thread"], WARP)
-    stretch = _combine(rows["block"], warp, rows["phase"], rows["sync"])  # of a warp, between two synchronisations
+    turn = np.unique(rows["turn"], return_inverse=True)[1]
+    stretch = _combine(rows["block"], warp, rows["phase"], rows["sync"], turn)  # of a warp, in one turn of its loops
     order, start = _grouped(_combine(stretch, lane, site))
     index = np.arange(len(rows))
     nth = np.empty(len(rows), np.int64)

@@ -114,7 +114,7 @@ static void record(Access access, int variable, int64_t offset, uint32_t bytes, 
     unsigned thread = worker.current->thread.index;
     watch.records[watch.count++] = {
         pc, watch.block, watch.epoch - watch.first_epoch, watch.sync[thread],
-        uint16_t(thread), uint8_t(access), uint8_t(variable), bytes, offset};
+        uint16_t(thread), uint8_t(access), uint8_t(variable), bytes, offset, 0};
 }
 
 // Make memory behind an array accessible, so that the kernel can go on; it reads as NaN there.

@@ -100,7 +100,7 @@ MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
-    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, 0, 0, pc);
+    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, int64_t(__builtin_frame_address(0)), 0, pc);
 }
 
 // An index outside the extents of its array, as its type has them; the next access is the one that it was for.

@@ -11,4 +11,5 @@
 #include "grid.cpp"
 #include "access.cpp"
 #include "fences.cpp"
+#include "turns.cpp"
 #include "hooks.cpp"

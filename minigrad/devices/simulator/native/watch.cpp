@@ -190,6 +190,7 @@ struct WatchAnswer {
 };
 
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
+    number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
                watch.count};
 }

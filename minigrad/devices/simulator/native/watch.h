@@ -63,7 +63,8 @@ struct Record {
     uint16_t thread;
     uint8_t access, variable;
     uint32_t bytes;
-    int64_t offset;
+    int64_t offset;  // of ENTER, where the function's stack is
+    uint64_t turn;   // which turn of which loops it was in; see turns.cpp
 };
 
 struct Watch {
@@ -111,5 +112,6 @@ void follow_atomic(uint64_t address);
 void share_known(unsigned first, unsigned lanes);
 bool released(const Stamp& before, unsigned self);
 void forget_fences();
+void number_turns();
 
 }  // namespace minigrad
