@@ -94,6 +94,7 @@ class Answer(ctypes.Structure):
         ("variables", ctypes.c_uint64),
         ("found", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
+        ("full", ctypes.c_uint64),
     )
 
 
@@ -105,6 +106,7 @@ class Seen:
     findings: list[Finding]
     records: np.ndarray
     _begun: int | None
+    full: int  # where there were more records than room for them: that room; records is empty then
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
         """The block in which each epoch was, of so many; only while the watch lasts."""
@@ -152,6 +154,7 @@ def seen() -> Seen:
         [_copy(answer.findings[i]) for i in range(answer.found)],
         _array(answer.records, answer.count, RECORD),
         answer.block_epochs,
+        answer.full,
     )
 
 

@@ -44,14 +44,19 @@ class Inspection:
     problems: list[Problem]
     _accesses: Callable[[], Accesses]
     _branches: Callable[[], list[Branch]]
+    _missing: str  # why there are no counts, or nothing
 
     @property
     def lines(self) -> list[Line]:
-        """What each access in the source cost, in the order of the source."""
+        """What each access in the source cost, in the order of the source. Raises MemoryError where there were more
+        accesses than are recorded; so do all counts.
+        """
         return self._read.lines
 
     @cached_property
     def _read(self) -> Accesses:
+        if self._missing:
+            raise MemoryError(self._missing)
         return self._accesses()
 
     @cached_property
@@ -62,6 +67,8 @@ class Inspection:
     @cached_property
     def branches(self) -> list[Branch]:
         """The stretches of code that only some lanes of a warp entered."""
+        if self._missing:
+            raise MemoryError(self._missing)
         return self._branches()
 
     @cached_property
@@ -96,6 +103,8 @@ class Inspection:
         shown = [repr(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
             shown.append(f"and {len(self.problems) - SHOWN} more problems")
+        if self._missing:
+            return "\n".join([self.summary(), *shown, self._missing])
         rows = [HEAD, *self.table()] if self.lines else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
@@ -103,6 +112,8 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         problems = "".join(f"<li><pre>{html.escape(repr(problem))}</pre></li>" for problem in self.problems)
+        if self._missing:
+            return f"<p>{html.escape(self.summary())}</p><ul>{problems}</ul><p>{html.escape(self._missing)}</p>"
         head = "".join(f"<th>{name}</th>" for name in HEAD)
         rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.table()]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -122,10 +133,11 @@ def look(
     if not stopped:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
         problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
+    missing = f"{kernel}: no counts, as there are more than {seen.full} accesses to record; give fewer blocks="
     return Inspection(
         kernel, source, *launch, variables.by_name, {}, problems,
         partial(Accesses.read, seen.records, places, variables),
-        partial(branches, seen.records, places, prod(block)),
+        partial(branches, seen.records, places, prod(block)), missing if seen.full else "",
     )  # fmt: skip
 
 

@@ -99,18 +99,20 @@ static inline void check(Variable& variable, Cell* cell, const Stamp& now) {
     if (access == ATOMIC) remember(atomics->at, now, variable);
 }
 
+// More than there is room for: the checks go on, the record does not.
+static bool make_room(Worker& worker) {
+    worker.critical = 1;
+    uint64_t room = watch.room ? 2 * watch.room : 1 << 16;
+    void* more = room <= watch.limit ? realloc(watch.records, room * sizeof(Record)) : nullptr;
+    if (more) watch.records = static_cast<Record*>(more), watch.room = room;
+    else watch.full = true, watch.recording = false;
+    leave_critical(worker);
+    return more;
+}
+
 static void record(Access access, int variable, int64_t offset, uint32_t bytes, uint32_t pc) {
     Worker& worker = *watch.worker;
-    if (watch.count == watch.room) {
-        worker.critical = 1;
-        uint64_t room = watch.room ? 2 * watch.room : 1 << 16;
-        void* more = room <= watch.limit ? realloc(watch.records, room * sizeof(Record)) : nullptr;
-        if (!more) fail(SYSTEM, nullptr, 0, "more than %llu accesses in the blocks to be recorded; give fewer blocks=",
-                        (unsigned long long)watch.room);
-        watch.records = static_cast<Record*>(more);
-        watch.room = room;
-        leave_critical(worker);
-    }
+    if (watch.count == watch.room && !make_room(worker)) return;
     unsigned thread = worker.current->thread.index;
     watch.records[watch.count++] = {
         pc, watch.block, watch.epoch - watch.first_epoch, watch.sync[thread],

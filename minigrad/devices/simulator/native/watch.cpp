@@ -63,7 +63,7 @@ void watch_block(Worker& worker, uint64_t number) {
     watch.worker = &worker;
     watch.shared = reinterpret_cast<uint64_t>(worker.shared);
     watch.block = number;
-    watch.recording = number < watch.blocks;
+    watch.recording = number < watch.blocks && !watch.full;
     new_epoch();
     watch.block_epochs[number] = watch.first_epoch = watch.epoch;
 }
@@ -186,13 +186,13 @@ struct WatchAnswer {
     const Finding* findings;
     const Record* records;
     const uint32_t* block_epochs;
-    uint64_t variables, found, count;
+    uint64_t variables, found, count, full;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
-    number_turns();
+    if (!watch.full) number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
-               watch.count};
+               watch.full ? 0 : watch.count, watch.full ? watch.count : 0};
 }
 
 // A kernel that is watched tells of its __shared__ variables as it meets them; the dynamic one has no bytes of its own.

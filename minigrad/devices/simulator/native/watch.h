@@ -69,6 +69,7 @@ struct Record {
 
 struct Watch {
     bool on, recording;
+    bool full;                    // there was no room for all records
     uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2
     int pending;                  // the finding whose variable the next access will tell, + 1
     uint32_t pc;                  // of the last that was seen
