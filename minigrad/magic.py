@@ -3,12 +3,13 @@
 They are there as soon as minigrad is imported in IPython. Nothing here imports IPython: its shell is handed in.
 """
 
+from keyword import iskeyword
 from typing import Any
 
 from minigrad import check
 from minigrad.answer import Answer
 from minigrad.exercises import exercise, rooms
-from minigrad.op import OPS
+from minigrad.op import OPS, Op
 
 
 def register(shell: Any) -> None:
@@ -31,6 +32,10 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
         known = f"{op.name} has {', '.join(op.kernels)}" if op else "mg.OPS lists the ops"
         return Answer(False, f"Write %%kernel, an op and one of its kernels: %%kernel matmul tiled. {known}.", "usage")
+    if words[2:] and (not words[2].isidentifier() or iskeyword(words[2])):
+        return Answer(False, f"{words[2]!r} is no name of a variable: the op could not be used under it.", "usage")
+    if words[2:] and not isinstance(names.get(words[2], op), Op):
+        return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
     return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
 

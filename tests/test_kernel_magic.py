@@ -181,6 +181,13 @@ def test_a_wrong_cell_leaves_nothing(shell):
     assert not found.correct and "wrong" not in shell.user_ns
 
 
+@pytest.mark.parametrize("name", ["class", "3x", "mg"])
+def test_a_name_that_cannot_be_used_is_refused(shell, name):
+    shell.user_ns["mg"] = mg
+    found = shell.run_cell_magic("kernel", f"add forward {name}", ADD)
+    assert not found.correct and found.kind == "usage" and name in found.text and shell.user_ns["mg"] is mg
+
+
 @pytest.mark.parametrize("line", ["", "add", "no such", "add backward", "add forward x y"])
 def test_a_kernel_that_is_not_there_is_answered(shell, line):
     found = shell.run_cell_magic("kernel", line, ADD)

@@ -212,6 +212,24 @@ def test_a_launch_is_refused_as_any_other():
         mg.inspect(text, X, X.copy(), 1, grid=1, block=1, outputs="z")
 
 
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        ({"kernel": ""}, FileNotFoundError, "no file ''; give the path of a .cu file or CUDA C"),
+        ({"kernel": None}, TypeError, "mg.inspect takes a kernel, a planned launch"),
+        ({"kernel": mg.matmul}, TypeError, "mg.inspect takes a kernel, a planned launch"),
+        ({"blocks": -1}, ValueError, "blocks=-1 must be a whole number of at least 0"),
+        ({"blocks": "all"}, TypeError, "blocks='all' must be a whole number"),
+        ({"outputs": None}, TypeError, "mg.inspect: outputs takes a parameter's name"),
+        ({"y": np.broadcast_to(np.float32(0), 64)}, LaunchError, "k writes y, and the NumPy array .* read-only"),
+    ],
+)
+def test_what_cannot_be_inspected_is_said_before_anything_runs(wrong, error, message):
+    named = {"kernel": source("y[threadIdx.x] = 1;"), "y": np.zeros(64, np.float32), "blocks": 1, "outputs": ()} | wrong
+    with pytest.raises(error, match=message):
+        mg.inspect(named.pop("kernel"), X, named.pop("y"), 64, grid=1, block=64, **named)
+
+
 def test_more_accesses_than_can_be_kept_are_checked_and_not_counted(monkeypatch):
     monkeypatch.setattr("minigrad.microscope.device.LIMIT", 1 << 16)
     text = source("for (int i = 0; i < 2000; ++i) y[threadIdx.x] += x[i % 9];")

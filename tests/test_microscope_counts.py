@@ -206,6 +206,11 @@ INDIRECT = """extern "C" __global__ void k(float* y, const int* z) {
 }"""
 
 
+def test_a_kernel_that_touches_nothing_has_no_lines():
+    record = mg.inspect('extern "C" __global__ void k(double* y) { if (y) return; }', np.zeros(1), grid=1, block=32)
+    assert record.lines == [] and not len(record.traffic) and record.branches == []
+
+
 def test_an_index_that_is_read_from_memory_counts_once():
     lines = mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32).lines
     reads = [(line.line, line.variable, line.requests) for line in lines if line.kind == "read"]

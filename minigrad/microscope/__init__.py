@@ -24,6 +24,7 @@ from minigrad.microscope.lines import Line
 from minigrad.microscope.problems import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
+from minigrad.require import a
 from minigrad.source import Source
 
 __all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "Variable", "inspect", "watching"]
@@ -61,8 +62,11 @@ def inspect(
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """
+    a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
+    a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs))
-    launch = _launch(kernel, name, defines, grid, block, shared)
+    planned, launch = _launch(kernel, name, defines, grid, block, shared)
+    _check_writable(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):
         launch(uploaded)
@@ -76,18 +80,18 @@ def inspect(
 def _launch(
     kernel: Kernel | Launch | str | Path, name: str | None, defines: Mapping[str, Any] | None,
     grid: Extent | None, block: Extent | None, shared: int,
-) -> Callable[[Sequence[Any]], None]:  # fmt: skip
-    """What runs the kernel with its arguments."""
+) -> tuple[Kernel, Callable[[Sequence[Any]], None]]:  # fmt: skip
+    """The kernel, and what runs it with its arguments."""
     if isinstance(kernel, Launch):
         planned = kernel
         if grid is not None or block is not None or shared:
             raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
-        return lambda args: planned(*args)
+        return planned.kernel, lambda args: planned(*args)
     if not isinstance(kernel, Kernel):
         kernel = compiled(kernel, name or _only_kernel(str(kernel)), defines)
     if grid is None or block is None:
         raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
-    return partial(_run, kernel, grid, block, shared)
+    return kernel, partial(_run, kernel, grid, block, shared)
 
 
 def _run(kernel: Kernel, grid: Extent, block: Extent, shared: int, args: Sequence[Any]) -> None:
@@ -96,10 +100,21 @@ def _run(kernel: Kernel, grid: Extent, block: Extent, shared: int, args: Sequenc
 
 def _only_kernel(text: str) -> str:
     """The name of the one kernel in CUDA C++ or in the file of that path."""
+    if "__global__" not in text and not Path(text).is_file():
+        raise FileNotFoundError(f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
     source = Source(Path(text).read_text() if "__global__" not in text else text, "kernel.cu")
     if len(source.kernels) != 1:
         raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
     return next(iter(source.kernels))
+
+
+def _check_writable(args: Sequence[Any], kernel: Kernel) -> None:
+    """Raises LaunchError for a read-only NumPy array that the kernel may write."""
+    for arg, param in zip(args, kernel.signature.params, strict=False):  # the launch counts them
+        if param.pointer and not param.const and isinstance(arg, np.ndarray) and not arg.flags.writeable:
+            raise LaunchError(
+                f"{kernel.name} writes {param.name}, and the NumPy array given for it is read-only; give x.copy()."
+            )
 
 
 def _on_sim(args: Sequence[Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from minigrad.microscope.build import recipe
 from minigrad.microscope.problems import Problem
 from minigrad.microscope.record import Inspection, look
 from minigrad.microscope.sites import places
+from minigrad.require import whole
 from minigrad.source import Source
 
 LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
@@ -40,7 +41,7 @@ class Microscope:
     name = "microscope"
 
     def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = ()):
-        self.blocks, self.outputs = blocks, outputs
+        self.blocks, self.outputs = whole("the microscope", "blocks", blocks), outputs
         self.launches: list[Inspection] = []
         self._sim = copy.copy(get(check("sim")))
         self._sim.workers = 1  # type: ignore[attr-defined]  # block after block, in order

@@ -133,7 +133,8 @@ def _touched(rows: np.ndarray, site: np.ndarray, count: int) -> list[bytes]:
     """Of each site, who touched what, in order of time."""
     order = np.argsort(site, kind="stable")
     what = np.stack([rows[name][order] for name in ("block", "thread", "offset")], 1).astype(np.int64)
-    return [part.tobytes() for part in np.split(what, np.cumsum(np.bincount(site, minlength=count))[:-1])]
+    stops = np.cumsum(np.bincount(site, minlength=count))
+    return [part.tobytes() for part in np.split(what, stops)[:count]]
 
 
 def _keys(

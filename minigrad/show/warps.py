@@ -27,6 +27,8 @@ def idle(report: Inspection) -> Picture:
     blocks = min(report.blocks, prod(report.grid))
     if blocks > BLOCKS:
         raise ValueError(f"idle draws at most {BLOCKS} blocks; this record has {blocks}. Inspect with blocks={BLOCKS}.")
+    if not blocks:
+        raise ValueError("idle draws the blocks that were looked at, and this record has none. Inspect with blocks=1.")
     rows = report.traffic[report.traffic["space"] == "global"]
     busy = np.zeros((blocks, z * y, x), bool)
     busy.reshape(blocks, -1)[rows["block"], rows["thread"]] = True
