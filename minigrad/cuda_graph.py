@@ -37,6 +37,8 @@ class Graph:
     def __call__(self, *inputs: Tensor) -> Any:
         """Take one step."""
         arrays = [a("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
+        if any(x.requires_grad for x in inputs):
+            raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
         self._device = inputs[0].device if inputs else ""
         if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
             return self.step(*inputs)
@@ -72,8 +74,17 @@ class _Capture:
         self.effects = Effects()
         self.device: Any = inputs[0].array.device
         self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
-        with noted(self.effects), self.device.capture() as self.captured:
-            self.outputs = _detached(step(*map(Tensor, self.arrays)))
+        given = [Tensor(array) for array in self.arrays]
+        try:
+            with noted(self.effects), self.device.capture() as self.captured:
+                outputs = _detached(step(*given))
+        except BaseException:
+            self.effects.undo()
+            raise
+        self.outputs = outputs
+        if any(x.version is version for x in given for version in self.effects.written):
+            raise RuntimeError("mg.graph: the step changes an input in place, and a replay would change a copy of it.")
+        self.effects.written += [x.version for x in _tensors(outputs)]
         if not self.captured.replay.nodes:
             raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? model.to('cuda')")
 
@@ -98,3 +109,10 @@ def _detached(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return type(result)(map(_detached, result))
     return result.detach() if isinstance(result, Tensor) else result
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    """The tensors of a result."""
+    if isinstance(result, list | tuple):
+        return [x for part in result for x in _tensors(part)]
+    return [result] if isinstance(result, Tensor) else []

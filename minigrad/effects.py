@@ -16,13 +16,16 @@ class Effects:
 
     def __init__(self) -> None:
         self.written: list[Version] = []
-        self._grads: dict[int, tuple[Tensor, Tensor]] = {}  # leaves and the gradients that they got, by id
+        self._grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # leaves and the gradients that they end with, by id
+        self._places: list[tuple[Tensor, Any]] = []  # leaves and their arrays
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was forgotten before
         self._settings: list[tuple[Any, tuple]] = []  # optimizers, with the numbers that they used
 
     def clears(self, leaf: Tensor) -> None:
         """The gradient of a leaf is forgotten."""
-        if id(leaf) not in self._grads:
+        if id(leaf) in self._grads:
+            self._grads[id(leaf)] = leaf, None
+        else:
             self._cleared.add(id(leaf))
 
     def gives(self, leaf: Tensor, grad: Tensor) -> None:
@@ -30,6 +33,7 @@ class Effects:
         if leaf.grad is not None and id(leaf) not in self._grads:
             raise RuntimeError(ADDS)
         self._grads[id(leaf)] = leaf, grad
+        self._places.append((leaf, leaf.array))
 
     def reads(self, optimizer: Any) -> None:
         """An optimizer steps with the numbers that it has now."""
@@ -37,8 +41,14 @@ class Effects:
 
     @property
     def changed(self) -> bool:
-        """Whether an optimizer has other numbers by now, so that the graph would take the wrong step."""
-        return any(optimizer.settings != settings for optimizer, settings in self._settings)
+        """Whether the graph would take the wrong step: an optimizer has other numbers, a leaf was moved or frozen."""
+        moved = any(leaf.array is not array or not leaf.requires_grad for leaf, array in self._places)
+        return moved or any(optimizer.settings != settings for optimizer, settings in self._settings)
+
+    def undo(self) -> None:
+        """After a capture that failed: the gradients that leaves got were never computed."""
+        for leaf, _ in self._grads.values():
+            leaf.grad = None
 
     def repeat(self) -> None:
         """Do it again. Raises RuntimeError, and does nothing, where a gradient is there that was not."""
@@ -46,5 +56,7 @@ class Effects:
             raise RuntimeError(ADDS)
         for leaf, grad in self._grads.values():
             leaf.grad = grad
+            if grad is not None:
+                grad.version.count += 1
         for version in self.written:
             version.count += 1

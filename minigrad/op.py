@@ -84,7 +84,7 @@ class Op(Kernels):
         first = tensors[0].array
         if isinstance(first, Array) and first.device.repeats:
             plan = self._plan(tensors, params)
-            if not named and (key := kinds(given)):
+            if not named and len(given) == len(inputs) and (key := kinds(given)):  # no parameter by its place
                 self._plans.keep(key, for_numbers(self.name, plan, given))
             return plan(tensors)
         return self._apply(tensors, params)
@@ -108,9 +108,10 @@ class Op(Kernels):
         from minigrad.plan import Plan
 
         inputs = [t.array.spec for t in tensors]
+        named = ((name, type(v), str(v) if type(v) is float else v) for name, v in sorted(params.items()))
+        key = (*inputs, *named)  # by name, for 1 is True and 0.0 is -0.0
         try:
-            known = self._plans.get((*inputs, *params.values()))
-            return known or self._plans.keep((*inputs, *params.values()), Plan(self, inputs, params))
+            return self._plans.get(key) or self._plans.keep(key, Plan(self, inputs, params))
         except (Unplanned, TypeError):  # a slice is no key of a dict before Python 3.12
             return partial(self._apply, params=params)
 

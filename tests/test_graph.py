@@ -187,3 +187,68 @@ def test_it_says_what_it_is(gpu):
         fast(np.ones(3))
     with pytest.raises(TypeError, match=r"mg.graph takes a function of tensors"):
         mg.graph(3)
+
+
+def test_what_would_be_lost_is_refused_as_input(gpu):
+    x = on(gpu, np.ones(3, np.float32))
+    with pytest.raises(TypeError, match="an argument requires a gradient"):
+        mg.graph(lambda x: x.sum())(on(gpu, np.ones(3, np.float32), True))
+
+    def grow(x):
+        x += 1.0
+        return x * 2.0
+
+    fast = mg.graph(grow)
+    fast(x)
+    with pytest.raises(RuntimeError, match="changes an input in place"):
+        fast(x)
+
+
+def test_a_refused_capture_leaves_no_gradient_behind(gpu):
+    ours = Network(gpu)
+
+    def step(x, y):
+        loss = ours.step(x, y)
+        return loss.item()
+
+    fast = mg.graph(step)
+    x, y = (on(gpu, part) for part in batch(0))
+    fast(x, y)
+    with pytest.raises(RuntimeError, match=r"mg\.graph"):
+        fast(x, y)
+    assert all(p.grad is None for p in ours.parameters)
+    ours.step(x, y)
+    assert all(np.isfinite(p.numpy()).all() for p in ours.parameters)
+
+
+def test_gradients_forgotten_at_the_end_of_a_step(gpu):
+    ours, truth = Network(gpu), Network(None)
+
+    def of(network):
+        def step(x, y):
+            loss = network.loss(x, y)
+            loss.backward()
+            network.optimizer.step()
+            network.optimizer.zero_grad()
+            return loss
+
+        return step
+
+    fast, plain = mg.graph(of(ours)), of(truth)
+    for i in range(5):
+        x, y = batch(i)
+        np.testing.assert_allclose(
+            fast(on(gpu, x), on(gpu, y)).numpy(), plain(mg.Tensor(x), mg.Tensor(y)).numpy(), rtol=1e-5
+        )
+        assert all(p.grad is None for p in ours.parameters)
+
+
+def test_a_result_that_a_replay_overwrites_has_a_new_version(gpu):
+    fast, w = mg.graph(lambda x: x * 2.0), on(gpu, np.ones(3, np.float32), True)
+    x = on(gpu, np.ones(3, np.float32))
+    for _ in range(2):
+        h = fast(x)
+    loss = (h * w).sum()
+    fast(x)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        loss.backward()

@@ -163,3 +163,21 @@ def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
         assert (x + 1).item() == 2
         with pytest.raises(ValueError, match=r"add: 10+ does not fit into float32"):
             x + 10**400
+
+
+PLACED = [case for case in CASES if (given := case.values[1].params) and list(given) == case.values[0].inputs.params]
+
+
+@pytest.mark.parametrize(("op", "case"), PLACED)
+def test_parameters_by_their_place(device, op, case):
+    given, truth = tensors(device, case.arrays("float32"))
+    inputs = [given] if op.inputs.variadic else given
+    wanted = op(*([truth] if op.inputs.variadic else truth), **case.params).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(op(*inputs, *case.params.values()).numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_another_parameter_by_its_place(device):
+    x = mg.Tensor(Array.upload(device, np.arange(6, dtype=np.float32).reshape(2, 3)))
+    for axis in (0, 1, 0, 1):
+        np.testing.assert_array_equal(mg.sum(x, axis).numpy(), x.numpy().sum(axis))

@@ -44,15 +44,15 @@ class Capturing:
         Other threads wait meanwhile. Reading and sending data raises RuntimeError.
         """
         with self.current():
-            outside = self.pool
-            captured = self._capture = Captured(Pool(self._take))
-            self.pool = captured.pool
+            outside, captured = self.pool, Captured(Pool(self._take))
             noting = Capture(self._library, self.stream.handle)
+            self.pool, self._capture = captured.pool, captured
             try:
                 yield captured
                 captured.replay = noting.end()
             except BaseException:
                 noting.abandon()
+                outside.adopt(captured.pool)  # somebody may hold a piece of it
                 raise
             finally:
                 self.pool, self._capture = outside, None

@@ -150,6 +150,8 @@ class GPU(Launching, Capturing, Measured):
 
     def _failure(self, error: Exception, refusal: str) -> Exception:
         """A LaunchError where a call was refused and no harm done; after a fault of a kernel every call fails."""
+        if self._capture is not None:
+            return LaunchError(refusal)  # nothing runs, so nothing can have failed, and to wait is not allowed
         try:
             self.stream.synchronize()
         except self._driver.Error:

@@ -22,6 +22,7 @@ class Sender:
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used once `arrive` was called with the event that is returned with it."""
+        self._gpu.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
         array = Array.empty(self._gpu, host.shape, host.dtype)
         with self._gpu.guarded():
             piece = self._piece(host)
