@@ -241,6 +241,25 @@ def test_more_accesses_than_can_be_kept_are_checked_and_not_counted(monkeypatch)
     assert mg.inspect(text.replace("2000", "2"), X, y, 1000, grid=1, block=64).ok
 
 
+@pytest.mark.parametrize(
+    "body, mend",
+    [
+        ("int i = threadIdx.x;\nif (i < 63) y[i + 1] = y[i];", "Read from one array and write to another."),
+        ("y[0] += 1;", "or add to it with atomicAdd."),
+        (
+            "__shared__ float s[64];\nint i = threadIdx.x;\nif (i < 32) {\n s[i] = 1;\n y[i] = s[31 - i];\n}",
+            "Where only one warp comes, as inside if (t < 32), that is a __syncwarp().",
+        ),
+        (
+            "__shared__ float s[64];\nint i = threadIdx.x;\ns[i] = 1;\n__syncthreads();\nif (i > 0) s[i] += s[i - 1];",
+            "Within one line: read into a variable, wait, then write",
+        ),
+    ],
+)
+def test_the_way_out_of_a_race_fits_its_place(body, mend):
+    assert mend in look(body)[0].message
+
+
 def test_an_array_given_twice_is_one_array():
     text = source("int i = threadIdx.x;\ny[i] = x[63 - i];  // wrong")
     both = np.arange(64, dtype=np.float32)

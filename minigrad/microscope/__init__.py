@@ -60,6 +60,10 @@ def inspect(
     uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
     checked. outputs names parameters of which every element must be written, and none with NaN.
 
+    Not seen: races of __device__ variables; an index outside its row but inside the array, where the row was taken as a
+    pointer (float* row = s[r]), or outside a thread's own array by a pointer; races of neighbouring parts of one
+    element, as of two chars in a float, which are taken for one. An access outside its array is a problem, not a count.
+
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """
     a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")

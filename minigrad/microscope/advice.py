@@ -10,11 +10,14 @@ if TYPE_CHECKING:
 _DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
 
 
-def race(me: "Access", other: "Access", at: str, space: str, apart: bool) -> str:
+def race(me: "Access", other: "Access", at: str, space: str, apart: bool, one_warp: bool) -> str:
     """Two threads, one element, and no order between them; apart: in the text a barrier stands between the two."""
+    same_line = (me.file, me.line) == (other.file, other.line)
     what = f"{_who(me, other)} {_DOES[me.kind]} {at}, which {_who(other, me)} {_DOES[other.kind]} in line {other.line}"
-    if me.kind == "write" or (space == "global" and (me.file, me.line) == (other.file, other.line)):
+    if me.kind == "write" or (space == "global" and same_line and "+=" in me.text):
         mend = "Let one thread own each element, or add to it with atomicAdd."
+    elif space == "global" and same_line:
+        mend = "Read from one array and write to another."
     elif me.block != other.block:
         mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     elif apart:
@@ -22,6 +25,10 @@ def race(me: "Access", other: "Access", at: str, space: str, apart: bool) -> str
         mend = f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
     else:
         mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
+        if one_warp:
+            mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
+        if same_line:
+            mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next turn."
     return f"{what}. Nothing orders the two, so the result depends on chance. {mend}"
 
 

@@ -7,6 +7,7 @@ from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
 from minigrad.microscope import advice, native
 from minigrad.microscope.native import Finding, Wrong
+from minigrad.microscope.requests import WARP
 from minigrad.microscope.sites import Place, Places
 from minigrad.microscope.variables import Variable, Variables
 
@@ -104,7 +105,10 @@ class Finder:
             me, other = other, me
         first, last = sorted((me.line, other.line))
         apart = any("__syncthreads" in self.places.at(me.file, line).text for line in range(first + 1, last))
-        message = advice.race(me, other, at, variable.space, apart and me.file == other.file)
+        x, y, _ = self.block
+        warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
+        one_warp = len(warps) == 1 and me.block == other.block
+        message = advice.race(me, other, at, variable.space, apart and me.file == other.file, one_warp)
         place = (me.file, me.line or None, me.text)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 
