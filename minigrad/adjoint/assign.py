@@ -3,6 +3,7 @@
 from minigrad.adjoint.activity import flows, reached
 from minigrad.adjoint.build import ONE, ZERO
 from minigrad.adjoint.effects import each, factor, name_of, rest, value_of
+from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tapes import base
@@ -76,11 +77,12 @@ class Assignments(Keeping):
         return [*part, *gradient, *self.scaled(d, self.keep(again), name_of(s.target))]
 
     def aside(self, value: Expr, d: Name | Index, s: Assign) -> tuple[Name | Index, list[Stmt]]:
-        """The gradient of an element in a variable of its own, where it goes to several operands."""
+        """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
         operands = [
             x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
         ]
-        if len(operands) < 2:
+        again = self.passed is None and name_of(s.target) in reads(value)
+        if len(operands) < 2 and not again:
             return d, []
         part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)
         return part, [Declare(part.name, d.type, value=d)]

@@ -8,6 +8,7 @@ from minigrad.adjoint.expr import reads
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Loop, Name, Number, Unary, walk
+from minigrad.adjoint.types import floating
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory
 HALVINGS = 32  # a whole number of 32 bits is halved or doubled no more often
@@ -68,6 +69,8 @@ def count(s: Loop) -> Count | None:
     if (step.op == "-=") != down or isinstance(step.value, Unary):
         return None  # it would not come to its end
     bound = condition.right
+    if floating(bound.type):
+        return None  # 2 rounds come before 1.5
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down)
@@ -82,7 +85,12 @@ def capacity(module: Module, s: Loop, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
     if found and constant(module, found.trips):
         return found.trips
-    if isinstance(s, For) and s.step and _halves(s.step) and name_of(s.step.target) not in written(s.body):
+    if (
+        isinstance(s, For)
+        and s.step
+        and _halves(s.step)
+        and not (floating(s.step.target.type) or name_of(s.step.target) in written(s.body))
+    ):
         return Number(str(HALVINGS), "int")
     return None
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import name_of, written
 from minigrad.adjoint.effects import read as read_in
+from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, Expr, For, If, Index, Loop, Name, Stmt
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _fills(sweep: "Keeping", s: Stmt, array: str, loops: dict[str, Expr]) -> boo
     match s:
         case If():
             return all(any(_fills(sweep, t, array, loops) for t in side) for side in (s.then, s.orelse))
-        case For() if (header := count(s)) and header.simple and exact(s, header):
+        case For() if (header := count(s)) and header.simple and exact(s, header) and not leaves(s.body, ("continue",)):
             return any(_fills(sweep, t, array, {**loops, header.var: header.bound}) for t in s.body)
         case Assign(op="=", target=Index()) if name_of(s.target) == array:
             return _all_axes(sweep, s.target, loops)  # type: ignore[arg-type]

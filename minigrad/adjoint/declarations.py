@@ -1,11 +1,15 @@
 """Declarations: parameters, variables, arrays."""
 
-from minigrad.adjoint.expressions import Expressions
-from minigrad.adjoint.tree import Declare, Expr, Param, Place, Stmt
+from minigrad.adjoint.expressions import ASSIGNMENTS, Expressions
+from minigrad.adjoint.tokens import Token
+from minigrad.adjoint.tree import Declare, Expr, Index, Name, Param, Place, Stmt, Target
+from minigrad.adjoint.types import floating
 
 
 class Declarations(Expressions):
-    """Reads declarations."""
+    """Reads declarations, and looks at what is assigned."""
+
+    returns = "void"  # what the function that is read returns
 
     def parameter(self) -> Param:
         """`const real* __restrict__ x` or `int n`."""
@@ -69,3 +73,25 @@ class Declarations(Expressions):
             if self.next.text != "}":
                 self.expect(",")
         return tuple(values)
+
+    def right_side(self, target: Target, op: Token) -> Expr:
+        """What is assigned. Raises Refused for a float that would be cut to an integer unasked."""
+        value = self.expression()
+        if self.next.text in ASSIGNMENTS:
+            raise self.refuse(self.next.place, "assign one variable in a statement.")
+        if floating(value.type) and not floating(target.type):
+            raise self.refuse(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
+        return value
+
+    def writable(self, target: Target) -> None:
+        """Raise Refused where the target is const or no variable."""
+        name = target.name if isinstance(target, Name) else target.array
+        found = next((s for scope in self.scopes for s in scope.values() if s.name == name), None)
+        if found is None:
+            raise self.refuse(target.place, f"{name} cannot be assigned.")
+        if isinstance(found, Param) and found.pointer and self.returns != "void":
+            raise self.refuse(target.place, f"a __device__ function stores into {name}; return the value instead.")
+        if found.const:
+            raise self.refuse(target.place, f"{name} is const and is written here.")
+        if isinstance(found, Param) and not found.pointer and not isinstance(target, Index):
+            raise self.refuse(target.place, f"the parameter {name} is changed here; copy it into a variable first.")

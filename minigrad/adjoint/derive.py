@@ -130,7 +130,7 @@ class KernelAdjoint(Derivation):
         choices = [*turn.choices, *Accumulate(arrays, self.uniform).decide(body, self.facts(body))]
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
-        memory = names | {self.gradients[n] for n in names if n in self.gradients} | self.kept_arrays()
+        memory = names | set(self.gradients.values()) | self.kept_arrays()
         made = self.derived(self.tidied(body, memory), choices)
         made.gradients |= self.totals
         return made

@@ -56,7 +56,7 @@ class Facts:
         if isinstance(e.left, Name) and bound is not None:
             if e.op in ("<", "<="):
                 self.below.setdefault(e.left.name, []).append(bound + number(e.op == "<="))
-            elif e.op == "==" and not bound.names() & set(IDS):
+            elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
                 self.pinned |= self.told(Polynomial({(e.left.name,): 1})) or set()
 
     def enter(self, s: For) -> None:

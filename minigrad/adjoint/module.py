@@ -113,12 +113,22 @@ def _macros(bodies: dict[str, list[Token]], tokens: Tokens) -> tuple[dict[str, N
             continue
         made = Reader(Tokens(tokens.file, text, [*body, Token("end", "", Place(0, 0))]), names, {})
         expression = made.expression()
-        if made.next.kind != "end":
+        if made.next.kind != "end" or _bare(body):
             raise tokens.refuse(body[0].place, f"the macro {name} must be a type or an expression in parentheses.")
         names[name] = Name(name, expression.type)
         if isinstance(expression, Number) and number(expression.text).type == "int":
             values[name] = int(expression.text, 0)
     return names, values
+
+
+def _bare(body: list[Token]) -> bool:
+    """Whether an operator stands outside parentheses: with `#define A 1 + 2`, A * x is 1 + 2 * x."""
+    depth = 0
+    for n, token in enumerate(body):
+        depth += (token.text == "(") - (token.text == ")")
+        if n and not depth and token.kind != "number" and token.text != ")":
+            return True
+    return False
 
 
 def _called(module: Module) -> dict[str, Function]:

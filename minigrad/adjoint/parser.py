@@ -4,23 +4,18 @@ from collections.abc import Callable
 
 from minigrad.adjoint.declarations import Declarations
 from minigrad.adjoint.expressions import ASSIGNMENTS
-from minigrad.adjoint.tokens import Token
 from minigrad.adjoint.tree import (
     Add,
     Assign,
     Barrier,
-    Expr,
+    Declare,
     For,
     Function,
     If,
-    Index,
     Jump,
-    Name,
     Number,
-    Param,
     Place,
     Stmt,
-    Target,
     While,
 )
 from minigrad.adjoint.types import floating
@@ -33,7 +28,7 @@ class Parser(Declarations):
 
     def function(self, place: Place, name: str, returns: str) -> Function:
         """Parameters and body of a function whose name has been read."""
-        start = self.at
+        start, self.returns = self.at, returns
         self.scopes.append({})
         self.expect("(")
         params = []
@@ -109,6 +104,11 @@ class Parser(Declarations):
             if len(made) != 1:
                 raise self.refuse(token.place, "a for with several variables; declare the others before the loop.")
             first = made[0]
+            kind = first.type if isinstance(first, Declare) else first.target.type if isinstance(first, Assign) else ""
+            if floating(kind):
+                raise self.refuse(
+                    token.place, f"the variable of this for is a {kind}; count with an int, or use while."
+                )
         condition = Number("true", "bool") if self.next.text == ";" else self.expression()
         self.expect(";")
         step = None if self.next.text == ")" else self.simple("")
@@ -177,23 +177,3 @@ class Parser(Declarations):
         if op.text not in ASSIGNMENTS:
             raise self.refuse(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
         return Assign(target, op.text, self.right_side(target, op), place)
-
-    def right_side(self, target: Target, op: Token) -> Expr:
-        """What is assigned. Raises Refused for a float that would be cut to an integer unasked."""
-        value = self.expression()
-        if self.next.text in ASSIGNMENTS:
-            raise self.refuse(self.next.place, "assign one variable in a statement.")
-        if floating(value.type) and not floating(target.type):
-            raise self.refuse(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
-        return value
-
-    def writable(self, target: Target) -> None:
-        """Raise Refused where the target is const or no variable."""
-        name = target.name if isinstance(target, Name) else target.array
-        found = next((s for scope in self.scopes for s in scope.values() if s.name == name), None)
-        if found is None:
-            raise self.refuse(target.place, f"{name} cannot be assigned.")
-        if found.const:
-            raise self.refuse(target.place, f"{name} is const and is written here.")
-        if isinstance(found, Param) and not found.pointer and not isinstance(target, Index):
-            raise self.refuse(target.place, f"the parameter {name} is changed here; copy it into a variable first.")

@@ -59,7 +59,7 @@ class Loops(Sweep):
 
         e = change(e, value)
         known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.module.values
-        axes = {f"{b}.{a}": 1 for b in ("threadIdx", "blockIdx", "blockDim", "gridDim") for a in "xyz"}
+        axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
 
     def state(self, s: Loop, header: Count | None, halved: Expr | None) -> tuple[list[Stmt], list[Stmt]]:

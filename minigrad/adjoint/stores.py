@@ -1,8 +1,10 @@
 """Which elements a kernel stores once: the gradient of such an element is read once and need not be cleared."""
 
+from collections import Counter
+
 from minigrad.adjoint.effects import each, name_of, nested, read_here
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.polynomial import offsets, polynomial
+from minigrad.adjoint.polynomial import polynomial
 from minigrad.adjoint.tree import Add, Assign, Declare, For, If, Index, Stmt, While
 
 
@@ -29,21 +31,9 @@ def repeated(body: list[Stmt], facts: Facts) -> set[str]:
 
 
 def apart(body: list[Stmt]) -> set[str]:
-    """The arrays with one store, or with several outside loops whose indices differ by constants."""
-    stores: dict[str, list[Assign | Add]] = {}
-    for s in each(body):
-        if isinstance(s, Assign | Add):
-            stores.setdefault(name_of(s.target), []).append(s)
-    inside = [t for s in each(body) if isinstance(s, For | While) for t in s.body]
-    looped = {name_of(t.target) for t in each(inside) if isinstance(t, Assign | Add)}
-    return {n for n, found in stores.items() if len(found) == 1 or (n not in looped and _apart(found))}
-
-
-def _apart(stores: list[Assign | Add]) -> bool:
-    """Whether stores never meet: their indices differ by constants."""
-    indices = [s.target.indices[0] for s in stores if isinstance(s.target, Index)]
-    gaps = offsets(indices)
-    return gaps is not None and len(set(gaps)) == len(stores) and all(isinstance(s, Assign) for s in stores)
+    """The arrays into which one statement alone stores."""
+    stores = Counter(name_of(s.target) for s in each(body) if isinstance(s, Assign | Add))
+    return {name for name, number in stores.items() if number == 1}
 
 
 def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
