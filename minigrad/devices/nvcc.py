@@ -1,7 +1,6 @@
 """CUDA C++ to machine code for one GPU: by nvcc, or by NVRTC, the compiler as a library, where there is no nvcc."""
 
 import hashlib
-import os
 import re
 import subprocess
 import tempfile
@@ -9,8 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from platformdirs import user_cache_dir
-
+from minigrad.devices import disk
 from minigrad.devices.base import MAX_SHARED
 from minigrad.devices.toolkit import find_nvcc
 from minigrad.errors import CompileError, DeviceError, LaunchError
@@ -27,19 +25,15 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     options.append(f"-I{source.folder}")
     compiler = find_nvcc()
     image = _by_nvcc(str(compiler), source, options) if compiler else _by_nvrtc(source, options)
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=cached.parent, delete=False) as part:
-        part.write(image)
-    os.replace(part.name, cached)  # whole or not at all, whoever else compiles the same
+    disk.keep(cached, image)
     return image
 
 
 def cached_at(source: Source, options: list[str]) -> Path:
     """The file of a compiled image; its name holds everything that the image is made of."""
-    folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
     texts = [source.unit, *(path.read_text() for path in source.included)]
     key = repr([texts, options, _version()])
-    return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    return disk.folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
 
 @cache

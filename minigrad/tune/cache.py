@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_dir
-
 from minigrad.bench.work import Work
+from minigrad.devices import disk
 from minigrad.op import Op
 
 Plan = tuple[str, list[int], dict[str, int]]  # a kernel's role in the op, the sizes of a launch, the values for it
@@ -37,12 +34,8 @@ def find(device: str, work: Work) -> str | None:
 
 def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
     """Keep a choice, and the launches that it makes, for the next time."""
-    path = _path(device)
-    path.parent.mkdir(parents=True, exist_ok=True)
     entry = {"op": work.op.name, "choice": choice, "plans": plans}
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as part:
-        json.dump(read(device) | {name(work): entry}, part, indent=1)
-    os.replace(part.name, path)  # whole or not at all
+    disk.keep(_path(device), json.dumps(read(device) | {name(work): entry}, indent=1).encode())
 
 
 def plans(work: Work, op: Op) -> list[Plan]:
@@ -63,5 +56,4 @@ def read(device: str) -> dict[str, Any]:
 
 
 def _path(device: str) -> Path:
-    folder = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
-    return folder / f"choices-{device.lower().replace(' ', '-')}.json"
+    return disk.folder() / f"choices-{device.lower().replace(' ', '-')}.json"

@@ -9,15 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_dir
-
+from minigrad.devices import disk
 from minigrad.devices.simulator.compiler import COMMON, KERNEL, LINK, NATIVE, OPTIONAL, RUNTIME, Compiler, cpu
 from minigrad.errors import DeviceError
 
 
 def folder() -> Path:
-    """Where objects are kept: MINIGRAD_CACHE, or the user's cache. Raises DeviceError where it cannot be written."""
-    path = Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
+    """Where objects are kept. Raises DeviceError where it cannot be written."""
+    path = disk.folder()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
