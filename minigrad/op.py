@@ -108,7 +108,7 @@ class Op(Kernels):
         from minigrad.plan import Plan
 
         inputs = [t.array.spec for t in tensors]
-        named = ((name, type(v), str(v) if type(v) is float else v) for name, v in sorted(params.items()))
+        named = ((name, type(v), str(v) if type(v) is float else v) for name, v in params.items())
         key = (*inputs, *named)  # by name, for 1 is True and 0.0 is -0.0
         try:
             return self._plans.get(key) or self._plans.keep(key, Plan(self, inputs, params))

@@ -108,11 +108,6 @@ def negative(a: Expr) -> Expr:
     return ZERO if is_number(a, 0) else Unary("-", a, common(a.type))
 
 
-def either(condition: Expr, yes: Expr, no: Expr) -> Expr:
-    """condition ? yes : no"""
-    return Ternary(condition, yes, no, common(yes.type, no.type))
-
-
 def test(op: str, a: Expr, b: Expr) -> Expr:
     """A comparison."""
     return Binary(op, a, b, "bool")

@@ -8,7 +8,7 @@ from typing import Any
 from minigrad.adjoint.expressions import number
 from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
-from minigrad.adjoint.tree import Call, Declare, Function, Name, Number, Place
+from minigrad.adjoint.tree import Declare, Function, Name, Number, Place
 from minigrad.adjoint.types import TYPES
 
 HEADS = ("extern", "static", "inline", "__forceinline__", "__noinline__", "const", "constexpr")
@@ -139,8 +139,3 @@ def _called(module: Module) -> dict[str, Function]:
         if any(re.search(rf"\b{function.name}\s*\(", f.text) for f in others):
             wanted.add(function.name)
     return {name: function for name, function in module.functions.items() if name in wanted}
-
-
-def calls(function: str, e: object) -> bool:
-    """Whether an expression is a call of this function."""
-    return isinstance(e, Call) and e.function == function
