@@ -81,7 +81,8 @@ class Driver:
         self.refuses, self.lost, self.current, self.taken, self.calls = "", False, 0, [], {}
         self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
         self.noted, self.graphs, self.sources, self.streams = None, {}, [], 0
-        self.Context = Stub(pop=lambda: self.make_current(-1))
+        self.elsewhere = []  # what other libraries have queued, on streams of their own
+        self.Context = Stub(pop=lambda: self.make_current(-1), synchronize=self.finish)
         context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
         self.Device = type("Device", (Device,), {"retain_primary_context": lambda device: context})
         self.Stream = lambda: Stream(self)
@@ -103,6 +104,11 @@ class Driver:
             action()
         else:
             self.noted.append(action)
+
+    def finish(self):
+        self.call("finish")
+        while self.elsewhere:
+            self.elsewhere.pop(0)()
 
     # --- PyCUDA ---
 

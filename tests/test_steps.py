@@ -3,6 +3,7 @@
 import pytest
 
 import minigrad as mg
+from minigrad.bench import record as record_module
 from minigrad.bench import steps
 from minigrad.bench.timing import Timing
 from minigrad.devices import why_not
@@ -20,7 +21,7 @@ def test_the_step_is_the_same_on_sim_and_numpy(optimizer, monkeypatch):
 
 def test_a_wrong_loss_is_not_timed():
     right, wrong = mg.tensor(2.0, device="numpy"), mg.tensor(float("nan"), device="numpy")
-    with pytest.raises(RuntimeError, match=r"other: the loss of step 1 is nan, on numpy 2.0; not timed"):
+    with pytest.raises(steps.StepMismatch, match=r"other: the loss of step 1 is nan, on numpy 2.0; not timed"):
         steps.must_agree({"ours": lambda: right, "other": lambda: wrong}, lambda: right)
 
 
@@ -28,8 +29,62 @@ def test_works_take_turns():
     order = []
     works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
     times = steps.in_turns(works, lambda: order.append("wait"), 3)
+    first = ["wait", "a", "wait", "wait", "b", "wait"]  # how long is one?
     turn = ["wait", *"a" * steps.CALLS, "wait", "wait", *"b" * steps.CALLS, "wait"]
-    assert order == 3 * turn and times["a"].repeats == 3 and times["a"].host
+    assert order == first + 3 * turn and times["a"].repeats == 3 and times["a"].host
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A network that takes no time."""
+    monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
+    monkeypatch.setattr(steps, "BATCH", 6)
+    monkeypatch.setattr(steps, "CALLS", 4)
+
+
+def test_the_clock_stops_when_the_work_of_other_streams_is_done(small, gpu, driver, monkeypatch):
+    """PyTorch queues on its own streams: minigrad's stream is empty while they are not."""
+    right, read = steps.ours("SGD", "numpy", *steps.batch()), []
+
+    def rival(*given):
+        return {"elsewhere": lambda: (driver.elsewhere.append(lambda: None), right())[1]}
+
+    def clock():
+        read.append(len(driver.elsewhere))
+        return float(len(read))
+
+    monkeypatch.setattr(steps, "check", lambda name: name)
+    monkeypatch.setattr(steps, "get", lambda name: gpu)
+    monkeypatch.setattr(
+        steps, "ours", lambda optimizer, device, *given, plain=steps.ours: plain(optimizer, "numpy", *given)
+    )
+    monkeypatch.setattr(steps, "pytorch", rival)
+    monkeypatch.setattr(steps, "perf_counter", clock)
+    times = steps.training_step("SGD", against=("torch",), repeats=2).times
+    assert len(read) == 3 * 2 * 3 and set(read) == {0}, "something was still queued when the clock was read"
+    assert list(times) == ["minigrad", "minigrad, graph", "elsewhere"]
+
+
+@pytest.mark.parametrize("optimizer", steps.OPTIMIZERS)
+def test_a_step_by_hand_in_numpy_is_timed_without_a_gpu(optimizer, small, monkeypatch):
+    monkeypatch.setattr(steps, "why_not", lambda name: "there is none")
+    step = steps.training_step(optimizer, against=("numpy",), repeats=2)
+    assert list(step.times) == ["minigrad on numpy", "NumPy by hand"] and "processors" in step.device
+
+
+def test_the_steps_of_a_record_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    with pytest.raises(ValueError, match=r"no record has times of an SGD step.* minigrad bench --step"):
+        mg.bench.recorded_step()
+    times = {"minigrad": Timing(2e-4, 1e-4, 3e-4, 5, True)}
+    made = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench", {"python": "3.12"}, copy=4e12)
+    made.save()
+    later = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step", {}, steps={steps.title("SGD"): times})
+    later.save()
+    assert mg.bench.recorded_step("SGD") == steps.TrainingStep(steps.title("SGD"), "Some GPU", "2026-11-21", times)
+    kept = mg.bench.newest()
+    assert kept.copy == 4e12 and kept.versions == {"python": "3.12"}
+    assert kept.command == "minigrad bench; minigrad bench --step"
 
 
 def test_it_is_a_table():

@@ -2,17 +2,17 @@
 
 `mg.bench.time(work)` times any launches, `mg.bench.measure(mg.relu, (2**26,))` an op with its bytes and FLOPs,
 `mg.bench.sweep(...)` every legal block size, and `minigrad bench` on the command line the whole set.
-`mg.bench.training_step()` times a whole step, eager and as a graph, with the host's time in it. Nothing is measured on
-`sim`: it counts and checks, and says nothing about a GPU's speed.
+`mg.bench.training_step()` times a whole step, eager and as a graph, with the host's time in it, and `recorded_step()`
+is the newest in a record. Nothing is measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
 """
 
 from minigrad.bench.measurement import Measurement, measure
 from minigrad.bench.record import Record, load, newest
-from minigrad.bench.steps import TrainingStep, training_step
+from minigrad.bench.steps import TrainingStep, recorded_step, training_step
 from minigrad.bench.sweeps import Sweep, sweep
 from minigrad.bench.timing import Timing, time
 from minigrad.bench.work import Work
 from minigrad.bench.works import run, suite
 
-__all__ = ["Measurement", "Record", "Sweep", "Timing", "TrainingStep", "Work", "load", "measure", "newest", "run",
-           "suite", "sweep", "time", "training_step"]  # fmt: skip
+__all__ = ["Measurement", "Record", "Sweep", "Timing", "TrainingStep", "Work", "load", "measure", "newest",
+           "recorded_step", "run", "suite", "sweep", "time", "training_step"]  # fmt: skip

@@ -30,6 +30,7 @@ class Record:
     copy: float | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
+    steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, by the way to take them
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
     refused: dict[str, str] = field(default_factory=dict)  # works whose result was wrong, so that none was timed: why
@@ -50,8 +51,10 @@ class Record:
         path = folder / f"{self.name}.json"
         if path.is_file():
             old = Record.load(path)
-            for key in ("measurements", "sweeps", "choices", "resources"):
+            for key in ("versions", "measurements", "sweeps", "steps", "choices", "resources"):
                 setattr(self, key, getattr(old, key) | getattr(self, key))
+            self.copy, commands = self.copy or old.copy, old.command.split("; ")
+            self.command = "; ".join(dict.fromkeys([*commands, self.command]))
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(_one_line_lists(json.dumps(_written(self), indent=1)) + "\n")
         return path
@@ -72,6 +75,7 @@ class Record:
             copy=content.get("copy"),
             measurements={title: _measurement(title, m) for title, m in content.get("measurements", {}).items()},
             sweeps={title: _times(times) for title, times in content.get("sweeps", {}).items()},
+            steps={title: _times(times) for title, times in content.get("steps", {}).items()},
             choices=content.get("choices", {}),
             refused=content.get("refused", {}),
             resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
@@ -136,7 +140,8 @@ def _written(record: Record) -> dict[str, Any]:
     """The record as JSON holds it: times as [median, fastest, slowest, repeats], seconds in microseconds."""
     plain = {f.name: getattr(record, f.name) for f in fields(record)}
     plain["chip"] = asdict(record.chip) if record.chip else None
-    plain["sweeps"] = {title: {k: _list(t) for k, t in times.items()} for title, times in record.sweeps.items()}
+    for key in ("sweeps", "steps"):
+        plain[key] = {title: {k: _list(t) for k, t in times.items()} for title, times in plain[key].items()}
     plain["measurements"] = {
         title: {
             "kernels": m.kernels, "us": _list(m.timing), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,

@@ -1,5 +1,7 @@
 """A whole training step, forward, backward and update: eager and as a graph, beside PyTorch's in the same process."""
 
+import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -9,18 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.bench.by_hand import training_step as by_hand_step
+from minigrad.bench.record import records
 from minigrad.bench.timing import Timing
 from minigrad.create import manual_seed, tensor
 from minigrad.cuda_graph import graph
-from minigrad.devices import check, get
+from minigrad.devices import check, get, why_not
 from minigrad.nn import Linear, Sequential
 from minigrad.op import OPS
 from minigrad.optim import SGD, Adam, Optimizer
 
 WIDTHS, BATCH = (784, 512, 256, 10), 128
 OPTIMIZERS = ("SGD", "Adam")
-CHECKED, CALLS = 5, 50  # steps that are compared with NumPy's; steps in a row that are timed
+CHECKED = 6  # steps that are compared with NumPy's: of a graph, three replays among them
+CALLS, ENOUGH = 50, 0.1  # steps in a row that are timed, or as many as fill so many seconds
 Step = Callable[[], Any]
+
+
+class StepMismatch(RuntimeError):
+    """A step whose loss is not that of NumPy; it is not timed."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +55,41 @@ class TrainingStep:
 
 
 def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: int = 15) -> TrainingStep:
-    """Time a step of the network 784-512-256-10 with 128 images a batch, in turns with PyTorch's if `against` names it.
+    """Time a step of the network 784-512-256-10 with 128 images a batch, in turns with those of `against`.
 
-    First the losses of some steps are compared with those of `numpy`. Raises DeviceError where there is no GPU.
+    "torch": PyTorch, eager and as a CUDA graph. "numpy": NumPy by hand and minigrad on `numpy`, which need no GPU.
+    First the losses of some steps are compared with those of `numpy`. Raises DeviceError without a GPU to time on.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
-    gpu: Any = get(check("cuda"))
+    gpu: Any = None if why_not("cuda") and tuple(against) == ("numpy",) else get(check("cuda"))
     images, labels = batch()
-    works = {"minigrad": ours(optimizer, "cuda", images, labels)}
-    works["minigrad, graph"] = ours(optimizer, "cuda", images, labels, graph)
-    must_agree(works, ours(optimizer, "numpy", images, labels))
+    works = {}
+    if gpu:
+        works["minigrad"] = ours(optimizer, "cuda", images, labels)
+        works["minigrad, graph"] = ours(optimizer, "cuda", images, labels, graph)
     if "torch" in against:
         works |= pytorch(optimizer, images, labels)
-    times = in_turns(works, gpu.synchronize, repeats)
-    name = "-".join(map(str, WIDTHS))
-    title = f"{optimizer} step of an MLP {name}, batch {BATCH}, float32"
-    return TrainingStep(title, gpu.label, date.today().isoformat(), times)
+    if "numpy" in against:
+        works["minigrad on numpy"] = ours(optimizer, "numpy", images, labels)
+        works["NumPy by hand"] = by_hand(optimizer, images, labels)
+    must_agree(works, ours(optimizer, "numpy", images, labels))
+    times = in_turns(works, gpu.finish if gpu else lambda: None, repeats)
+    place = gpu.label if gpu else f"{os.cpu_count()} processors ({platform.machine()})"
+    return TrainingStep(title(optimizer), place, date.today().isoformat(), times)
+
+
+def recorded_step(optimizer: str = "SGD") -> TrainingStep:
+    """The newest recorded times of this step. Raises ValueError where there are none."""
+    for record in records():
+        if times := record.steps.get(title(optimizer)):
+            return TrainingStep(title(optimizer), record.device, record.date, times)
+    raise ValueError(f"no record has times of an {title(optimizer)}. On a GPU: minigrad bench --step --against torch.")
+
+
+def title(optimizer: str) -> str:
+    """What is timed."""
+    return f"{optimizer} step of an MLP {'-'.join(map(str, WIDTHS))}, batch {BATCH}, float32"
 
 
 def batch() -> tuple[np.ndarray, np.ndarray]:
@@ -76,13 +103,18 @@ def eager(step: Step) -> Step:
     return step
 
 
-def ours(optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, way: Callable = eager) -> Step:
-    """A step by minigrad on this batch; each call takes one and returns its loss."""
+def network(device: str) -> Sequential:
+    """The network, with the same numbers on every device."""
     manual_seed(0)
     layers: list[Any] = []
     for inputs, outputs in pairwise(WIDTHS):
         layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
-    model = Sequential(*layers[:-1])
+    return Sequential(*layers[:-1])
+
+
+def ours(optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, way: Callable = eager) -> Step:
+    """A step by minigrad on this batch; each call takes one and returns its loss."""
+    model = network(device)
     made: Optimizer = SGD(model.parameters(), 0.05, 0.9) if optimizer == "SGD" else Adam(model.parameters(), 1e-3)
     x, y = tensor(images, device=device), tensor(labels, device=device)
 
@@ -97,41 +129,55 @@ def ours(optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, wa
     return lambda: taken(x, y)
 
 
+def by_hand(optimizer: str, images: np.ndarray, labels: np.ndarray) -> Step:
+    """The same step in NumPy alone."""
+    numbers = [p.numpy() for p in network("numpy").parameters()]
+    step = by_hand_step(optimizer, list(zip(numbers[::2], numbers[1::2], strict=True)), images, labels)
+    return lambda: np.float64(step())
+
+
 def must_agree(works: Mapping[str, Step], truth: Step, rtol: float = 1e-4) -> None:
-    """Raise RuntimeError where a loss differs from that of the truth."""
+    """Raise StepMismatch where a loss differs from that of the truth."""
     for number in range(1, CHECKED + 1):
         expected = truth().item()
         for name, step in works.items():
             loss = step().item()
             if not abs(loss - expected) <= rtol * abs(expected):
-                raise RuntimeError(f"{name}: the loss of step {number} is {loss}, on numpy {expected}; not timed.")
+                raise StepMismatch(f"{name}: the loss of step {number} is {loss}, on numpy {expected}; not timed.")
 
 
 def in_turns(works: Mapping[str, Step], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:
-    """Each work in turn, so many steps in a row, until the device has done them."""
+    """Each work in turn, some steps in a row, until the device has done them: `wait` waits for every stream of it."""
+
+    def timed(step: Step, calls: int) -> float:
+        wait()
+        start = perf_counter()
+        for _ in range(calls):
+            step()
+        wait()
+        return (perf_counter() - start) / calls
+
+    calls = {name: max(3, min(CALLS, int(ENOUGH / timed(step, 1)))) for name, step in works.items()}
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, step in works.items():
-            wait()
-            start = perf_counter()
-            for _ in range(CALLS):
-                step()
-            wait()
-            taken[name].append((perf_counter() - start) / CALLS)
+            taken[name].append(timed(step, calls[name]))
     return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
 
 
 def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
-    """The same step by PyTorch in strict float32, on the device's default stream: eager, and as a CUDA graph."""
+    """The same step by PyTorch in strict float32, on streams of its own: eager, and as a CUDA graph."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
     x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
 
     def made() -> Step:
+        start = [torch.tensor(p.numpy(), device="cuda") for p in network("numpy").parameters()]
         layers: list[Any] = []
-        for inputs, outputs in pairwise(WIDTHS):
-            layers += [torch.nn.Linear(inputs, outputs, device="cuda"), torch.nn.ReLU()]
+        for w, b in zip(start[::2], start[1::2], strict=True):
+            layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
+            layers[-2].weight.data, layers[-2].bias.data = w.T.contiguous(), b
         model = torch.nn.Sequential(*layers[:-1])
         weights = model.parameters()
         adam = optimizer == "Adam"
@@ -146,17 +192,26 @@ def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str,
 
         return step
 
-    captured, replay, side = made(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # as its documentation asks: some steps before the capture, on another stream
-        for _ in range(3):
-            captured()
-    torch.cuda.current_stream().wait_stream(side)
-    with torch.cuda.graph(replay):
-        captured()
+    return {"PyTorch": made(), "PyTorch, graph": replayed(torch, made())}
 
-    def replayed() -> Any:
-        replay.replay()
-        return captured  # kept, with the memory that the graph works on
 
-    return {"PyTorch": made(), "PyTorch, graph": replayed}
+def replayed(torch: Any, step: Step, first: int = 3) -> Step:
+    """PyTorch's step as a CUDA graph. As its documentation asks, the first steps run, on another stream."""
+    captured, side, taken, loss = torch.cuda.CUDAGraph(), torch.cuda.Stream(), 0, None
+
+    def take() -> Any:
+        nonlocal taken, loss
+        taken += 1
+        if taken <= first:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                result = step()
+            torch.cuda.current_stream().wait_stream(side)
+            return result
+        if loss is None:
+            with torch.cuda.graph(captured):
+                loss = step()
+        captured.replay()
+        return loss  # the same tensor each time, with the loss of this step
+
+    return take

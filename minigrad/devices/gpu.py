@@ -124,6 +124,11 @@ class GPU(Launching, Capturing, Measured):
             self.stream.synchronize()
             self._launched.clear()
 
+    def finish(self) -> None:
+        """Wait for all that this process has queued on the GPU, on streams of other libraries too."""
+        with self.guarded():
+            self._driver.Context.synchronize()
+
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
         if self._dead:  # nothing can be given back; PyCUDA would complain of each piece as it goes, so they never go
