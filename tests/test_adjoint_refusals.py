@@ -121,6 +121,16 @@ def test_counts_and_shapes_are_checked():
     assert np.allclose(made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)[0].numpy(), 2)
 
 
+def test_other_indices_are_examined_anew():
+    head = 'extern "C" __global__ void f(const double* x, const int* at, double* y)'
+    text = f"{head} {{ y[at[threadIdx.x]] = x[threadIdx.x]; }}"
+    made, x, y = mg.adjoint(text), np.arange(8.0), np.zeros(8)
+    apart, equal = np.arange(8, dtype=np.int32)[::-1].copy(), np.zeros(8, np.int32)
+    assert made.vjp(x, apart, y, dy=[x], grid=1, block=8)[0].tolist() == x[::-1].tolist()
+    with pytest.raises(Refused, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*y"):
+        made.vjp(x, equal, y, dy=[x], grid=1, block=8)
+
+
 def test_a_kernel_with_a_race_is_refused():
     """The launch is examined: whether indices meet is known only there."""
     made = mg.adjoint(KERNEL.format(GUARD + "    y[i / 2] = a * x[i];"))

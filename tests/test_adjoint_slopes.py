@@ -23,6 +23,15 @@ KERNELS = {
     "s = s / 2; } y[i] = p;",
     "a bound that is real": "double p = 1; int last = (int)(3.0 * x[i]); for (int j = 0; j < 3.0 * x[i]; ++j) { "
     "p = p * x[i]; } y[i] = p + last;",
+    "the rest of a division": "y[i] = fmod(x[i] * 7, x[i] + 0.3) + fmod(-x[i], 0.31);",
+    "a sign from elsewhere": "y[i] = copysign(x[i] * x[i], x[(i + 1) % 8] - 0.75);",
+    "an unsigned number carried around": "unsigned s = 1; double v = x[i]; int c = 0; while (c < 3 && v < 9) { "
+    "v = v * s * 0.5 * v; s = s * 3u; c += 1; } y[i] = v;",
+    "a counter from before its loop": "int j; double v = x[i]; for (j = 0; j < 3; ++j) { v = v * v; } y[i] = v * j;",
+    "names like those of the adjoint": "double d_x = x[i] * 2; double d_v = d_x * x[i]; double trips_1 = sin(d_v); "
+    "double y_tape = 1; for (int k = 0; k < 3; ++k) { y_tape = y_tape * trips_1 * d_x; } y[i] = y_tape;",
+    "a hidden variable and one of its second name": "double v = x[i]; { double v = x[i] * x[i]; double v_2 = 3 * v; "
+    "y[i] = v * v_2; } y[i] = y[i] + v;",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 
@@ -48,8 +57,32 @@ def test_slopes(body):
 
 
 @pytest.mark.parametrize(
+    ("value", "slope"),
+    [
+        ("pow(x[i], 2.0)", 0),
+        ("pow(x[i], x[i])", 0),  # x^0 is 1 for every x, 0^y is 0 for every y > 0
+        ("pow(2.0, x[i])", np.log(2)),
+        ("sqrt(x[i])", 0),
+        ("cbrt(x[i])", 0),
+        ("hypot(x[i], x[i])", 0),
+        ("atan2(x[i], x[i])", 0),
+        ("copysign(x[i], -1.0)", 0),
+        ("fabs(x[i])", 1),
+        ("max(x[i], 0.0)", 1),
+    ],
+)
+def test_where_there_is_no_slope_one_is_chosen(value, slope):
+    """At 0: as the ops of the package and PyTorch have it, and 0 where the limit from one side is infinite."""
+    text = f'extern "C" __global__ void f(const double* x, double* y) {{ {I}y[i] = {value}; }}'
+    (dx,) = mg.adjoint(text, ["x"]).vjp(np.zeros(4), np.zeros(4), dy=[np.ones(4)], grid=1, block=4)
+    np.testing.assert_allclose(dx, slope)
+
+
+@pytest.mark.parametrize(
     ("head", "body", "words"),
     [
+        ("", "double tape_slots = 1; y[i] = x[i] * tape_slots;", "tape_slots is a name of the adjoint's own"),
+        ("__device__ double f_adjoint(double v) { return v; }", "y[i] = x[i];", "the name f_adjoint is taken"),
         ("", "double s = 0; for (double u = x[i]; u < 3; u += 0.5) { s += u; } y[i] = s;", "count with an int"),
         ("__device__ double g(double* z, int i) { z[i] = 1; return z[i]; }", "y[i] = g(y, i) * x[i];", "stores into z"),
         ("#define A 1 + 2", "y[i] = A * x[i];", "an expression in parentheses"),

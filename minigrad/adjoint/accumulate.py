@@ -44,6 +44,7 @@ class Accumulate:
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
         self.uniform = uniform  # names that are equal in all threads of a block
         self.sites: list[Site] = []
+        self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
         self.phases = 1
         self.meets: set[tuple[int, int]] = set()  # phases that no barrier parts
 
@@ -55,7 +56,7 @@ class Accumulate:
             sites = [site for site in self.sites if site.target.array == array]
             for group in self.parted(sites) if shared else [sites] if sites else []:
                 choices += self.group(array, group, facts)
-        return choices
+        return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
     def parted(self, sites: list[Site]) -> list[list[Site]]:
         """Places in groups between which there is always a barrier."""
@@ -79,6 +80,7 @@ class Accumulate:
         """Collect the places, with what is known at each; the phase in which the body ends."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
+                self.stored(s)
                 if s.op in ("+=", "-=") and not s.owned:
                     self.sites.append(Site(body, s, phase, facts))
             elif isinstance(s, Barrier):
@@ -100,6 +102,12 @@ class Accumulate:
                 self.meets.add((first, last))
                 phase = self.new(phase, first, last)
         return phase
+
+    def stored(self, s: Assign) -> None:
+        """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
+        if s.op in ("+=", "-=") and s.owned:
+            row = Choice(expression(s.target), "plain +=", "the thread stores into the element, so that it is its own")
+            self.rows.setdefault(row.what, row)
 
     def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
         """One array between two barriers: plain if every place has the same index and it is the thread's own."""

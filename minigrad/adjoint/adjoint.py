@@ -27,7 +27,8 @@ class Adjoint:
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
-        self.primal, self._examined = primal, False
+        self.primal, self._examined = primal, set[tuple]()
+        self._slots = launching.SLOTS
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
@@ -65,23 +66,26 @@ class Adjoint:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, with the values that it would start from; nothing of them is changed. They are
-        tensors or arrays, and so is what comes back. grid and block are those of the kernel's own launch. A small first
-        launch on `sim` also runs the kernel itself under the microscope: one with a race has no gradient.
+        tensors or arrays, and so is what comes back. grid and block are those of the kernel's own launch.
+
+        A kernel in which two threads race for an element has no gradient. Of one without a race the adjoint has none
+        either, whatever the data: it adds plainly only where the source proves that an index belongs to one thread, or
+        where the kernel itself stores into the element. Whether a store such as `y[index[i]] = x[i]` races lies in the
+        data. A launch on `sim` of at most 4096 threads is therefore run under the microscope first, anew for each grid,
+        block and content of its integer arguments; a larger one, or one on `cuda`, is taken as free of races.
 
         Raises Refused at a race, and LaunchError where the number of arguments or gradients is wrong, where an array
         that is written shares memory with another, or where the launch has not the extents on which the adjoint relies.
         """
         run = launching.prepare(self.module, args, grid, block)
         launching.check_conditions(run, self.derived)
-        if not self._examined:
-            self._examined = launching.examine(self.primal, self.module, run)
-        slots = launching.SLOTS
+        launching.examine(self.primal, run, self._examined)
         while True:
             made = launching.gradients_of(run, self.derived, self.outputs, dy, self.assembled.params)
-            needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, slots)
-            if needed <= slots:
+            needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self._slots)
+            if needed <= self._slots:
                 break
-            slots = needed  # the tapes were too short: nothing of this run counts
+            self._slots = needed  # the tapes were too short: nothing of this run counts
         found = [made[name] for name in self.wrt]
         return [_like(d, args) for d in found]
 

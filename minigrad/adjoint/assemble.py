@@ -8,6 +8,7 @@ from minigrad.adjoint.effects import each, mentioned, written
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import function, parameter
+from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
 from minigrad.adjoint.tree import Add, Declare, Do, Expr, Function, Param, Stmt
 
@@ -69,7 +70,7 @@ def parameters(kernel: Function, derived: Derived, body: list[Stmt]) -> list[Par
         assert of is not None
         if gradient in used:
             made.append(Param(gradient, of.type, True, gradient not in changed, restrict=of.restrict))
-    made += [Param(t.name, t.type, True, False) for t in derived.tapes if t.size is None]
+    made += [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
     if "tape_slots" in used:
         made += [Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
     return made

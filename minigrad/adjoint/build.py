@@ -13,6 +13,20 @@ def is_number(e: Expr, value: float) -> bool:
     return isinstance(e, Number) and e.text not in ("true", "false") and _value(e.text) == value
 
 
+def number_of(e: Expr) -> float | None:
+    """The value of a literal or of its negative."""
+    if isinstance(e, Unary) and e.op == "-":
+        inner = number_of(e.operand)
+        return None if inner is None else -inner
+    return (
+        number_of(e.operand)
+        if isinstance(e, Cast)
+        else _value(e.text)
+        if isinstance(e, Number) and e.type != "bool"
+        else None
+    )
+
+
 def _value(text: str) -> float:
     return float(int(text.rstrip("uUlL"), 0)) if text.lower().startswith("0x") else float(text.rstrip("fFuUlL"))
 

@@ -32,7 +32,7 @@ class Keeping(Rules):
 
     def __init__(self, module: Module, function: Function, active: set[str]):
         self.module, self.of, self.active = module, function, active
-        self.used = {*function.declared, *module.tokens.macros, *module.functions, *(p.name for p in function.params)}
+        self.used = {*function.declared, *module.tokens.words}
         self.fixed = fixed(function.body)
         self.conditions: dict[str, Expr] = {}  # extents of the launch on which the adjoint relies
         self.tapes: dict[str, Tape] = {}

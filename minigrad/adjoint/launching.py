@@ -12,7 +12,7 @@ from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tapes import STORED, Tape
 from minigrad.adjoint.tree import Param, Place
 from minigrad.adjoint.types import floating
 from minigrad.array import Array
@@ -29,7 +29,6 @@ DTYPES = {
     "float": "float32",
     "double": "float64",
     "int": "int32",
-    "unsigned": "int32",
     "bool": "bool",
     "long long": "int64",
 }
@@ -110,19 +109,27 @@ def check_conditions(run: Run, derived: Derived) -> None:
             )
 
 
-def examine(kernel: Kernel, module: Module, run: Run) -> bool:
-    """Run the kernel on copies under the microscope, where it is small and on sim. Raises Refused at a race."""
-    arrays = {name: copied(a) for name, a in run.arrays.items()}
-    if run.threads > EXAMINED or any(a.device.name != "sim" for a in arrays.values()):
-        return False
+def examine(kernel: Kernel, run: Run, seen: set[tuple]) -> None:
+    """Run the kernel on copies under the microscope, where it is small and on sim. Raises Refused at a race.
+
+    seen: the launches already examined, by what their indices are made of.
+    """
+    if run.threads > EXAMINED or any(a.device.name != "sim" for a in run.arrays.values()):
+        return
+    whole = {name: a.numpy().tobytes() for name, a in run.arrays.items() if a.dtype.kind in "iub"}
+    whole |= {name: v for name, v in run.scalars.items() if isinstance(v, int | np.integer)}
+    launch = (run.grid, run.block, *whole.items(), *(a.shape for a in run.arrays.values()))
+    if launch in seen:
+        return
     from minigrad.microscope import inspect
 
-    args = [{**arrays, **run.scalars}[p.name] for p in module.kernel.params]
+    arrays = {name: copied(a) for name, a in run.arrays.items()}
+    args = [{**arrays, **run.scalars}[p.name] for p in run.module.kernel.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise module.refuse(Place(problem.line or 0, 1), why)
-    return True
+            raise run.module.refuse(Place(problem.line or 0, 1), why)
+    seen.add(launch)
 
 
 def gradients_of(
@@ -168,4 +175,4 @@ def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:
     rounds = slots if tape.trips is None else run.number(tape.trips)
     assert rounds is not None
     values = prod(run.number(extent) or 0 for extent in tape.dims)
-    return Array.empty(device, (max(rounds, 1) * values, run.threads), run.dtype(tape.type))
+    return Array.empty(device, (max(rounds, 1) * values, run.threads), run.dtype(STORED.get(tape.type, tape.type)))

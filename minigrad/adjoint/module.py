@@ -99,6 +99,9 @@ def read(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Modul
     module = Reader(tokens, macros, {}).file_of(kernel)
     module.values = values
     module.functions = _called(module)
+    for f in (module.kernel, *module.functions.values()):
+        if f"{f.name}_adjoint" in tokens.words:
+            raise tokens.refuse(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     return module
 
 

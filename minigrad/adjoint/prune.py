@@ -110,6 +110,8 @@ class Prune:
         if start:
             live = (live - written_here(start)) | read_here(start)
             self.mentioned = (self.mentioned - written_here(start)) | read_here(start)
+        for part in (start, s.step):  # of a variable declared before the loop
+            self.mentioned |= written_here(part) if isinstance(part, Assign) and isinstance(start, Assign) else set()
         return replace(s, start=start, body=kept), live
 
     def rounds(self, s: For | While, live: set[str]) -> tuple[list[Stmt], set[str]]:

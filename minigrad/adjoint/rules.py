@@ -3,7 +3,7 @@
 from functools import cache
 
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ONE, change, is_number, minus, negative, over, plus, test, times
+from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, negative, number_of, over, plus, test, times
 from minigrad.adjoint.effects import opposite
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.tokens import tokenize
@@ -126,26 +126,41 @@ class Rules:
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return self.branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
         before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
-        if name == "fma":
-            parts = [(a, times(seed, y)), (b, times(x, seed)), (e.arguments[2], seed)]
-        elif name == "pow":
-            parts = [(a, self.power(e, x, y, seed)), (b, times(times(seed, self.keep(e)), _call("log", e, x)))]
-        elif name == "hypot":
-            parts = [(a, over(times(seed, x), self.keep(e))), (b, over(times(seed, y), self.keep(e)))]
-        elif name == "atan2":
-            square = plus(times(x, x), times(y, y))
-            parts = [(a, over(times(seed, y), square)), (b, negative(over(times(seed, x), square)))]
-        else:
-            return self.unknown(e)
+        parts = [(operand, times(seed, slope)) for operand, slope in self.slopes(name, e, x, y)]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
-    def power(self, e: Call, x: Expr, y: Expr, seed: Expr) -> Expr:
-        """d x^y / dx = y x^(y-1)"""
-        return times(seed, times(y, Call(e.function, (x, minus(y, ONE)), e.type)))
+    def slopes(self, name: str, e: Call, x: Expr, y: Expr) -> list[tuple[Expr, Expr]]:
+        """Each operand with the derivative in it. Where a limit is missing it is 0, as sqrt has it at 0."""
+        a, b = e.arguments[:2]
+        match name:
+            case "fma":
+                return [(a, y), (b, x), (e.arguments[2], ONE)]
+            case "pow":  # x^0 is 1 for all x, and 0^y is 0 for all y > 0
+                in_base = times(y, Call(e.function, (x, minus(y, ONE)), e.type))
+                in_exponent = times(self.keep(e), _call("log", e, x))
+                flat = Binary("&&", test("==", x, ZERO), test(">=", y, ZERO), "bool")
+                return [(a, _unless(test("==", y, ZERO), in_base)), (b, _unless(flat, in_exponent))]
+            case "hypot":
+                length = self.keep(e)
+                return [(v, _unless(test("==", length, ZERO), over(w, length))) for v, w in ((a, x), (b, y))]
+            case "atan2":
+                square = plus(times(x, x), times(y, y))
+                origin = test("==", square, ZERO)
+                return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
+            case "fmod":
+                return [(a, ONE), (b, negative(_call("trunc", e, over(x, y))))]
+            case "copysign":
+                return [(a, _unless(test("==", x, ZERO), over(self.keep(e), x)))]
+        raise TypeError(name)
 
-    def unknown(self, e: Call) -> list[Stmt]:
-        """Raise for a function without a rule."""
-        raise NotImplementedError(e.function)
+
+def _unless(condition: Expr, value: Expr) -> Expr:
+    """0 where the condition holds, else the value. Of literals the answer is known."""
+    assert isinstance(condition, Binary)
+    known = [number_of(e) for e in (condition.left, condition.right)]
+    if condition.op == "==" and None not in known:
+        return ZERO if known[0] == known[1] else value
+    return Ternary(condition, ZERO, value, value.type)
 
 
 def _works(seed: Expr) -> bool:

@@ -75,7 +75,8 @@ class Scope:
             raise self.refuse(made.place, f"{written} is the name of a function or macro; choose another name.")
         known = self.declared.get(written)
         if self.lookup(written) or (known and (known.type, known.dims) != (made.type, made.dims)):
-            made.name = next(f"{written}_{n}" for n in range(2, 99) if f"{written}_{n}" not in self.declared)
+            taken = {*self.declared, *self.file.words}
+            made.name = next(f"{written}_{n}" for n in range(2, 999) if f"{written}_{n}" not in taken)
         self.declared[made.name] = self.scopes[-1][written] = made
 
     def type_here(self) -> str | None:

@@ -21,6 +21,8 @@ from minigrad.adjoint.tree import (
 )
 from minigrad.adjoint.types import floating
 
+STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds what has no dtype of its own
+
 
 @dataclass(frozen=True)
 class Tape:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from minigrad.adjoint.tree import Place
@@ -14,6 +15,7 @@ _TOKEN = re.compile(
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<space>\s+|\\\n)"
 )
+OWN = ("tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "block_add")  # in what is emitted
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
 
 
@@ -45,6 +47,11 @@ class Tokens:
     macros: dict[str, list[Token]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
 
+    @cached_property
+    def words(self) -> set[str]:
+        """Every name in the file, so that a new one can be another."""
+        return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
+
     def refuse(self, place: Place, why: str) -> Refused:
         """The exception that says where and why."""
         return Refused(f"{self.file}:{place.line}:{place.column}: {why}")
@@ -70,6 +77,8 @@ def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> l
         match = _TOKEN.match(words, at)
         if match is None:
             raise found.refuse(Place(line, at + 1), f"{words[at]!r} is outside the differentiable subset.")
+        if match.group() in OWN:
+            raise found.refuse(Place(line, at + 1), f"{match.group()} is a name of the adjoint's own; choose another.")
         if match.lastgroup != "space":
             made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
         at = match.end()
