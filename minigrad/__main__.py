@@ -14,14 +14,17 @@ def main(given: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="what this machine can run, and the next step")
     bench = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
-    bench.add_argument("--only", metavar="OP", help="one op, as matmul")
-    rivals = ("torch", "numpy")
+    bench.add_argument("--only", metavar="OP", help="one op, as matmul; with --adjoint one kernel, as lbm_d2q9")
+    rivals = ("torch", "numpy", "warp")
     bench.add_argument("--against", nargs="+", default=[], choices=rivals, help="time these on the same inputs")
     bench.add_argument("--sweep", action="store_true", help="every legal block size too, and what the search chooses")
     bench.add_argument("--step", action="store_true", help="only training steps: eager, as a graph, by hand")
+    bench.add_argument("--adjoint", action="store_true", help="only the ladder's kernels, each beside its adjoint")
     bench.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
     asked = parser.parse_args(given)
-    return _doctor() if asked.command == "doctor" else _bench(asked)
+    if asked.command == "doctor":
+        return _doctor()
+    return _adjoints(asked) if asked.adjoint else _bench(asked)
 
 
 def _doctor() -> int:
@@ -29,6 +32,29 @@ def _doctor() -> int:
 
     print(doctor())
     return 0
+
+
+def _adjoints(asked: argparse.Namespace) -> int:
+    from minigrad.bench import adjoint_record, adjoints
+    from minigrad.show.bar import progress
+
+    if reason := why_not("cuda"):
+        record = adjoint_record.newest()
+        print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
+        print(f"\nThe newest record:\n{record}" if record else "\nThere is no record yet.")
+        return 0
+    words = ["minigrad bench --adjoint", *(["--only", asked.only] if asked.only else [])]
+    words += ["--against", *asked.against] if asked.against else []
+    try:
+        record = adjoints.run(asked.only, asked.against, lambda all_: progress(all_, "adjoints"), " ".join(words))
+    except (ValueError, ImportError, DeviceError) as error:
+        print(f"minigrad bench: {error}", file=sys.stderr)
+        return 2
+    print(record)
+    print(f"\nWritten to {record.save(asked.save)}.")
+    for wrong in record.refused.values():
+        print(f"minigrad bench: {wrong}", file=sys.stderr)
+    return 1 if record.refused else 0
 
 
 def _bench(asked: argparse.Namespace) -> int:

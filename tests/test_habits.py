@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 KERNELS = sorted((ROOT / "cuda").rglob("*.cu"))
 
-HEAVY = {"pycuda", "matplotlib", "ipywidgets", "IPython", "sklearn", "torch"}
+HEAVY = {"pycuda", "matplotlib", "ipywidgets", "IPython", "sklearn", "torch", "warp"}
 IMPORT = """
 import json, sys, time
 import numpy

@@ -1,0 +1,185 @@
+"""What adjoints cost, as measured on a GPU: a table, and a file that is found again where there is no GPU."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from minigrad.bench.record import FOLDERS, _one_line_lists
+from minigrad.bench.timing import Timing
+from minigrad.show.tables import Table, table
+
+HEADERS = ("rung", "kernel us", "adjoint us", "ratio", "flat, threads", "flat, work", "registers", "spilled bytes",
+           "local tape B", "global tape MB", "Warp us", "Warp's adjoint us", "Warp's ratio")  # fmt: skip
+Resources = tuple[int, int, int, int]  # registers a thread; shared, local and spilled bytes
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The times of a kernel and of its adjoint."""
+
+    primal: Timing
+    adjoint: Timing
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the adjoint takes."""
+        return self.adjoint.seconds / self.primal.seconds
+
+
+class Growth(dict[int, Ratio]):
+    """The times by size or by work."""
+
+    @property
+    def spread(self) -> float | None:
+        """The largest ratio over the smallest; 1 is flat. None where nothing grew."""
+        ratios = [r.ratio for r in self.values()]
+        return max(ratios) / min(ratios) if len(ratios) > 1 else None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one rung: its times as threads and work grow, what kernel and adjoint take of the GPU, and Warp's times.
+
+    tape_bytes: of local tapes for a thread, and of global tapes in all, at the largest size. beside: Warp's times of
+    the same size, or why there are none.
+    """
+
+    kernel: str
+    dtype: str
+    sizes: Growth
+    works: Growth
+    resources: tuple[Resources, Resources]
+    tape_bytes: tuple[int, int]
+    beside: Ratio | str | None = None
+
+    @property
+    def largest(self) -> Ratio:
+        """At the largest size, which the table shows."""
+        return self.sizes[max(self.sizes)]
+
+    @property
+    def ratio(self) -> float:
+        """Of adjoint to kernel, at the largest size."""
+        return self.largest.ratio
+
+
+@dataclass
+class AdjointRecord:
+    """The costs of the ladder's adjoints on one device on one day."""
+
+    device: str
+    date: str
+    command: str
+    versions: dict[str, str]
+    costs: dict[str, Cost] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # rungs whose gradient was wrong, so that none was timed
+
+    @property
+    def place(self) -> str:
+        """NVIDIA H200, 2026-11-21"""
+        return f"{self.device}, {self.date}"
+
+    @property
+    def median(self) -> float:
+        """The median ratio over all rungs."""
+        return median(cost.ratio for cost in self.costs.values())
+
+    def table(self) -> Table:
+        """A row for each rung."""
+        return table([_row(name, cost) for name, cost in self.costs.items()], HEADERS)
+
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self.table()!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
+
+    def _head(self) -> str:
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        middle = f" Median ratio {self.median:.2f}." if self.costs else ""
+        return f"{self.place}; {versions}. {self.command}.{middle}"
+
+    def save(self, folder: Path | str | None = None) -> Path:
+        """Write `adjoint/<device>-<date>.json` in the folder of records."""
+        name = f"{self.device.lower().replace(' ', '-')}-{self.date}.json"
+        path = (Path(folder) if folder else FOLDERS[0]) / "adjoint" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            self.costs = load(path).costs | self.costs
+        path.write_text(_one_line_lists(json.dumps(_written(self), indent=1)) + "\n")
+        return path
+
+
+def load(path: Path | str) -> AdjointRecord:
+    """Read a record again."""
+    content = json.loads(Path(path).read_text())
+    costs = {name: _cost(given) for name, given in content.pop("costs").items()}
+    return AdjointRecord(costs=costs, **content)
+
+
+def newest() -> AdjointRecord | None:
+    """The newest record of adjoints."""
+    return next(_records(), None)
+
+
+def _records() -> Iterator[AdjointRecord]:
+    files = [path for folder in FOLDERS for path in (folder / "adjoint").glob("*.json")]
+    yield from map(load, sorted(files, key=lambda path: path.stem[-10:], reverse=True))
+
+
+def _row(name: str, cost: Cost) -> tuple[str, ...]:
+    def us(timing: Timing) -> str:
+        return f"{timing.seconds * 1e6:.1f}"
+
+    (before, after), (local, shared) = cost.resources, cost.tape_bytes
+    spread = [f"{g.spread:.2f}" if g.spread else "" for g in (cost.sizes, cost.works)]
+    rival = cost.beside
+    warp: tuple[str, str, str] = ("", "", rival if isinstance(rival, str) else "")
+    if isinstance(rival, Ratio):
+        warp = us(rival.primal), us(rival.adjoint), f"{rival.ratio:.2f}"
+    return (
+        name, us(cost.largest.primal), us(cost.largest.adjoint), f"{cost.ratio:.2f}", *spread,
+        f"{before[0]} / {after[0]}", f"{before[3]} / {after[3]}", str(local), f"{shared / 1e6:.0f}", *warp,
+    )  # fmt: skip
+
+
+def _written(record: AdjointRecord) -> dict[str, Any]:
+    costs = {name: _plain(cost) for name, cost in record.costs.items()}
+    return {f.name: getattr(record, f.name) for f in fields(record)} | {"costs": costs}
+
+
+def _plain(cost: Cost) -> dict[str, Any]:
+    """Times as [median, fastest, slowest, repeats] of the kernel, then of its adjoint, in microseconds."""
+    beside = _pair(cost.beside) if isinstance(cost.beside, Ratio) else cost.beside
+    return {
+        "kernel": cost.kernel, "dtype": cost.dtype, "resources": cost.resources, "tape_bytes": cost.tape_bytes,
+        "sizes": {n: _pair(r) for n, r in cost.sizes.items()},
+        "works": {n: _pair(r) for n, r in cost.works.items()}, "beside": beside,
+    }  # fmt: skip
+
+
+def _pair(ratio: Ratio) -> list[float]:
+    return [n for t in (ratio.primal, ratio.adjoint) for n in _numbers(t)]
+
+
+def _numbers(timing: Timing) -> list[float]:
+    return [*(round(s * 1e6, 3) for s in (timing.seconds, timing.fastest, timing.slowest)), timing.repeats]
+
+
+def _ratio(given: list[float]) -> Ratio:
+    def timing(middle: float, low: float, high: float, repeats: float) -> Timing:
+        return Timing(middle / 1e6, low / 1e6, high / 1e6, int(repeats))
+
+    return Ratio(timing(*given[:4]), timing(*given[4:]))
+
+
+def _cost(given: dict[str, Any]) -> Cost:
+    growth = {key: Growth({int(n): _ratio(r) for n, r in given[key].items()}) for key in ("sizes", "works")}
+    first, second = map(tuple, given["resources"])
+    local, shared = given["tape_bytes"]
+    beside = _ratio(given["beside"]) if isinstance(given["beside"], list) else given["beside"]
+    return Cost(given["kernel"], given["dtype"], **growth, resources=(first, second), tape_bytes=(local, shared),
+                beside=beside)  # fmt: skip

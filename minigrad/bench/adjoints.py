@@ -1,0 +1,166 @@
+"""What a kernel's adjoint costs beside the kernel: checked, then timed in turns, at sizes and work that grow 32-fold.
+
+The time of an adjoint is that of everything a `vjp` queues on the GPU: the gradients set to zero, copies of what it
+changes in place, and its kernels, which go through the forward sweep again where they need it.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.adjoint import Adjoint
+from minigrad.array import Array
+from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio, Resources
+from minigrad.bench.backward import Backward
+from minigrad.bench.draw import Draw
+from minigrad.bench.rungs import RUNGS, Inputs
+from minigrad.bench.timing import Timing, timer
+from minigrad.bench.works import blank, versions
+from minigrad.check import ValueMismatch
+from minigrad.devices import check, get
+from minigrad.devices.toolkit import find_nvcc
+from minigrad.kernel import Kernel
+
+TOLERANCE = {"float32": 1e-4, "float64": 1e-9}  # of the largest element of a gradient
+REPEATS = 9
+
+
+class Subject:
+    """A rung on this GPU: its kernel and the kernel's adjoint."""
+
+    def __init__(self, name: str, gpu: Any):
+        self.name, self.rung, self.gpu = name, RUNGS[name], gpu
+        self.adjoint = Adjoint(self.rung.kernel)
+        self.adjoint.kernel.waits = False  # as a kernel that is launched again and again must not
+
+    @property
+    def first_work(self) -> int:
+        """The least work per thread; 1 where it is fixed."""
+        return self.rung.works[0] if self.rung.works else 1
+
+    @cached_property
+    def resources(self) -> tuple[Resources, Resources]:
+        """What the kernel and its adjoint take, compiled."""
+        before, after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, self.adjoint.kernel))
+        return before, after
+
+    def at(self, size: int, work: int) -> tuple[Inputs, list[Array]]:
+        """The inputs of this size, and gradients of its outputs."""
+        draw = Draw(self.gpu, self.rung.dtype)
+        inputs = self.rung.make(draw, size, work)
+        named = dict(zip((p.name for p in self.adjoint.module.kernel.params), inputs[0], strict=True))
+        return inputs, [draw.real(named[name].size) for name in self.adjoint.outputs]
+
+    def verify(self) -> None:
+        """Compare each gradient, small, with that on `sim` in float64. Raises ValueMismatch: that is not timed."""
+        (args, grid, block), dy = self.at(self.rung.checked, self.first_work)
+        found = self.adjoint.vjp(*args, dy=dy, grid=grid, block=block)
+        sim = [_on_sim(x) if isinstance(x, Array) else x for x in args]
+        wanted = Adjoint(self.rung.kernel).vjp(*sim, dy=[_on_sim(d) for d in dy], grid=grid, block=block)
+        for name, got, truth in zip(self.adjoint.wrt, found, wanted, strict=True):
+            off = _distance(got.numpy(), truth.numpy())
+            if not off <= TOLERANCE[self.rung.dtype]:
+                raise ValueMismatch(
+                    f"{self.name}: the gradient of {name} is off by {off:.2g} of its largest element from that of sim "
+                    f"in float64; a benchmark allows {TOLERANCE[self.rung.dtype]:g}. It is not timed."
+                )
+
+    def ratio(self, size: int, work: int) -> tuple[Ratio, Backward]:
+        """The times of the kernel and of its adjoint, in turns."""
+        (args, grid, block), dy = self.at(size, work)
+        backward = Backward(self.adjoint, args, dy, grid, block)
+        runs = timer().interleaved([partial(self.rung.kernel, *args, grid=grid, block=block), backward], REPEATS, 2e-4)
+        primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
+        return Ratio(primal, adjoint), backward
+
+
+def _on_sim(x: Array) -> Array:
+    host = x.numpy()
+    return Array.upload(get("sim"), host.astype(np.float64) if host.dtype.kind == "f" else host)
+
+
+def _distance(got: np.ndarray, truth: np.ndarray) -> float:
+    off = float(np.abs(got.astype(np.float64) - truth).max(initial=0)) / max(1e-30, float(np.abs(truth).max(initial=0)))
+    return off if np.isfinite(off) else np.inf
+
+
+def cost(subject: Subject, rival: Any = None) -> Cost:
+    """Everything about one rung: its growth in threads and in work, and what it takes; beside the rival's."""
+    rung, sizes, works = subject.rung, Growth(), Growth()
+    for work in rung.works:
+        works[work], _ = subject.ratio(rung.sizes[0], work)
+    for size in rung.sizes:
+        sizes[size], backward = subject.ratio(size, subject.first_work)
+    beside = rival.ratio(subject, rung.sizes[-1], subject.first_work) if rival else None
+    return Cost(rung.kernel.name, rung.dtype, sizes, works, subject.resources, backward.tape_bytes, beside)
+
+
+def resources(kernel: Kernel, dtype: str, gpu: Any) -> Resources:
+    """Registers a thread, bytes of static shared and of local memory, and how many of the local bytes are spills."""
+    macros = kernel.macros(kernel.values, np.dtype(dtype))
+    return (*gpu.resources(gpu.build(kernel.source, macros), kernel.name), spills(kernel, macros, gpu.arch))
+
+
+def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:
+    """The bytes that a thread stores because registers ran out, as ptxas says; 0 where there is no nvcc to ask."""
+    if not (nvcc := find_nvcc()):
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernel.cu").write_text(kernel.source.unit)
+        options = [f"-arch={arch}", "-std=c++17", f"-I{kernel.source.folder}", "-Xptxas", "-v"]
+        options += [f"-D{name}={value}" for name, value in macros.items()]
+        command = [str(nvcc), "-cubin", *options, f"{folder}/kernel.cu", "-o", f"{folder}/kernel.cubin"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    mine = said[said.index(f"'{kernel.name}'") :]
+    return int(re.search(r"(\d+) bytes spill stores", mine)[1])  # type: ignore[index]
+
+
+def compile_all(subjects: Sequence[Subject]) -> None:
+    """Compile every kernel, several at a time: one after the other they take minutes."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda subject: subject.resources, subjects))
+
+
+def run(
+    only: str | None = None,
+    against: Sequence[str] = (),
+    track: Callable[[Sequence[Subject]], Iterable[Subject]] = iter,
+    command: str = "mg.bench.adjoints.run()",
+) -> AdjointRecord:
+    """Measure every rung, or one, and return the record. Ctrl-C ends early and keeps what has been measured.
+
+    against=["warp"] times NVIDIA Warp's gradient of the kernels that Warp can express. Raises DeviceError without a
+    GPU, ImportError without Warp, ValueError for a rung that there is not.
+    """
+    if only not in (None, *RUNGS):
+        raise ValueError(f"only={only!r} is no rung; there are {', '.join(RUNGS)}.")
+    gpu: Any = get(check("cuda"))
+    empty = blank(command)
+    record = AdjointRecord(empty.device, empty.date, command, versions())
+    rival = _rival(gpu) if "warp" in against else None
+    subjects = [Subject(name, gpu) for name in RUNGS if only in (None, name)]
+    compile_all(subjects)
+    with suppress(KeyboardInterrupt):
+        for subject in track(subjects):
+            try:
+                subject.verify()
+                record.costs[subject.name] = cost(subject, rival)
+            except ValueMismatch as wrong:
+                record.refused[subject.name] = str(wrong)
+    if rival:
+        record.versions["warp"] = rival.version
+    return record
+
+
+def _rival(gpu: Any) -> Any:
+    from minigrad.bench.nvidia_warp import Warp
+
+    return Warp(gpu)

@@ -1,0 +1,183 @@
+"""The rungs of the adjoint's ladder at sizes that fill a GPU: inputs, grid and block of each, and how it can grow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigrad.adjoint import ladder
+from minigrad.array import Array
+from minigrad.bench.draw import Draw
+from minigrad.kernel import Kernel
+from minigrad.launch import ceil_div
+from minigrad.limits import Extent
+
+Inputs = tuple[list[Any], Extent, Extent]  # arguments, grid, block
+Make = Callable[[Draw, int, int], Inputs]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A kernel of the ladder with `make(draw, size, work)`, its inputs.
+
+    sizes: threads, or what their number grows with, up to 32 times as many; the last one stands in the table. works:
+    how much a thread does, likewise, or nothing where a thread's work is fixed. dtype is that of the paper's program.
+    """
+
+    kernel: Kernel
+    make: Make
+    sizes: Sequence[int]
+    works: Sequence[int] = ()
+    dtype: str = "float32"
+    small: int = 0  # the size at which it is checked
+
+    @property
+    def checked(self) -> int:
+        """A size that the simulator has done in a moment."""
+        return self.small or max(1, self.sizes[0] // 256)
+
+
+def doubled(first: int) -> list[int]:
+    """32-fold growth in five doublings."""
+    return [first << k for k in range(6)]
+
+
+def flat(n: int, *args: Any) -> Inputs:
+    """Thread -> one of n."""
+    return list(args), ceil_div(n, 256), 256
+
+
+def rows(d: Draw, n: int, m: int) -> Inputs:
+    """Thread -> one row of m numbers near 1, of which a product stays a number."""
+    return flat(n, d.real(n * m, 0.9, 1.1), d.real(n), n, m)
+
+
+def lattice(d: Draw, directions: int, cells: int) -> list[Any]:
+    """A fluid nearly at rest, one cell in 64 of which is solid; its relaxation; room for what comes next."""
+    solid = d.whole(cells, -63, 1)
+    return [d.real(directions * cells, 1, 1.1), _one_where_zero(solid), 1.2, d.real(directions * cells)]
+
+
+def _one_where_zero(x: Array) -> Array:
+    return Array.upload(x.device, (x.numpy() == 0).astype(np.int32))
+
+
+def plane(d: Draw, cells: int, _: int) -> Inputs:
+    """1024 cells wide."""
+    height = cells // 1024
+    return [*lattice(d, 9, cells), 1024, height], (32, ceil_div(height, 8)), (32, 8)
+
+
+def space(d: Draw, cells: int, _: int) -> Inputs:
+    """64 x 64 cells wide and high."""
+    depth = cells // 4096
+    return [*lattice(d, 19, cells), 64, 64, depth], (2, 16, ceil_div(depth, 2)), (32, 4, 2)
+
+
+def cross_sections(d: Draw, lookups: int, per_material: int) -> Inputs:
+    """XSBench's small problem: 68 nuclides of 11303 grid points, 12 materials."""
+    nuclides, points, materials, rng = 68, 11303, 12, np.random.default_rng(0)
+    grid = (np.arange(points) + 0.5 * rng.random((nuclides, points))) / points
+    tables = [d.given(grid.ravel()), d.real(nuclides * points * 5, 0, 1), d.real(materials * per_material, 0, 1)]
+    which = [d.whole(materials * per_material, 0, nuclides), d.given(np.full(materials, per_material))]
+    made = [d.real(lookups, 0.01, 0.99), d.whole(lookups, 0, materials), *tables, *which, d.real(lookups * 5)]
+    return flat(lookups, *made, lookups, points, per_material)
+
+
+def multipole(broadening: float) -> Make:
+    """RSBench's windows of poles: cold, or broadened by heat."""
+
+    def make(d: Draw, lookups: int, poles: int) -> Inputs:
+        windows = 68 * 100
+        tables = [d.real(2 * windows * poles, 0.1, 2), d.real(2 * windows * poles), d.given(np.full(windows, poles))]
+        made = [d.real(lookups, 0.5, 3.5), d.whole(lookups, 0, windows), *tables, broadening, d.real(lookups)]
+        return [*made, lookups, poles], ceil_div(lookups, 128), 128
+
+    return make
+
+
+def gas(d: Draw, n: int, repeats: int) -> Inputs:
+    """Energies, pressures and volumes of a gas, of which a part is compressed."""
+    state = [d.real(n, 0.5, 1.5), d.real(n, 0, 1), d.real(n, 0, 0.1), d.real(n, 0.7, 1.2), d.real(n, -0.2, 0.2)]
+    return flat(n, *state, d.given(np.full(n, repeats)), 1e-7, -1e3, d.real(n), d.real(n), n)
+
+
+def elements(d: Draw, n: int, _: int) -> Inputs:
+    """Elements of 125 points: density and momenta, scales, the derivative matrix."""
+    state = d.real(n * 500, 1, 1.5)
+    return [state, d.real(n * 375, 1, 2), d.real(25), d.real(n * 500)], n, (5, 5)
+
+
+def product(d: Draw, m: int, k: int) -> Inputs:
+    """(m, k) @ (k, 1024)"""
+    return [d.real(m * k), d.real(k * 1024), d.real(m * 1024), m, 1024, k], (64, ceil_div(m, 16)), (16, 16)
+
+
+def image(tile: int) -> Make:
+    """4096 points wide, in tiles of 16."""
+
+    def make(d: Draw, n: int, _: int) -> Inputs:
+        rows = n // 4096
+        return [d.real(n), 0.7, d.real(n), rows, 4096], (4096 // tile, ceil_div(rows, tile)), (tile, tile)
+
+    return make
+
+
+MANY, ROWS, REPEATS = doubled(2**23), doubled(2**21), doubled(8)
+INDEX = 2**20  # elements that a gather reads and a scatter writes
+RUNGS: dict[str, Rung] = {
+    "axpy": Rung(ladder("axpy"), lambda d, n, _: flat(n, 1.5, d.real(n), d.real(n), n), MANY),
+    "axpy_strided": Rung(
+        ladder("axpy_strided"),
+        lambda d, n, m: ([1.5, d.real(n * m), d.real(n * m), n * m], n // 256, 256), doubled(2**19), doubled(16),
+    ),
+    "elementwise": Rung(ladder("elementwise"), lambda d, n, _: flat(n, d.real(n), 0.3, d.real(n), n), MANY),
+    "gelu": Rung(ladder("gelu"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "gather": Rung(
+        ladder("gather"), lambda d, n, _: flat(n, d.real(INDEX), d.whole(n, 0, INDEX), d.real(n), n), MANY
+    ),
+    "scatter": Rung(
+        ladder("scatter"), lambda d, n, _: flat(n, d.real(n), d.whole(n, 0, INDEX), d.real(INDEX), n), MANY
+    ),
+    **{name: Rung(ladder(name), rows, ROWS, REPEATS) for name in ("sum_of_squares", "product", "largest")},
+    "triangular": Rung(ladder("triangular"), rows, ROWS, (4, 6, 9, 13, 18, 25)),  # 10 to 325 rounds
+    "horner": Rung(ladder("horner"), lambda d, n, _: flat(n, d.real(8), d.real(n), d.real(n), n), MANY),
+    "eighth_power": Rung(ladder("eighth_power"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "newton": Rung(  # in float32 the last round is a matter of rounding
+        ladder("newton"), lambda d, n, _: flat(n, d.real(n, 0.5, 3), d.real(n), n), MANY, dtype="float64"
+    ),
+    "after_the_loop": Rung(
+        ladder("after_the_loop"), lambda d, n, m: flat(n, d.real(n), d.real(m), d.real(n), n, m), MANY, REPEATS
+    ),
+    "overwrite": Rung(ladder("overwrite"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "multiply_in_place": Rung(
+        ladder("multiply_in_place"), lambda d, n, _: flat(n, d.real(n), d.real(n, 1, 1), n), MANY
+    ),
+    "swap_squared": Rung(ladder("swap_squared"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "read_again": Rung(ladder("read_again"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "laplacian": Rung(ladder("laplacian"), image(16), MANY),
+    "laplacian_tiled": Rung(ladder("laplacian_tiled", TILE=16), image(16), MANY),
+    **{
+        name: Rung(
+            ladder(name, BLOCK=256), lambda d, n, _: ([d.real(n), d.real(n // 256), n], n // 256, 256), MANY
+        )
+        for name in ("block_sum", "block_max")
+    },
+    "softmax": Rung(
+        ladder("softmax", BLOCK=128),
+        lambda d, n, m: ([d.real(n * m), d.real(n * m), m], n, 128), doubled(2**14), doubled(1024),
+    ),
+    "matmul_tiled": Rung(ladder("matmul_tiled", TILE=16), product, doubled(1024), doubled(512), small=40),
+    "nbody": Rung(
+        ladder("nbody", TILE=128),
+        lambda d, n, _: ([d.real(3 * n), 0.1, d.real(3 * n), n], ceil_div(n, 128), 128), doubled(2**13), small=500,
+    ),
+    "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21)),
+    "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20)),
+    "cross_sections": Rung(ladder("cross_sections"), cross_sections, doubled(2**19), doubled(4), "float64"),
+    "multipole_cold": Rung(ladder("multipole"), multipole(0.0), doubled(2**20), doubled(4), "float64"),
+    "multipole": Rung(ladder("multipole"), multipole(8.0), doubled(2**20), doubled(4), "float64"),
+    "equation_of_state": Rung(ladder("equation_of_state"), gas, doubled(2**20), doubled(1), "float64"),
+    "dg_volume": Rung(ladder("dg_volume"), elements, doubled(2**14)),
+}  # fmt: skip
