@@ -136,10 +136,15 @@ class Source:
         return self.text.count("\n", 0, at.start) + 1, self.text[at.start : at.stop]
 
     def parts(self, kernel: str) -> dict[str, tuple[int, str]]:
-        """The marked regions of a kernel, `// [title]` up to the next mark: title -> (first line, text)."""
+        """The marked regions of a kernel, `// [title]` up to the next mark: title -> (first line, text).
+
+        A kernel without marks that only calls what stands ahead of all kernels of the file has the regions of that.
+        """
         first, text = self.kernel_text(kernel)
+        if not _MARK.search(text):
+            first, text = 1, self.text[: min(each.start for each in self.kernels.values())]
         marks = list(_MARK.finditer(text))
-        ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")]
+        ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
         return {
             mark.group(1): (first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
             for mark, end in zip(marks, ends, strict=True)

@@ -81,9 +81,9 @@ class Record:
             resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
         )
 
-    def only(self, op: str | None) -> "Record":
-        """The measurements of one op; of all where op is None."""
-        kept = {title: m for title, m in self.measurements.items() if op in (None, title.split()[0])}
+    def only(self, op: str | None, size: str = "") -> "Record":
+        """The measurements of one op, of all where op is None; of one size, as in "4096 x 4096", if it is given."""
+        kept = {title: m for title, m in self.measurements.items() if op in (None, title.split()[0]) and size in title}
         return replace(self, measurements=kept)
 
     def table(self) -> Table:

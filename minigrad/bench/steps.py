@@ -98,6 +98,13 @@ def batch() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((BATCH, WIDTHS[0])).astype(np.float32), rng.integers(0, WIDTHS[-1], BATCH)
 
 
+def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
+    """The same step by PyTorch. Raises ImportError where it is not installed."""
+    from minigrad.bench import pytorch_steps
+
+    return pytorch_steps.steps(optimizer, [p.numpy() for p in network("numpy").parameters()], images, labels)
+
+
 def eager(step: Step) -> Step:
     """The step as it is."""
     return step
@@ -163,55 +170,3 @@ def in_turns(works: Mapping[str, Step], wait: Callable[[], None], repeats: int) 
         for name, step in works.items():
             taken[name].append(timed(step, calls[name]))
     return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
-
-
-def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
-    """The same step by PyTorch in strict float32, on streams of its own: eager, and as a CUDA graph."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
-
-    def made() -> Step:
-        start = [torch.tensor(p.numpy(), device="cuda") for p in network("numpy").parameters()]
-        layers: list[Any] = []
-        for w, b in zip(start[::2], start[1::2], strict=True):
-            layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
-            layers[-2].weight.data, layers[-2].bias.data = w.T.contiguous(), b
-        model = torch.nn.Sequential(*layers[:-1])
-        weights = model.parameters()
-        adam = optimizer == "Adam"
-        optim = torch.optim.Adam(weights, 1e-3, capturable=True) if adam else torch.optim.SGD(weights, 0.05, 0.9)
-
-        def step() -> Any:
-            optim.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optim.step()
-            return loss
-
-        return step
-
-    return {"PyTorch": made(), "PyTorch, graph": replayed(torch, made())}
-
-
-def replayed(torch: Any, step: Step, first: int = 3) -> Step:
-    """PyTorch's step as a CUDA graph. As its documentation asks, the first steps run, on another stream."""
-    captured, side, taken, loss = torch.cuda.CUDAGraph(), torch.cuda.Stream(), 0, None
-
-    def take() -> Any:
-        nonlocal taken, loss
-        taken += 1
-        if taken <= first:
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                result = step()
-            torch.cuda.current_stream().wait_stream(side)
-            return result
-        if loss is None:
-            with torch.cuda.graph(captured):
-                loss = step()
-        captured.replay()
-        return loss  # the same tensor each time, with the loss of this step
-
-    return take

@@ -15,6 +15,8 @@ _HOMES = {
     "sliders": ("Slider", "slider"),
     "choices": ("tuning", "tuning_slider"),
     "roofs": ("roofline",),
+    "counts": ("loads",),
+    "rungs": ("ladder", "rung", "rung_slider"),
     "broadcasting": ("broadcast",),
     "matrices": ("matmul", "step_slider"),
     "lanes": ("banks", "sectors"),

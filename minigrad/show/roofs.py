@@ -37,7 +37,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | None = None) ->
     title = f"{len(shown)} measurements on {record.place}, under the roofs of its memory and its arithmetic"
     figure, axes = canvas(9.6, 5.2, title)
     frame(axes, "FLOPs for each byte that must be moved", "TFLOP/s")
-    _roofs(axes, record, {m.unit for m in shown}, min(map(_y, shown)))
+    _roofs(axes, record, {m.unit for m in shown}, min(map(_y, shown)), not all(m.flops for m in shown))
     for m in shown:
         colour = COLOURS[m.unit] if m.flops else GREY
         axes.plot(
@@ -72,7 +72,7 @@ def _row(m: Measurement, record: Record) -> tuple[str, ...]:
     return m.title, flops[0], gigabytes, flops[1], f"{100 * roof(m, record):.0f} %"
 
 
-def _roofs(axes: Canvas, record: Record, units: set[str], lowest: float) -> None:
+def _roofs(axes: Canvas, record: Record, units: set[str], lowest: float, uncounted: bool) -> None:
     """A line for the memory, which the first flat roof cuts off, and one for each unit that was used."""
     assert record.chip and record.copy
     peaks = {unit: peak / 1e12 for unit in COLOURS if unit in units and (peak := record.chip.peak(unit))}
@@ -87,7 +87,8 @@ def _roofs(axes: Canvas, record: Record, units: set[str], lowest: float) -> None
     axes.set_xlim(LEFT / 1.6, right)
     axes.set_ylim(lowest / 4, top * 2.2)
     words(axes, 1.0, slope * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
-    words(axes, LEFT, lowest / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
+    if uncounted:
+        words(axes, LEFT, lowest / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())

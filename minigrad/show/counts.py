@@ -1,0 +1,98 @@
+"""What the rungs of the ladder of matrix multiplication own and load: counted by the microscope, in the kernels."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from minigrad.create import ones
+from minigrad.microscope import Inspection, watching
+from minigrad.op import OPS
+from minigrad.show.tables import Table, table
+
+SIDE, DEPTH = 128, 16  # what is counted: c is SIDE x SIDE, and each of its elements a sum of DEPTH
+HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
+
+
+def rungs() -> list[str]:
+    """The kernels of the ladder, from the foot to the top."""
+    return [name for name in OPS["matmul"].kernels if name != "forward" and "backward" not in name]
+
+
+def settings(name: str, n: int) -> dict[str, int]:
+    """The tunables of a rung as it runs for n x n matrices. Raises ValueError where there is no such rung."""
+    if name not in rungs():
+        raise ValueError(f"the ladder has no rung {name!r}; it has {', '.join(rungs())}.")
+    return dict(OPS["matmul"].kernels[name].launch(n, n, n).values)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What block 0 of a rung does. A load or a multiplication is that of a warp: one instruction for 32 lanes."""
+
+    threads: int
+    owners: np.ndarray  # of each element of c: 3 for thread 0, 2 for the others of its warp, 1 for its block, else 0
+    global_loads: int
+    shared_loads: int
+    sectors: int  # of the global loads
+    wavefronts: int  # of the shared loads
+
+    @property
+    def multiplications(self) -> float:
+        """Each with its addition."""
+        return float((self.owners > 0).sum()) * DEPTH / 32
+
+    @property
+    def elements(self) -> int:
+        """That thread 0 makes."""
+        return int((self.owners == 3).sum())
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs for each byte that is fetched from global memory: 2 for a multiplication, 32 bytes a sector."""
+        return 2 * 32 * self.multiplications / (32 * self.sectors)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of c that the block makes."""
+        rows, columns = np.nonzero(self.owners)
+        return int(rows.max()) + 1, int(columns.max()) + 1
+
+
+@lru_cache
+def counted(name: str, **values: int) -> Counts | None:
+    """What a rung does, seen on `sim`; None for those on tensor cores, which only a GPU has."""
+    if "mma" in name:  # mma.sync and wgmma, the instructions of tensor cores
+        return None
+    with watching(blocks=1) as report:
+        OPS["matmul"].using(name, **values)(ones(SIDE, DEPTH, device="sim"), ones(DEPTH, SIDE, device="sim"))
+    (seen,) = report.launches
+    fetched, held = ([x for x in seen.lines if (x.space, x.kind) == (s, "read")] for s in ("global", "shared"))
+    loads = sum(x.requests for x in fetched), sum(x.requests for x in held)
+    threads = int(np.prod(seen.block))
+    return Counts(threads, _owners(seen), *loads, sum(x.sectors for x in fetched), sum(x.wavefronts for x in held))
+
+
+def _owners(seen: Inspection) -> np.ndarray:
+    """Who writes which element of c."""
+    stores = seen.traffic[seen.traffic["variable"] == "c"]
+    owners = np.zeros(SIDE * SIDE, np.uint8)
+    for which, mine in enumerate((stores["thread"] >= 0, stores["thread"] < 32, stores["thread"] == 0), 1):
+        for first, nbytes in zip(stores["element"][mine], stores["bytes"][mine], strict=True):
+            owners[first : first + nbytes // 4] = which
+    return owners.reshape(SIDE, SIDE)
+
+
+def loads(n: int = 4096) -> Table:
+    """What each rung loads for a multiplication and an addition, as it runs for n x n matrices; counted on `sim`.
+
+    Loads are instructions of a warp for each of its multiplications. A wavefront is a pass over shared memory: as a
+    multiprocessor makes one in a clock, and could multiply for four warps, more than 1/4 leaves multipliers idle.
+    """
+    rows = []
+    for name in rungs():
+        if seen := counted(name, **settings(name, n)):
+            per, (down, across) = seen.multiplications, seen.tile
+            each = seen.global_loads / per, seen.shared_loads / per, seen.wavefronts / per, seen.intensity
+            rows.append((name, f"{down} x {across}", str(seen.elements), *(f"{x:.3g}" for x in each)))
+    return table(rows, HEADERS)

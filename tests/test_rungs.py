@@ -1,0 +1,101 @@
+"""The ladder of matrix multiplication in pictures: counted in the kernels, timed in a record."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.bench import Measurement, Record, Timing
+from minigrad.devices.chip import Chip
+from minigrad.show.counts import counted, rungs, settings
+
+H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
+
+
+def counts(name):
+    return counted(name, **settings(name, 4096))
+
+
+def test_every_rung_is_counted_but_those_of_tensor_cores():
+    assert rungs()[:3] == ["naive", "coalesced", "tiled"] and "backward_a" not in rungs()
+    assert {name for name in rungs() if counts(name) is None} == {name for name in rungs() if "mma" in name}
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "loads", "shared"),
+    [
+        ("naive", 1, 2, 0),
+        ("tiled", 1, 2 / 16, 2),
+        ("register_tile_1d", 8, 2 / 32, 9 / 8),
+        ("register_tile_2d", 64, 2 / 128, 16 / 64),
+        ("vectorized", 64, 2 / 128 / 4, 16 / 64 / 4),
+        ("warp_tiled", 128, (1 + 1 / 4) / 128, (16 + 8) / 128 / 4),
+    ],
+)
+def test_loads_for_a_multiplication_are_those_that_follow_from_the_tiles(name, elements, loads, shared):
+    seen = counts(name)
+    assert seen.elements == elements
+    assert seen.global_loads / seen.multiplications == loads and seen.shared_loads / seen.multiplications == shared
+
+
+def test_a_tile_of_e_by_e_gives_a_quarter_of_e_flops_for_a_byte():
+    for name in ("tiled", "register_tile_1d", "register_tile_2d", "vectorized", "warp_tiled"):
+        assert counts(name).intensity == counts(name).tile[0] / 4
+
+
+def test_owners_are_those_who_write():
+    owners = counted("tiled", TILE=16).owners
+    assert (owners > 0).sum() == 256 and owners[0, 0] == 3 and (owners[:2, :16] >= 2).all() and owners[2, 0] == 1
+    eight = np.argwhere(counts("register_tile_1d").owners == 3)
+    assert eight.tolist() == [[row, 0] for row in range(8)]
+
+
+def record(n, **speeds):
+    """A record with a rung for each name, at so many TFLOP/s."""
+    made = Record("Some GPU", "2026-01-02", "minigrad bench", {}, H200, 4e12)
+    for name, speed in speeds.items():
+        seconds = 2 * n**3 / speed / 1e12
+        torch = {"torch": Timing(seconds / 2, seconds / 2, seconds / 2, 20)} if name == "warp_tiled" else {}
+        title = f"matmul {name} of {n} x {n}, {n} x {n}"
+        timing = Timing(seconds, seconds, seconds, 20)
+        made.measurements[title] = Measurement(
+            title, (f"matmul_{name}",), timing, 2 * n**3, 12 * n**2, "float32", torch
+        )
+    return made
+
+
+def test_the_ladder_is_that_of_the_record():
+    picture = mg.show.ladder(4096, record(4096, naive=1, warp_tiled=48))
+    assert picture.title.startswith("The ladder at 4096 x 4096: from the foot to the top 48 times faster, on Some GPU")
+    cells = [re.split(r"\s{2,}", line) for line in picture.numbers.splitlines()[1:]]
+    assert [(row[0], row[3], row[-1]) for row in cells] == [("naive", "1.00", "0.01"), ("warp_tiled", "48.00", "0.50")]
+    with pytest.raises(ValueError, match="no record has the rungs of matmul at 64 x 64"):
+        mg.show.ladder(64, record(4096, naive=1))
+
+
+def test_a_rung_says_what_was_counted_and_what_was_timed():
+    told = mg.show.rung("naive", 4096, record(4096, naive=1, warp_tiled=48)).numbers
+    assert "2 from global memory and 0 from shared memory" in told and "1.00 TFLOP/s" in told
+    assert "Times: recorded on Some GPU, 2026-01-02." in told
+    assert "not timed" in mg.show.rung("tiled", 4096, record(4096, naive=1)).numbers
+    assert "only a GPU has" in mg.show.rung("mma_tf32", 4096, record(4096, naive=1)).title
+    with pytest.raises(ValueError, match="the ladder has no rung 'fast'; it has naive, coalesced"):
+        mg.show.rung("fast")
+
+
+def test_what_a_thread_loads_is_a_table():
+    found = mg.show.loads()
+    assert len(found.rows) == len([name for name in rungs() if "mma" not in name])
+    assert ("tiled", "16 x 16", "1", "0.125", "2", "2", "4") in found.rows
+
+
+def test_the_slider_goes_over_all_rungs():
+    slider = mg.show.rung_slider(4096, record(4096, naive=1, warp_tiled=48))
+    assert list(slider.sliders["rung"].options) == rungs() and slider.value == "tiled"
+
+
+def test_a_kernel_that_calls_a_function_of_its_file_has_the_regions_of_that():
+    assert "multiply" in mg.matmul["warp_tiled"].parts and mg.relu["forward"].parts == ()
+    part = repr(mg.matmul["warp_tiled"].part("store"))
+    assert "write(c, top + row" in part and "__global__" not in part
