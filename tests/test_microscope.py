@@ -51,6 +51,12 @@ def test_an_index_far_outside_belongs_to_its_own_array_and_the_kernel_goes_on(in
     assert (y == np.arange(64)).all()
 
 
+def test_the_element_that_is_named_is_the_first_outside():
+    y = np.zeros(50, np.float32)
+    problem, _ = look("int i = threadIdx.x;\nif (4 * i < n) ((float4*)y)[i] = make_float4(1, 2, 3, 4);", X, y, 50)
+    assert (problem.kind, problem.element, problem.thread) == ("out-of-bounds", 50, (12, 0, 0))
+
+
 def test_shared_memory_too_small():
     body = "__shared__ float s[32];\nfloat* p = s;\np[threadIdx.x] = 1;  // wrong"
     problem, text = look(body)
@@ -149,10 +155,34 @@ def test_a_shuffle_orders_no_memory_and_syncwarp_orders_no_other_warp():
         assert (problem.kind, problem.line, problem.other.line) == ("race", 5, 3)
 
 
+@pytest.mark.parametrize("array", ["__shared__ float s[64];", "float* s = y;"], ids=["shared", "global"])
+def test_volatile_makes_no_order_and_no_sum(array):
+    body = f"{array}\nvolatile float* v = s;\nif (threadIdx.x == 0) v[0] = 0;\n__syncthreads();\nv[0] += x[threadIdx.x];  // sum"
+    problem, text = look(body)
+    assert (problem.kind, problem.line, problem.other.line) == ("race", *[line_of(text, "// sum")] * 2)
+
+
+def test_parts_of_an_element_that_two_threads_change_race_and_others_do_not():
+    body = """struct Pair { short a, b; };
+__shared__ Pair s[8];
+s[threadIdx.x / 2].a = 1;  // wrong
+if (threadIdx.x % 2) s[threadIdx.x / 2].b = 1;"""
+    problem, text = look(body, block=16)
+    assert (problem.kind, problem.line, problem.variable) == ("race", line_of(text, "wrong"), "s")
+    assert {problem.thread, problem.other.thread} == {(0, 0, 0), (1, 0, 0)} and problem.element == 0
+
+
 def test_an_atomic_races_with_a_plain_read():
     problem, _ = look("atomicAdd(&y[0], 1.0f);\ny[threadIdx.x + 1] = y[0];  // wrong")
     assert (problem.kind, problem.access, problem.other.kind) == ("race", "read", "atomic")
     assert (problem.line, problem.other.line) == (3, 2)
+
+
+@pytest.mark.parametrize("read", ["s[i]", "two[i].y"], ids=["half of a word", "half of a vector"])
+def test_an_element_of_which_a_part_is_undefined(read):
+    body = "__shared__ unsigned s[64];\n__shared__ float2 two[64];\nint i = threadIdx.x;\n"
+    problem, text = look(body + f"((short*)&s[i])[0] = 1;\ntwo[i].x = 1;\ny[i] = {read};  // wrong")
+    assert (problem.kind, problem.line, problem.count) == ("uninitialised", line_of(text, "wrong"), 64)
 
 
 def test_undefined_shared_memory():
@@ -174,11 +204,24 @@ def test_a_barrier_that_not_all_reach():
     assert problem.thread[0] < 48 and "48 wait" in problem.message
 
 
+@pytest.mark.parametrize("call", ["__syncthreads()", "__syncthreads_or(1)"])
+def test_two_barriers_of_one_line_are_two(call):
+    problem, text = look(f"if (threadIdx.x < 48) {call}; else {call};  // wrong")
+    assert (problem.kind, problem.line) == ("barrier-divergence", line_of(text, "wrong"))
+    assert f"48 wait at {call[:-3].rstrip('(')}" in problem.message and "16 wait at" in problem.message
+
+
 def test_an_element_that_is_never_written():
     body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n - 1) y[i] = 1;  // short"
     problem, text = look(body, grid=16, outputs=("y",))
     assert (problem.kind, problem.variable, problem.element, problem.count) == ("never-written", "y", 999, 1)
     assert problem.line == line_of(text, "short") and "y[999]" in problem.message
+
+
+def test_an_element_that_is_written_in_part():
+    text = source("((short*)y)[2 * threadIdx.x + threadIdx.x / 63] = 1;")
+    (problem,) = mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=1, block=64, outputs="y").problems
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("never-written", "y", 0, 64)
 
 
 def test_a_nan_and_who_wrote_it():

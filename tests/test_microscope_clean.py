@@ -165,6 +165,48 @@ CORRECT = {
         float local[4] = {1, 2, 3, 4};
         Pair p = {x[threadIdx.x], local[threadIdx.x % 4]};
         y[64 * blockIdx.x + threadIdx.x] = p.a + p.b;""",
+    "parts of one element": """
+        struct Pair { short a, b; };
+        __shared__ Pair s[32];
+        __shared__ float2 two[32];
+        int i = threadIdx.x;
+        (i % 2 ? s[i / 2].a : s[i / 2].b) = i;
+        ((float*)two)[i] = i;
+        __syncthreads();
+        ((char*)&y[64 * blockIdx.x])[i] = s[i / 2].a + two[i / 2].y;""",
+    "a struct with a gap in it": """
+        struct Best { double value; int index; };
+        __shared__ Best s[64];
+        s[threadIdx.x].value = x[threadIdx.x];
+        s[threadIdx.x].index = threadIdx.x;
+        __syncthreads();
+        Best other = s[63 - threadIdx.x];
+        y[64 * blockIdx.x + threadIdx.x] = other.value + other.index;""",
+    "a flag": """
+        volatile float* flag = &y[100];
+        if (threadIdx.x == 0 && blockIdx.x == 0) {
+            y[0] = x[0];
+            __threadfence();
+            *flag = 1;
+        }
+        if (threadIdx.x == 0 && blockIdx.x == 1) {
+            while (*flag == 0) {}
+            __threadfence();
+            y[1] = y[0];
+        }""",
+    "a flag that atomics change": """
+        __shared__ int flag;
+        if (threadIdx.x == 0) flag = 0;
+        __syncthreads();
+        if (threadIdx.x == 40) {
+            y[blockIdx.x] = x[0];
+            __threadfence_block();
+            atomicExch(&flag, 1);
+        }
+        if (threadIdx.x == 41) {
+            while (*(volatile int*)&flag == 0) __nanosleep(1);
+            y[64 + blockIdx.x] = y[blockIdx.x];
+        }""",
 }
 
 
@@ -182,7 +224,9 @@ def test_correct_uses_have_no_problem(body):
 @pytest.mark.parametrize(
     "use, without",
     [("the last block adds up", "__threadfence();"), ("a lock", "__threadfence();"), ("a warp of its own", "__syncwarp();"),
-     ("part of a warp", "__syncwarp(0x0000ffff);"), ("a histogram", "__syncthreads();")],
+     ("part of a warp", "__syncwarp(0x0000ffff);"), ("a histogram", "__syncthreads();"),
+     ("parts of one element", "__syncthreads();"), ("a flag", "__threadfence();"),
+     ("a flag that atomics change", "__threadfence_block();")],
 )  # fmt: skip
 def test_the_same_without_what_orders_them_is_a_race(use, without):
     assert without in CORRECT[use]

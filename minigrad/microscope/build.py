@@ -6,7 +6,7 @@ the text is an access in the counts, with either compiler.
 
 import sys
 
-from minigrad.devices.simulator.compiler import GARBAGE, KERNEL, is_clang
+from minigrad.devices.simulator.compiler import GARBAGE, KERNEL, VOLATILE, is_clang
 from minigrad.devices.simulator.module import Recipe
 
 WATCHED = [
@@ -15,11 +15,12 @@ WATCHED = [
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
-    "--param", "tsan-instrument-func-entry-exit=0",
+    "--param", "tsan-instrument-func-entry-exit=0", VOLATILE,
 ]  # fmt: skip
 _HIDDEN = (
     "tsan-instrument-func-entry-exit=0", "tsan-instrument-atomics=0",
     "tsan-instrument-read-before-write=1",  # of x += 1, too
+    "tsan-distinguish-volatile=1",
     "sanitizer-coverage-prune-blocks=0",  # and every block of code, as GCC
 )  # fmt: skip
 CLANG = [

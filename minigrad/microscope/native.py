@@ -14,6 +14,7 @@ from minigrad.devices.simulator.runtime import runtime
 Access = IntEnum("Access", "READ WRITE ATOMIC ENTER", start=0)
 Wrong = IntEnum("Wrong", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
 
+PC = (1 << 31) - 1  # the bit above says that an access was volatile or atomic
 STAMP = np.dtype([("epoch", "u4"), ("place", "u4"), ("pc", "u4")])
 CELL = np.dtype([("write", STAMP), ("reads", STAMP, 2)])
 PAIR = np.dtype([("at", STAMP, 2)])

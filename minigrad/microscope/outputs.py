@@ -28,14 +28,19 @@ def check(
 
 
 def _last_writes(number: int, array: np.ndarray, seen: native.Seen) -> np.ndarray:
-    """The stamp of the last write of each element, plain or atomic; epoch 0 where there was none."""
+    """The stamp of the last write of each element, plain or atomic; epoch 0 where some of it was never written."""
     last = seen.cells(number)["write"]
     atomics = seen.atomics(number)
     if atomics is not None:
         for one in atomics["at"].T:
             last = np.where(one["epoch"] > last["epoch"], one, last)
-    cell = np.arange(array.size) * array.itemsize >> seen.variables[number].shift
-    return last[cell]
+    shift = seen.variables[number].shift
+    parts = np.arange(max(array.itemsize >> shift, 1))
+    cells = last[(np.arange(array.size) * array.itemsize >> shift)[:, None] + parts]
+    least = cells["epoch"].argmin(1)[:, None]  # the part that was written first, or never
+    stamps = np.take_along_axis(cells, least, 1)[:, 0]
+    stamps["pc"] &= native.PC
+    return stamps
 
 
 def _never_written(name: str, writes: np.ndarray, finder: Finder) -> list[Problem]:

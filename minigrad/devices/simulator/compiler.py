@@ -32,9 +32,10 @@ KERNEL = [
 ]  # fmt: skip
 RUNTIME = ["-fno-threadsafe-statics", "-pthread"]
 GARBAGE = "-ftrivial-auto-var-init=pattern"  # a variable that is never set is far from 0
+VOLATILE = "--param=tsan-distinguish-volatile=1"  # volatile accesses have calls of their own
 # Better with, right without: left out where the compiler refuses them. The loops are those without end, which C++ may
 # take for granted to be none; clash protection lets a large local array meet the guard page below its stack.
-OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection", GARBAGE]
+OPTIONAL = ["-march=native", "-fno-finite-loops", "-fno-stack-protector", "-fstack-clash-protection", GARBAGE, VOLATILE]
 LINK = ["-shared", "-O2", "-pthread", "-lm"]  # without -O2 zig would add a sanitizer of its own
 if sys.platform == "darwin":
     LINK += ["-undefined", "dynamic_lookup"]  # kernels find the runtime when they are loaded

@@ -7,9 +7,9 @@
 
 namespace minigrad {
 
-static inline Stamp stamp_now(uint32_t pc) {
+static inline Stamp stamp_now(uint32_t pc, bool relaxed) {
     unsigned thread = watch.worker->current->thread.index;
-    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc};
+    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc, relaxed};
 }
 
 static inline bool same_thread(const Stamp& a, const Stamp& b) { return a.thread() == b.thread(); }
@@ -67,9 +67,15 @@ static void race(const Stamp& before, Access kind, const Stamp& now, Access acce
     finding->other_block = block_of(before.epoch);
 }
 
+// A flag: one thread changes it while others look at it, by volatile accesses or atomics. So may lanes of a warp do in
+// shared memory, but there it is the mistake of old texts, which took volatile for an order.
+static inline bool flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
+    return before.relaxed && now.relaxed && kind != access && (!variable.shared || kind == ATOMIC || access == ATOMIC);
+}
+
 static inline void compare(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
                            Cell* cell) {
-    if (!ordered(before, now, variable)) race(before, kind, now, access, variable, cell);
+    if (!flag(before, kind, now, access, variable) && !ordered(before, now, variable)) race(before, kind, now, access, variable, cell);
 }
 
 // Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it.
@@ -79,9 +85,10 @@ static inline void remember(Stamp* two, const Stamp& now, const Variable& variab
     else if (two[0].thread() / WARP == two[1].thread() / WARP && two[0].epoch == two[1].epoch) two[1] = now;
 }
 
+// Whether the element has been written.
 template <Access access>
-static inline void check(Variable& variable, Cell* cell, const Stamp& now) {
-    if (access == READ && cell->reads[0].epoch == now.epoch && cell->reads[0].place == now.place) return;
+static inline bool check(Variable& variable, Cell* cell, const Stamp& now) {
+    if (access == READ && cell->reads[0].epoch == now.epoch && cell->reads[0].place == now.place) return true;
     Pair* atomics = variable.atomics ? variable.atomics + (cell - variable.cells) : nullptr;
     compare(cell->write, WRITE, now, access, variable, cell);
     if (access != READ)
@@ -89,14 +96,16 @@ static inline void check(Variable& variable, Cell* cell, const Stamp& now) {
     if (access != ATOMIC && atomics)
         for (const Stamp& atomic : atomics->at) compare(atomic, ATOMIC, now, access, variable, cell);
     bool written = cell->write.epoch >= watch.first_epoch || (atomics && atomics->at[0].epoch >= watch.first_epoch);
-    if (access != WRITE && variable.shared && !written) {
-        Finding* finding = find(UNINITIALISED, access, &variable - watch.variable, now.pc, 0);
-        if (finding) finding->offset = int64_t(cell - variable.cells) << variable.shift;
-    }
     if (access == READ) remember(cell->reads, now, variable);
     if (access == WRITE) cell->write = now;
     if (access == ATOMIC && !atomics) atomics = make_atomics(variable) + (cell - variable.cells);
     if (access == ATOMIC) remember(atomics->at, now, variable);
+    return written;
+}
+
+static void uninitialised(Variable& variable, Cell* cell, Access access, uint32_t pc) {
+    Finding* finding = find(UNINITIALISED, access, &variable - watch.variable, pc, 0);
+    if (finding) finding->offset = int64_t(cell - variable.cells) << variable.shift;
 }
 
 // More than there is room for: the checks go on, the record does not.
@@ -175,16 +184,27 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
         outside(address, bytes, access, -1, pc);
 }
 
+// Of a volatile access or an atomic, and of a struct that is copied: what it has between its members nobody writes.
+enum Manner { PLAIN, RELAXED, COPY };
+
 template <Access access>
-static inline void inside(Variable& variable, uint64_t address, unsigned bytes, uint32_t pc) {
+static inline void inside(Variable& variable, uint64_t address, unsigned bytes, uint32_t pc, Manner manner) {
     uint64_t offset = address - reinterpret_cast<uint64_t>(variable.start);
     if (__builtin_expect(offset >= variable.bytes || offset + bytes > variable.bytes, 0))
-        return outside(address, bytes, access, &variable - watch.variable, pc);
-    Stamp now = stamp_now(pc);
-    Cell *cell = variable.cells + (offset >> variable.shift);
+        return outside(offset < variable.bytes ? address + (variable.bytes - offset) : address, bytes, access,
+                       &variable - watch.variable, pc);
+    if (__builtin_expect((offset | bytes) & ((1u << variable.shift) - 1), 0))
+        refine(variable, __builtin_ctzll(offset | bytes));
+    Stamp now = stamp_now(pc, manner == RELAXED);
+    Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
-    do check<access>(variable, cell, now);
-    while (++cell <= last);
+    bool some = false;
+    do {
+        if (check<access>(variable, cell, now)) some = true;
+        else if (!missing) missing = cell;
+    } while (++cell <= last);
+    if (access != WRITE && variable.shared && missing && !(some && manner == COPY))
+        uninitialised(variable, missing, access, pc);
     if (watch.recording) record(access, &variable - watch.variable, offset, bytes, pc);
 }
 
@@ -194,7 +214,7 @@ static void name_pending(int variable) {
 }
 
 template <Access access>
-static inline void touch(const void* where, unsigned bytes, const void* from) {
+static inline void touch(const void* where, unsigned bytes, const void* from, Manner manner = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
     uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
@@ -202,7 +222,7 @@ static inline void touch(const void* where, unsigned bytes, const void* from) {
     if (__builtin_expect(watch.pending, 0)) name_pending(number < 0 ? MAX_VARIABLES : number);
     if (number < 0) elsewhere(address, bytes, access, pc);
     else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);
-    else inside<access>(watch.variable[number], address, bytes, pc);
+    else inside<access>(watch.variable[number], address, bytes, pc, manner);
 }
 
 }  // namespace minigrad

@@ -29,7 +29,7 @@ static Context* open_barrier(Worker& worker) {
 static Context* arrive_first(Worker& worker, Fiber* self) {
     if (self->claims) settle(worker, self);
     if (!worker.call) worker.call = self->site;
-    if (worker.call->line != self->site->line) worker.diverged = true;
+    if (worker.call != self->site) worker.diverged = true;
     return arrive(worker, self);
 }
 
@@ -43,8 +43,9 @@ MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
 
 MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     Worker& worker = *this_worker;
-    Fiber* self = wait_at(worker, site);
+    Fiber* self = worker.current;
     MINIGRAD_SAVE(self);
+    self->site = site;
     Queue& others = *worker.barrier;
     worker.votes += predicate != 0;
     if (others.size() + 1 == worker.threads) {

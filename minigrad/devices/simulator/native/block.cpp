@@ -95,6 +95,11 @@ static Fiber* start_fiber(Worker& worker) {
     return fiber;
 }
 
+// A warp operation has a site for each thread, its own: there, those of one line are taken for the same.
+static bool same_call(const Site& one, const Site& other, bool own) {
+    return &one == &other || (own && one.line == other.line && one.what == other.what);
+}
+
 // Nobody can run: say who waits where. Threads that wait at the same call are counted together.
 void report_deadlock(Worker& worker) {
     struct { const Site* site; unsigned count; } groups[8];
@@ -106,7 +111,7 @@ void report_deadlock(Worker& worker) {
         if (!site) continue;
         if (!waiting || fiber->thread.index < waiting->thread.index) waiting = fiber;
         unsigned g = 0;
-        while (g < known && (groups[g].site->line != site->line || groups[g].site->what != site->what)) ++g;
+        while (g < known && !same_call(*groups[g].site, *site, site == &fiber->own)) ++g;
         if (g == known && known < 8) groups[known++] = {site, 0};
         if (g < 8) ++groups[g].count;
     }

@@ -1,7 +1,8 @@
 // Order by fences and atomics, as in a lock, or where the last block to count itself adds up what all have written. A
-// thread that has passed a __threadfence() and then changes a word by an atomic releases what it did before; one that
-// later does an atomic on that word has acquired it. Between blocks the picture is coarse, so that what is right is
-// never reported: an acquirer knows all that the block did up to the barriers around the release.
+// thread that has passed a __threadfence() and then changes a word by an atomic or a volatile write releases what it did
+// before; one that later does an atomic on that word, or reads it as volatile, has acquired it. Between blocks the
+// picture is coarse, so that what is right is never reported: an acquirer knows all that the block did up to the
+// barriers around the release.
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,17 +103,20 @@ static void release(Word& word, unsigned thread) {
     watch.dirty = true;
 }
 
-void follow_atomic(uint64_t address) {
+static void follow(uint64_t address, bool reads, bool writes) {
     Worker& worker = *watch.worker;
     unsigned thread = worker.current->thread.index;
-    bool releases = fences()->passed[thread] == watch.block + 1;
+    bool releases = writes && fences()->passed[thread] == watch.block + 1;
     worker.critical = 1;
     if (Word* word = word_at(address, releases)) {
-        acquire(*word, thread);
+        if (reads) acquire(*word, thread);
         if (releases) release(*word, thread);
     }
     leave_critical(worker);
 }
+
+void follow_atomic(uint64_t address) { follow(address, true, true); }
+void follow_volatile(uint64_t address, bool writes) { follow(address, !writes, writes); }
 
 // Lanes that meet in a __syncwarp learn what the others know by fences, too.
 void share_known(unsigned first, unsigned lanes) {

@@ -17,18 +17,44 @@ MINIGRAD_SIZE(1)
 MINIGRAD_SIZE(2)
 MINIGRAD_SIZE(4)
 MINIGRAD_SIZE(8)
-MINIGRAD_SIZE(16)
 MINIGRAD_UNALIGNED(2)
 MINIGRAD_UNALIGNED(4)
 MINIGRAD_UNALIGNED(8)
-MINIGRAD_UNALIGNED(16)
+
+template <Access access>
+static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
+    if (watch.fences) follow_volatile(reinterpret_cast<uint64_t>(at), access == WRITE);
+    touch<access>(at, bytes, caller, RELAXED);
+}
+#define MINIGRAD_VOLATILE(name, N)                                                                          \
+    MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \
+    MINIGRAD_HOOK void __tsan_##name##_write##N(void* at) { touch_volatile<WRITE>(at, N, MINIGRAD_CALLER); }
+MINIGRAD_VOLATILE(volatile, 1)
+MINIGRAD_VOLATILE(volatile, 2)
+MINIGRAD_VOLATILE(volatile, 4)
+MINIGRAD_VOLATILE(volatile, 8)
+MINIGRAD_VOLATILE(volatile, 16)
+MINIGRAD_VOLATILE(unaligned_volatile, 2)
+MINIGRAD_VOLATILE(unaligned_volatile, 4)
+MINIGRAD_VOLATILE(unaligned_volatile, 8)
+MINIGRAD_VOLATILE(unaligned_volatile, 16)
 
 MINIGRAD_HOOK void __tsan_init() {}
 MINIGRAD_HOOK void __tsan_func_entry(void*) {}
 MINIGRAD_HOOK void __tsan_func_exit() {}
 MINIGRAD_HOOK void __tsan_vptr_read(void**) {}
 MINIGRAD_HOOK void __tsan_vptr_update(void**, void*) {}
-MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { touch<READ>(at, bytes, MINIGRAD_CALLER); }
+
+// Whether so many bytes are a vector, in a file that speaks of such. If not, they are a struct.
+static inline bool is_vector(size_t bytes) { return (bytes == 8 || bytes == 16) && bytes & watch.vectors; }
+static inline void read_struct(const void* at, size_t bytes, const void* caller) {
+    touch<READ>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
+}
+MINIGRAD_HOOK void __tsan_read16(void* at) { read_struct(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write16(void* at) { touch<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { read_struct(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { touch<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { read_struct(at, bytes, MINIGRAD_CALLER); }
 MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch<WRITE>(at, bytes, MINIGRAD_CALLER); }
 
 // Clang copies a float4 by a memcpy, which some versions of it do not rename: the linker does (--wrap).
@@ -36,7 +62,7 @@ MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch<WRITE>(at,
 static void check_vector(const void* at, size_t bytes, const void* caller) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
     bool kernels = address - watch.shared < MAX_SHARED || (address - watch.arena) >> WINDOW_BITS < watch.buffers;
-    if (!kernels || (bytes != 8 && bytes != 16) || !(bytes & watch.vectors) || address % bytes == 0) return;
+    if (!kernels || !is_vector(bytes) || address % bytes == 0) return;
     watch.worker->fault = {address, 0, reinterpret_cast<uint64_t>(caller) - 1};
     fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));
 }
@@ -44,7 +70,7 @@ static void check_vector(const void* at, size_t bytes, const void* caller) {
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
     check_vector(from, bytes, caller);
     check_vector(to, bytes, caller);
-    if (bytes) touch<READ>(from, bytes, caller), touch<WRITE>(to, bytes, caller);
+    if (bytes) read_struct(from, bytes, caller), touch<WRITE>(to, bytes, caller);
     return memmove(to, from, bytes);
 }
 static inline void* fill_bytes(void* to, int value, size_t bytes, const void* caller) {
@@ -94,7 +120,7 @@ MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATO
 
 MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) {
     if (watch.fences) follow_atomic(reinterpret_cast<uint64_t>(at));
-    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER);
+    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, RELAXED);
 }
 MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
 

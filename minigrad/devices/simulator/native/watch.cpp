@@ -30,6 +30,31 @@ Pair* make_atomics(Variable& variable) {
     return variable.atomics;
 }
 
+// Each of the finer cells begins as a copy of the one that it was part of; most were never touched.
+template <class T>
+static T* split(T* coarse, uint64_t coarse_count, uint64_t count, unsigned by) {
+    T* fine = reinterpret_cast<T*>(map_zeros(count * sizeof(T)));
+    if (!fine) fail(SYSTEM, nullptr, 0, "the system has no memory to watch single bytes");
+    static const T untouched = {};
+    for (uint64_t i = 0; i < count; ++i)
+        if (memcmp(&coarse[i >> by], &untouched, sizeof(T))) fine[i] = coarse[i >> by];
+    munmap(coarse, coarse_count * sizeof(T));
+    return fine;
+}
+
+// An access to a part of an element: from here on the parts are remembered one by one.
+void refine(Variable& variable, unsigned shift) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    unsigned by = variable.shift - shift;
+    uint64_t before = variable.count;
+    variable.shift = shift;
+    variable.count = (variable.bytes >> shift) + 1;
+    variable.cells = split(variable.cells, before, variable.count, by);
+    if (variable.atomics) variable.atomics = split(variable.atomics, before, variable.count, by);
+    leave_critical(worker);
+}
+
 static unsigned granule(unsigned element) {
     return element == 1 ? 0 : element == 2 ? 1 : element == 8 ? 3 : 2;
 }

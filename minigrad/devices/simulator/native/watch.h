@@ -21,7 +21,7 @@ constexpr unsigned THREAD_BITS = 10;
 struct Stamp {
     uint32_t epoch;  // 0: never
     uint32_t place;  // thread in the block, and its clock above it
-    uint32_t pc;     // in the kernel's file
+    uint32_t pc : 31, relaxed : 1;  // in the kernel's file; the access is volatile or atomic
     unsigned thread() const { return place % (1u << THREAD_BITS); }
     uint32_t clock() const { return place >> THREAD_BITS; }
 };
@@ -41,7 +41,7 @@ struct Variable {
     Cell* cells;
     Pair* atomics;   // nullptr until the first atomic
     uint64_t count;  // of cells
-    uint32_t shift;  // a cell is for 2^shift bytes
+    uint32_t shift;  // a cell is for 2^shift bytes, the fewest that some access takes
     uint32_t shared;
     uint32_t element, dims, extent[8];
     char name[64];
@@ -106,10 +106,12 @@ void watch_block(Worker& worker, uint64_t number);
 void watch_barrier();
 void watch_warp(unsigned warp, unsigned lanes, const char* what);
 Pair* make_atomics(Variable& variable);
+void refine(Variable& variable, unsigned shift);
 uint32_t block_of(uint32_t epoch);
 // fences.cpp; but for the first, only where watch.fences is set
 void pass_fence();
 void follow_atomic(uint64_t address);
+void follow_volatile(uint64_t address, bool writes);
 void share_known(unsigned first, unsigned lanes);
 bool released(const Stamp& before, unsigned self);
 void forget_fences();

@@ -4,23 +4,22 @@
 // A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
 #define MINIGRAD_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// For the one that is called most, a Site is made by the compiler, and not at each call.
-#define __syncthreads()                                                            \
-    ({                                                                             \
-        static const minigrad::Site site = {"__syncthreads", __FILE__, __LINE__};  \
-        minigrad_barrier(&site, 0);                                                \
+// A barrier has a Site for each place in the text, made by the compiler: so two of one line are told apart.
+#define MINIGRAD_SITE(name)                                              \
+    ({                                                                   \
+        static const minigrad::Site site = {name, __FILE__, __LINE__};   \
+        &site;                                                           \
     })
-MINIGRAD_INLINE int __syncthreads_count(int predicate, MINIGRAD_HERE) {
-    minigrad::Site site = {"__syncthreads", file, line};
-    minigrad_vote(&site, predicate);
+#define __syncthreads() minigrad_barrier(MINIGRAD_SITE("__syncthreads"), 0)
+namespace minigrad {
+MINIGRAD_INLINE int vote(const Site* site, int predicate) {
+    minigrad_vote(site, predicate);
     return minigrad_self()->result;
 }
-MINIGRAD_INLINE int __syncthreads_or(int predicate, MINIGRAD_HERE) {
-    return __syncthreads_count(predicate, file, line) != 0;
-}
-MINIGRAD_INLINE int __syncthreads_and(int predicate, MINIGRAD_HERE) {
-    return __syncthreads_count(!predicate, file, line) == 0;
-}
+}  // namespace minigrad
+#define __syncthreads_count(predicate) minigrad::vote(MINIGRAD_SITE("__syncthreads_count"), predicate)
+#define __syncthreads_or(predicate) (minigrad::vote(MINIGRAD_SITE("__syncthreads_or"), predicate) != 0)
+#define __syncthreads_and(predicate) (minigrad::vote(MINIGRAD_SITE("__syncthreads_and"), !(predicate)) == 0)
 namespace minigrad {
 MINIGRAD_INLINE void fence() {
     MINIGRAD_NOTE_FENCE();
