@@ -1,5 +1,6 @@
 """How each gradient is added up: plainly where an element belongs to one thread, else by atomics."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,9 +41,10 @@ class Site:
 class Accumulate:
     """Finds the places and decides for each array, between two barriers where it is shared."""
 
-    def __init__(self, arrays: dict[str, bool], uniform: set[str]):
+    def __init__(self, arrays: dict[str, bool], uniform: set[str], totals: Container[str] = ()):
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
         self.uniform = uniform  # names that are equal in all threads of a block
+        self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
         self.phases = 1
@@ -125,10 +127,13 @@ class Accumulate:
             if all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
-            if warp:
+            by = "warp_add" if warp else "atomicAdd"
+            if array in self.totals:
+                how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
+            elif warp:
                 how, why = f"warp sum, then {how}", "the index is the same in all threads"
             made[site.target] = self.row(site, how, why)
-            self.replace(site, warp)
+            self.replace(site, by)
         return list(made.values())
 
     def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
@@ -153,8 +158,8 @@ class Accumulate:
         """A row of the table."""
         return Choice(expression(site.target), how, why)
 
-    def replace(self, site: Site, warp: bool) -> None:
+    def replace(self, site: Site, by: str) -> None:
         """The `+=` made an atomic."""
         s = site.statement
         value: Expr = s.value if s.op == "+=" else negative(s.value)
-        site.body[site.body.index(s)] = Add(s.target, value, s.place, s.text, warp)
+        site.body[site.body.index(s)] = Add(s.target, value, s.place, s.text, by)

@@ -10,25 +10,41 @@ from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import function, parameter
 from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
-from minigrad.adjoint.tree import Add, Declare, Do, Expr, Function, Param, Stmt
+from minigrad.adjoint.tree import Declare, Do, Expr, Function, Param, Stmt
 
-WARP_ADD = """\
+SUMS = {
+    "warp_add": """\
 // *sum += part, for a whole warp by one atomic where all its threads add to the same place.
 template <class T, class Part>
 __device__ void warp_add(T* sum, Part part) {
-    const unsigned all = 0xffffffff;
+    unsigned active = __activemask();
+    unsigned long long place = (unsigned long long)sum;
     T value = part;
-    if (__match_any_sync(__activemask(), (unsigned long long)sum) != all) {
+    // one place, and the first lanes of the warp: all of them, or those of the last warp of a block
+    if (active & (active + 1) || !__all_sync(active, __shfl_sync(active, place, 0) == place)) {
         atomicAdd(sum, value);
         return;
     }
+    int lanes = __popc(active), lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     for (int step = 16; step > 0; step /= 2) {
-        value += __shfl_down_sync(all, value, step);
+        T other = __shfl_sync(active, value, min(lane + step, lanes - 1));
+        value += lane + step < lanes ? other : T(0);
     }
-    if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
-        atomicAdd(sum, value);
-    }
-}"""
+    if (lane == 0) atomicAdd(sum, value);
+}""",
+    "block_add": """\
+// *sum += part, for a whole block by one atomic. All its threads come by.
+template <class T, class Part>
+__device__ void block_add(T* sum, Part part) {
+    __shared__ T total;
+    bool first = threadIdx.x + threadIdx.y + threadIdx.z == 0;
+    if (first) total = 0;
+    __syncthreads();
+    warp_add(&total, part);
+    __syncthreads();
+    if (first) atomicAdd(sum, total);
+}""",
+}
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
 THREADS = "(size_t)gridDim.x * blockDim.x"
 THREAD_3D = (
@@ -54,9 +70,12 @@ def assemble(module: Module, derived: Derived) -> Assembled:
     params = parameters(module.kernel, derived, body)
     name = f"{module.kernel.name}_adjoint"
     kernel = function(f'extern "C" __global__ void {name}', map(parameter, params), body)
-    warp = any(isinstance(s, Add) and s.warp for s in each(body)) or any("warp_add(" in f for f in functions)
+    text = "\n".join([*functions, kernel])
+    sums = [
+        helper for name, helper in SUMS.items() if f"{name}(" in text + ("warp_add(" if "block_add(" in text else "")
+    ]
     tables = [t.text for t in module.tables if t.name in mentioned(body) or any(t.name in f for f in functions)]
-    pieces = ["\n".join(module.tokens.head), "\n".join(tables), WARP_ADD if warp else "", *functions]
+    pieces = ["\n".join(module.tokens.head), "\n".join(tables), *sums, *functions]
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     return Assembled("\n\n".join([*filter(None, pieces), f"{note}\n{kernel}"]) + "\n", name, tuple(params))
 

@@ -19,7 +19,7 @@ from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.stores import apart, first_stores, repeated
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tidy import Copies, Merge, Sink, everywhere
+from minigrad.adjoint.tidy import Copies, Hoist, Merge, Sink, everywhere
 from minigrad.adjoint.tree import (
     Assign,
     Barrier,
@@ -127,7 +127,11 @@ class KernelAdjoint(Derivation):
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
         body = turn.body(everywhere(body, Merge()))
-        choices = [*turn.choices, *Accumulate(arrays, self.uniform).decide(body, self.facts(body))]
+        body = everywhere(body, Hoist(arrays, self.fresh, {n for n, shared in arrays.items() if shared}))
+        choices = [
+            *turn.choices,
+            *Accumulate(arrays, self.uniform, self.totals.values()).decide(body, self.facts(body)),
+        ]
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
         memory = names | set(self.gradients.values()) | self.kept_arrays()

@@ -128,7 +128,7 @@ def simple(s: Declare | Assign | Add | Do) -> str:
                 return s.op[0] * 2 + s.target.name
             return f"{expression(s.target)} {s.op} {expression(s.value)}"
         case Add():
-            return f"{'warp_add' if s.warp else 'atomicAdd'}(&{expression(s.target)}, {expression(s.value)})"
+            return f"{s.by}(&{expression(s.target)}, {expression(s.value)})"
         case Do():
             return f"{s.function}({', '.join(map(expression, s.arguments))})"
 

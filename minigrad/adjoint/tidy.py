@@ -1,17 +1,23 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
-from minigrad.adjoint.build import change, is_number, minus, negative, plus
+from collections.abc import Callable, Container
+
+from minigrad.adjoint.build import ZERO, change, is_number, minus, negative, plus, test
 from minigrad.adjoint.effects import (
     each,
     expressions,
     mentioned,
     name_of,
+    read_here,
+    self_read,
     written,
+    written_here,
 )
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tree import (
     Add,
     Assign,
+    Barrier,
     Comment,
     Declare,
     Do,
@@ -21,7 +27,9 @@ from minigrad.adjoint.tree import (
     Index,
     Name,
     Stmt,
+    Target,
     While,
+    children,
 )
 
 
@@ -116,21 +124,66 @@ class Merge(Change):
     """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two."""
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Join neighbours."""
+        """Join what one statement of the kernel adds to one element, at the last of the places."""
         made: list[Stmt] = []
         for s in body:
-            last = made[-1] if made else None
-            if isinstance(s, Assign) and isinstance(last, Assign) and self._joins(last, s):
-                value = last.value if last.op == "+=" else negative(last.value)
+            first = next((t for t in reversed(made) if isinstance(s, Assign) and self._joins(t, s)), None)
+            if isinstance(s, Assign) and isinstance(first, Assign) and self._may_wait(first, made):
+                value = first.value if first.op == "+=" else negative(first.value)
                 value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
-                made[-1] = Assign(s.target, "+=", value, s.place, owned=s.owned)
-            else:
-                made.append(s)
+                made.remove(first)
+                s = Assign(s.target, "+=", value, s.place, owned=s.owned)
+            made.append(s)
         return made
 
-    def _joins(self, a: Assign, b: Assign) -> bool:
-        sums = {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
-        return sums and not any(name_of(a.target) in reads(e) for e in (*expressions(a), *expressions(b)))
+    def _joins(self, a: Stmt, b: Assign) -> bool:
+        sums = isinstance(a, Assign) and {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
+        return sums and not any(name_of(b.target) in reads(e) for e in (*expressions(a), *expressions(b)))
+
+    def _may_wait(self, s: Assign, body: list[Stmt]) -> bool:
+        """Whether the last statements neither read what this one adds to nor change what it reads."""
+        behind = body[body.index(s) + 1 :]
+        needs = set().union(*map(reads, expressions(s)))
+        return name_of(s.target) not in mentioned(behind) and not needs & written(behind)
+
+
+class Hoist(Change):
+    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`."""
+
+    def __init__(self, gradients: Container[str], fresh: Callable[[str], str], shared: Container[str]):
+        self.gradients, self.fresh, self.shared = gradients, fresh, shared
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Lead the sums out of the loops of this body."""
+        return [t for s in body for t in (self._loop(s) if isinstance(s, For | While) else [s])]
+
+    def _loop(self, s: For | While) -> list[Stmt]:
+        inside = list(each([s]))
+        changed, read = written([s]), {n for t in inside for n in read_here(t) - self_read(t)}
+        sums: dict[Target, list[Assign]] = {}
+        spoilt = {n for t in inside if not _is_sum(t) for n in written_here(t)} | read
+        for t in inside:
+            if _is_sum(t) and isinstance(t.target, Index) and t.target.array in self.gradients:  # type: ignore[union-attr]
+                sums.setdefault(t.target, []).append(t)  # type: ignore[union-attr,arg-type]
+        before: list[Stmt] = []
+        behind: list[Stmt] = []
+        for target, parts in sums.items():
+            stays = not set().union(*map(reads, children(target))) & changed and name_of(target) not in spoilt
+            waits = name_of(target) in self.shared and any(isinstance(t, Barrier) for t in inside)
+            if stays and not waits:
+                total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
+                before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
+                add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
+                behind.append(
+                    If(test("!=", total, ZERO), [add], [], s.place)
+                )  # where no round ran, there is no element
+                for part in parts:
+                    part.target, part.owned = total, False
+        return [*before, s, *behind]
+
+
+def _is_sum(s: Stmt) -> bool:
+    return isinstance(s, Assign) and s.op in ("+=", "-=")
 
 
 def _adds_to(s: Assign, zero: Declare | Assign) -> bool:

@@ -58,13 +58,13 @@ class Assign:
 
 @dataclass(eq=False)
 class Add:
-    """`atomicAdd(&target, value)`; `warp` adds over the warp first, `warp_add(&target, value)`."""
+    """`atomicAdd(&target, value)`; `warp_add` and `block_add` in its place add up over warp or block first."""
 
     target: Target
     value: Expr
     place: Place = NOWHERE
     text: str = ""
-    warp: bool = False
+    by: str = "atomicAdd"
 
 
 @dataclass(eq=False)
