@@ -91,3 +91,24 @@ def test_where_there_is_no_slope_one_is_chosen(value, slope):
 def test_refused(head, body, words):
     with pytest.raises(Refused, match=words):
         mg.adjoint(f'{head}\nextern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
+
+
+def test_two_branches_that_add_to_each_others_elements():
+    """Nothing parts the two: each index belongs to one thread, but of one element they are two threads."""
+    text = """
+extern "C" __global__ void f(const double* x, double* y) {
+    __shared__ double s[4][4];
+    int i = threadIdx.x, j = threadIdx.y;
+    s[j][i] = x[j * 4 + i];
+    __syncthreads();
+    double v = 0;
+    if (x[j * 4 + i] > 0.1) v += s[j][i] * s[j][i];
+    if (x[j * 4 + i] > 0.2) v += 3 * s[i][j];
+    y[j * 4 + i] = v;
+}"""
+    x = 0.3 + np.random.default_rng(2).random(16)
+    inputs = [mg.tensor(a, device="sim") for a in (x, np.zeros(16))]
+    with mg.microscope.watching() as report:
+        (dx,) = mg.adjoint(text).vjp(*inputs, dy=[mg.tensor(np.ones(16), device="sim")], grid=1, block=(4, 4))
+    assert not report.problems
+    np.testing.assert_allclose(dx.numpy(), 2 * x + 3)

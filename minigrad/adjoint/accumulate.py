@@ -47,8 +47,8 @@ class Accumulate:
         self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
-        self.phases = 1
-        self.meets: set[tuple[int, int]] = set()  # phases that no barrier parts
+        self.flow: list[set[int]] = [set()]  # of each phase, those that may follow with no barrier between
+        self.starts = [0]  # the phases that begin at a barrier, or with the kernel
 
     def decide(self, body: list[Stmt], facts: Facts) -> list[Choice]:
         """Turn each `+=` into what it has to be, and say why."""
@@ -62,21 +62,29 @@ class Accumulate:
 
     def parted(self, sites: list[Site]) -> list[list[Site]]:
         """Places in groups between which there is always a barrier."""
+        together = [self.reached(start) for start in self.starts]
         groups: list[list[Site]] = []
         for site in sites:
-            near = [g for g in groups if any(self.meet(site.phase, other.phase) for other in g)]
+            here = set().union(*(phases for phases in together if site.phase in phases))
+            near = [g for g in groups if any(other.phase in here for other in g)]
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def meet(self, a: int, b: int) -> bool:
-        """Whether two phases can run at the same time."""
-        return a == b or (a, b) in self.meets or (b, a) in self.meets
+    def reached(self, start: int) -> set[int]:
+        """The phases in which the threads of a block can be after one barrier and before the next."""
+        found, open_ = {start}, [start]
+        while open_:
+            new = self.flow[open_.pop()] - found
+            found |= new
+            open_ += new
+        return found
 
     def new(self, *before: int) -> int:
         """A new phase, which no barrier parts from these."""
-        self.phases += 1
-        self.meets |= {(phase, self.phases) for phase in before}
-        return self.phases
+        self.flow.append(set())
+        for phase in before:
+            self.flow[phase].add(len(self.flow) - 1)
+        return len(self.flow) - 1
 
     def visit(self, body: list[Stmt], facts: Facts, phase: int) -> int:
         """Collect the places, with what is known at each; the phase in which the body ends."""
@@ -87,6 +95,7 @@ class Accumulate:
                     self.sites.append(Site(body, s, phase, facts))
             elif isinstance(s, Barrier):
                 phase = self.new()
+                self.starts.append(phase)
             elif isinstance(s, If):
                 ends = []
                 for condition, side in ((s.condition, s.then), (opposite(s.condition), s.orelse)):
@@ -101,7 +110,7 @@ class Accumulate:
                 if isinstance(s, For):
                     inside.enter(s.primal or s)
                 last = self.visit(s.body, inside, first)
-                self.meets.add((first, last))
+                self.flow[last].add(first)
                 phase = self.new(phase, first, last)
         return phase
 

@@ -127,7 +127,7 @@ class KernelAdjoint(Derivation):
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
         body = turn.body(everywhere(body, Merge()))
-        body = everywhere(body, Hoist(arrays, self.fresh, {n for n, shared in arrays.items() if shared}))
+        body = everywhere(body, Hoist(arrays, self.fresh, self.module.values))
         choices = [
             *turn.choices,
             *Accumulate(arrays, self.uniform, self.totals.values()).decide(body, self.facts(body)),

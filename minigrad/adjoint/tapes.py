@@ -47,7 +47,7 @@ class Tape:
         return Index(self.name, (column,), self.type)
 
 
-def copied(source: Index, target: Index, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
+def copied(source: Expr, target: Index, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
     """Loops over the elements of an array that copy it."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):

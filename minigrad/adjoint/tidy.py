@@ -1,8 +1,9 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
 
 from minigrad.adjoint.build import ZERO, change, is_number, minus, negative, plus, test
+from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import (
     each,
     expressions,
@@ -150,8 +151,8 @@ class Merge(Change):
 class Hoist(Change):
     """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`."""
 
-    def __init__(self, gradients: Container[str], fresh: Callable[[str], str], shared: Container[str]):
-        self.gradients, self.fresh, self.shared = gradients, fresh, shared
+    def __init__(self, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: dict[str, int]):
+        self.arrays, self.fresh, self.values = arrays, fresh, values  # arrays: gradients, and whether they are shared
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """Lead the sums out of the loops of this body."""
@@ -163,20 +164,23 @@ class Hoist(Change):
         sums: dict[Target, list[Assign]] = {}
         spoilt = {n for t in inside if not _is_sum(t) for n in written_here(t)} | read
         for t in inside:
-            if _is_sum(t) and isinstance(t.target, Index) and t.target.array in self.gradients:  # type: ignore[union-attr]
+            if _is_sum(t) and isinstance(t.target, Index) and t.target.array in self.arrays:  # type: ignore[union-attr]
                 sums.setdefault(t.target, []).append(t)  # type: ignore[union-attr,arg-type]
         before: list[Stmt] = []
         behind: list[Stmt] = []
+        header = count(s)
         for target, parts in sums.items():
             stays = not set().union(*map(reads, children(target))) & changed and name_of(target) not in spoilt
-            waits = name_of(target) in self.shared and any(isinstance(t, Barrier) for t in inside)
+            waits = self.arrays[name_of(target)] and any(isinstance(t, Barrier) for t in inside)
             if stays and not waits:
                 total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
                 before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
                 add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
-                behind.append(
-                    If(test("!=", total, ZERO), [add], [], s.place)
-                )  # where no round ran, there is no element
+                runs = (evaluate(header.trips, self.values) or 0) > 0 if header and exact(s, header) else False
+                if runs and any(part in s.body for part in parts):
+                    behind.append(add)
+                else:  # where no round has run, the element may not exist
+                    behind.append(If(test("!=", total, ZERO), [add], [], s.place))
                 for part in parts:
                     part.target, part.owned = total, False
         return [*before, s, *behind]
