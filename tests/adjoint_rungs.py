@@ -96,5 +96,7 @@ RUNGS |= {
     "rsbench cold": (ladder("multipole"), poles(0.0), 1, 32),
     "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
     "eos": (ladder("equation_of_state"), gas(20), 1, 32),
+    "eos clipped": (ladder("equation_of_state"), [*gas(20)[:6], 0.2, 0.1, *gas(20)[8:]], 1, 32),
+    "eos at the floor": (ladder("equation_of_state"), [*gas(20)[:6], 0.5, 0.3, *gas(20)[8:]], 1, 32),
     "dg": (ladder("dg_volume"), flow(2), 2, (5, 5)),
 }  # fmt: skip

@@ -32,6 +32,8 @@ KERNELS = {
     "double y_tape = 1; for (int k = 0; k < 3; ++k) { y_tape = y_tape * trips_1 * d_x; } y[i] = y_tape;",
     "a hidden variable and one of its second name": "double v = x[i]; { double v = x[i] * x[i]; double v_2 = 3 * v; "
     "y[i] = v * v_2; } y[i] = y[i] + v;",
+    "a store in a branch of each round": "for (int j = 0; j < 3; ++j) { if (x[i] > 0.1) { y[i] = x[i] * (j + 1); } }",
+    "two elements of a thread": "if (i < 4) { y[2 * i] = x[i] * x[i]; y[2 * i + 1] = x[i] * x[i + 4]; }",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -88,8 +88,8 @@ extern "C" __global__ void newton(const real* x, real* y, int n) {
 extern "C" __global__ void largest(const real* x, real* y, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        real best = x[i * m];
-        for (int j = 1; j < m; ++j) {
+        real best = -INFINITY;
+        for (int j = 0; j < m; ++j) {
             if (x[i * m + j] <= best) continue;
             best = x[i * m + j];
         }

@@ -1,11 +1,28 @@
 """Which variables carry derivatives: those that an input reaches and that reach an output."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from minigrad.adjoint.effects import each, name_of
-from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import Add, Assign, Binary, Call, Cast, Declare, Expr, Function, Index, Name, Ternary, Unary
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Declare,
+    Expr,
+    Function,
+    Index,
+    Jump,
+    Name,
+    Ternary,
+    Unary,
+)
 from minigrad.adjoint.types import DERIVATIVES, TESTS, floating, plain
+
+if TYPE_CHECKING:
+    from minigrad.adjoint.module import Module
 
 
 def flows(e: Expr) -> set[str]:
@@ -25,7 +42,7 @@ def flows(e: Expr) -> set[str]:
             return flows(e.left) | flows(e.right)
         case Call():
             flat = plain(e.function) in TESTS or DERIVATIVES.get(plain(e.function)) == ""
-            return set() if flat else set().union(*map(flows, e.arguments))
+            return set() if flat else set().union(*(flows(a) for n, a in enumerate(e.arguments) if n not in e.flat))
     return set()
 
 
@@ -58,7 +75,7 @@ def outputs(function: Function) -> list[str]:
     return [p.name for p in function.params if p.pointer and p.name in changed and floating(p.type)]
 
 
-def active(module: Module, wrt: Iterable[str]) -> set[str]:
+def active(module: "Module", wrt: Iterable[str]) -> set[str]:
     """The variables of the kernel that carry derivatives of `wrt` to an output."""
     ends = outputs(module.kernel)
     return (reached(module.kernel, wrt) & reached(module.kernel, ends, backward=True)) | set(ends)
@@ -71,3 +88,10 @@ def default_wrt(function: Function) -> list[str]:
     changed = {name_of(s.target) for s in each(function.body) if isinstance(s, Assign) and s.op != "="}
     useful = reached(function, outputs(function), backward=True) & (read | added | changed)
     return [p.name for p in function.params if p.name in useful and floating(p.type)]
+
+
+def flat(function: Function) -> frozenset[int]:
+    """The parameters of a device function, by number, on which its value does not depend by a derivative."""
+    ends = set().union(*(flows(s.value) for s in each(function.body) if isinstance(s, Jump) and s.value is not None))
+    deep = reached(function, ends, backward=True)
+    return frozenset(n for n, p in enumerate(function.params) if not floating(p.type) or p.name not in deep)

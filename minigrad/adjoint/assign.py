@@ -1,8 +1,7 @@
 """The gradient of one assignment, and of a call in it."""
 
-from minigrad.adjoint.activity import flows, reached
 from minigrad.adjoint.build import ONE, ZERO
-from minigrad.adjoint.effects import each, factor, name_of, rest, value_of
+from minigrad.adjoint.effects import factor, name_of, rest, value_of
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module
@@ -17,7 +16,6 @@ from minigrad.adjoint.tree import (
     Expr,
     Function,
     Index,
-    Jump,
     Name,
     Number,
     Stmt,
@@ -121,8 +119,8 @@ class Assignments(Keeping):
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
         function = self.module.functions[e.function]
         before, behind, sinks = [], [], []
-        for p, a in zip(function.params, e.arguments, strict=True):
-            if not floating(p.type) or p.name not in reachable(function):
+        for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
+            if n in e.flat:
                 continue
             if p.pointer:
                 sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
@@ -135,9 +133,3 @@ class Assignments(Keeping):
                 sinks.append(name)
         call = Do(f"{e.function}_adjoint", (*map(self.keep, e.arguments), seed, *sinks), tuple(n.name for n in sinks))
         return [*before, call, *behind]
-
-
-def reachable(function: Function) -> set[str]:
-    """The floating-point parameters on which the value of a device function depends."""
-    ends = set().union(*(flows(s.value) for s in each(function.body) if isinstance(s, Jump) and s.value is not None))
-    return reached(function, ends, backward=True) & {p.name for p in function.params}

@@ -1,6 +1,7 @@
 """Expressions put together, with what is trivial left out: no `1 * x`, no `0 + x`, no `- -x`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
 from minigrad.adjoint.types import common
@@ -136,7 +137,7 @@ def change(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
         case Index():
             return Index(e.array, tuple(change(i, new) for i in e.indices), e.type, e.place)
         case Call():
-            return Call(e.function, tuple(change(a, new) for a in e.arguments), e.type, e.place)
+            return replace(e, arguments=tuple(change(a, new) for a in e.arguments))
         case Unary():
             operand = change(e.operand, new)
             return Unary(e.op, operand, "bool" if e.op == "!" else common(operand.type))

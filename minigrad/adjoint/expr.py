@@ -88,12 +88,13 @@ class Ternary(Tree):
 
 @dataclass(frozen=True)
 class Call(Tree):
-    """A call of a maths function or of a `__device__` function."""
+    """A call of a maths function or of a `__device__` function; `flat` are operands on which no derivative depends."""
 
     function: str
     arguments: tuple["Expr", ...]
     type: str
     place: Place = field(default=NOWHERE, compare=False)
+    flat: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Expressions: a precedence climber that types each operand as it goes."""
 
+from minigrad.adjoint.activity import flat
 from minigrad.adjoint.scope import Scope
 from minigrad.adjoint.tokens import Token
 from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Name, Number, Param, Ternary, Unary
@@ -125,7 +126,7 @@ class Expressions(Scope):
         if len(given) != wanted:
             raise self.refuse(name.place, f"{name.text} takes {wanted} arguments; got {len(given)}.")
         kind = known.returns if known else result(name.text, [_type(e) for e in given])
-        return Call(name.text, tuple(given), kind, name.place)
+        return Call(name.text, tuple(given), kind, name.place, flat(known) if known else frozenset())
 
     def whole_array(self) -> Name:
         """An array handed to a device function: a pointer parameter by its name."""

@@ -5,7 +5,7 @@ An index is read as a number in a mixed radix: `row * n + column` with `column <
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from minigrad.adjoint.build import ONE
@@ -34,16 +34,8 @@ class Facts:
     def inside(self) -> "Facts":
         """The same facts, to be added to."""
         below = {name: list(bounds) for name, bounds in self.below.items()}
-        return Facts(
-            self.fixed,
-            self.constants,
-            self.uniform,
-            set(self.still),
-            self.conditions,
-            dict(self.loops),
-            below,
-            set(self.pinned),
-        )
+        own = {"still": set(self.still), "loops": dict(self.loops), "pinned": set(self.pinned)}
+        return replace(self, below=below, **own)
 
     def assume(self, e: Expr) -> None:
         """Learn from a condition that has been passed."""

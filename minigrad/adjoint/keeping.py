@@ -60,7 +60,7 @@ class Keeping(Rules):
 
     def keep(self, e: Expr) -> Expr:
         """An expression that gives, at the mirrored place, the value that `e` has here."""
-        if self.known and e == self.known[0]:
+        if self.known and e == self.known[0] and not isinstance(e, Number):
             return self.known[1]
         return change(e, self._kept)
 

@@ -1,20 +1,21 @@
 """Which elements a kernel stores once: the gradient of such an element is read once and need not be cleared."""
 
-from collections import Counter
-
 from minigrad.adjoint.effects import each, name_of, nested, read_here
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.polynomial import polynomial
-from minigrad.adjoint.tree import Add, Assign, Declare, For, If, Index, Stmt, While
+from minigrad.adjoint.polynomial import offsets, polynomial, stride
+from minigrad.adjoint.tree import Add, Assign, Declare, For, If, Index, Stmt, Target, While
 
 
-def repeated(body: list[Stmt], facts: Facts) -> set[str]:
-    """The arrays into which a loop may store an element twice."""
+def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None = None) -> set[str]:
+    """The arrays into which a loop may store an element twice. since: the loops around the declaration of an array."""
     found: set[str] = set()
+    since = dict(since or {})
     for s in body:
+        if isinstance(s, Declare):
+            since[s.name] = facts.rounds
         if isinstance(s, Assign) and isinstance(s.target, Index):
             told = [facts.told(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
-            if not facts.rounds <= set().union(*told):
+            if not facts.rounds - since.get(s.target.array, set()) <= set().union(*told):
                 found.add(s.target.array)
         inside = facts.inside()
         if isinstance(s, For):
@@ -26,14 +27,23 @@ def repeated(body: list[Stmt], facts: Facts) -> set[str]:
                 s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else "?"
             }
         for n, inner in enumerate(nested(s)):
-            found |= repeated(inner, facts.inside() if n else inside)
+            found |= repeated(inner, facts.inside() if n else inside, since)
     return found
 
 
 def apart(body: list[Stmt]) -> set[str]:
-    """The arrays into which one statement alone stores."""
-    stores = Counter(name_of(s.target) for s in each(body) if isinstance(s, Assign | Add))
-    return {name for name, number in stores.items() if number == 1}
+    """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
+    stores: dict[str, list[Assign | Add]] = {}
+    for s in each(body):
+        if isinstance(s, Assign | Add):
+            stores.setdefault(name_of(s.target), []).append(s)
+    return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
+
+
+def _differ(targets: list[Target]) -> bool:
+    indices = [t.indices for t in targets if isinstance(t, Index)]
+    gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
+    return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
 
 
 def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
