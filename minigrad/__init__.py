@@ -19,6 +19,7 @@ _FUNCTIONS = {
     "differentiable": "minigrad.adjoint",
     "doctor": "minigrad.doctor",
     "exercise": "minigrad.exercises",
+    "fuse": "minigrad.fusion",
     "graph": "minigrad.cuda_graph",
     "inspect": "minigrad.microscope",
     "memory": "minigrad.holdings",

@@ -20,8 +20,9 @@ from minigrad.kernels import Kernels
 from minigrad.program import Unplanned
 
 AnyArray = Union[np.ndarray, "Array"]
+Cuda = Sequence[str | None]
 OPS: dict[str, "Op"] = {}
-__all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
+__all__ = ["OPS", "AnyArray", "Case", "Cuda", "Op", "unbroadcast"]
 
 
 class Op(Kernels):
@@ -39,6 +40,8 @@ class Op(Kernels):
     shares: the output is the input's memory, as in reshape. cost(*arrays, **params) counts FLOPs and bytes: each input
     read once, the output written once; backward_flops is how many times these FLOPs the gradient takes, if counted.
     fast, role -> name: kernels that run in these roles until `using` asks for others. They need not be those to read.
+    cuda: one element of y in CUDA C++, then of each input's gradient, in terms of the inputs, y and dy; None for none.
+    What has it can be part of a fused kernel, see `mg.fuse`. listed: whether it joins the registry.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class Op(Kernels):
         integers: bool = False,
         shares: bool = False,
         fast: Mapping[str, str] | None = None,
+        cuda: Cuda = (),
         cases: Sequence[Case] = (),
+        listed: bool = True,
     ):
         self.name, self.forward, self.backward = name, forward, backward
         self.__name__, self.__doc__ = name, forward.__doc__
@@ -67,17 +72,20 @@ class Op(Kernels):
         self.prepare, self.uses, self.cost = prepare, uses, cost
         self.backward_flops = backward_flops
         self.broadcasts, self.integers, self.shares = broadcasts, integers, shares
-        self.cases = tuple(cases)
+        self.cuda, self.cases = tuple(cuda), tuple(cases)
         self.inputs = Inputs(name, forward)
         wanted = list(inspect.signature(backward).parameters)[1:] if backward else []
         self.keeps = [key for key in wanted if key != "needs"]
         self._asks_needs = "needs" in wanted
-        OPS.setdefault(name, self)
+        if listed:
+            OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         if not named and (plan := self._plans.get(kinds(given))):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
+        if trace := tape.trace():
+            return trace.note(self, inputs, params)
         tensors = as_tensors(self.name, inputs, self.integers)
         if self.prepare:
             params = self.prepare(*(t.array for t in tensors), **params)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 if TYPE_CHECKING:
     from minigrad.effects import Effects
+    from minigrad.fusion.trace import Trace
     from minigrad.tensor import Tensor
 
 Vjp = Callable[[Any], Sequence]
@@ -66,6 +67,7 @@ class Node:
 class _Mode(threading.local):
     enabled = True
     effects: "Effects | None" = None
+    trace: "Trace | None" = None
 
 
 _mode = _Mode()
@@ -89,6 +91,21 @@ def noted(effects: "Effects") -> Iterator[None]:
         yield
     finally:
         _mode.effects = None
+
+
+def trace() -> "Trace | None":
+    """Where the operations of a function that is being fused on this thread are noted, instead of being run."""
+    return _mode.trace
+
+
+@contextmanager
+def traced(trace: "Trace") -> Iterator[None]:
+    """Within it, this thread's operations are those of a function that is being fused."""
+    before, _mode.trace = _mode.trace, trace
+    try:
+        yield
+    finally:
+        _mode.trace = before
 
 
 @contextmanager

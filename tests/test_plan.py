@@ -89,6 +89,22 @@ def test_the_second_call_prepares_nothing(device):
     assert device.repeated == 2 * repeated
 
 
+def test_a_fused_function_is_repeated(device):
+    fused = mg.fuse(lambda x, w: (x.tanh() * w).mean(axis=-1))
+    counts = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        ours, truth = tensors(device, [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 40), (40,))])
+        y, expected = fused(*ours), fused(*truth)
+        close(y, expected)
+        y.sum().backward()
+        expected.sum().backward()
+        for x, x_truth in zip(ours, truth, strict=True):
+            close(x.grad, x_truth.grad)
+        counts.append((device.prepared, device.single))
+    assert counts[0] == counts[1] == counts[2] and counts[0][1] == 0
+
+
 def test_the_same_tensor_twice_is_no_rule_for_two(device):
     (a, b), _ = tensors(device, [np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)])
     (a * a).sum().backward()

@@ -22,4 +22,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array) -> tupl
     return dy, dy
 
 
-add = binary("add", forward, backward, launch_backward=launch_backward)
+add = binary("add", forward, backward, ("a + b", "dy", "dy"), launch_backward=launch_backward)

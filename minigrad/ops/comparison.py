@@ -41,6 +41,7 @@ def comparison(name: str, sign: str, compare: Callable) -> Op:
         launch=launch,
         prepare=partial(prepare, name),
         cost=cost(1, itemsize=1),
+        cuda=(f"a {sign} b",),
         integers=True,
         cases=[*CASES, TIES, WHOLE, FLAGS],
     )

@@ -16,4 +16,6 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return da, -da * a / b  # no b * b, which would overflow first
 
 
-divide = binary("divide", forward, backward, uses=("b", "a b"), cases=POSITIVE)
+divide = binary(
+    "divide", forward, backward, ("a / b", "dy / b", "-(dy / b) * a / b"), uses=("b", "a b"), cases=POSITIVE
+)

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
-from minigrad.op import Case, Op
+from minigrad.op import Case, Cuda, Op
 from minigrad.source import Source
 from minigrad.view import Shape, broadcast
 
@@ -29,7 +29,7 @@ def per_element(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
-def per_four(file: str, name: str) -> Kernel:
+def per_four(file: Source | str, name: str) -> Kernel:
     """A kernel in which thread i makes elements 4 i to 4 i + 3."""
     return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
@@ -64,14 +64,15 @@ def unary(
     name: str,
     forward: Callable,
     backward: Callable,
+    cuda: Cuda = (),
     flops: int = 1,
     positive: bool = False,
     extremes: Sequence[float] = (),
 ) -> Op:
     """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, kept, dx, n)` in `cuda/<name>.cu`.
 
-    The backward kernel gets what the NumPy rule names: x, y, both or neither. extremes are inputs for which another
-    formula would leave the range of floats on its way.
+    The backward kernel gets what the NumPy rule names: x, y, both or neither. cuda: one element of y and of dx, for
+    `mg.fuse`. extremes are inputs for which another formula would leave the range of floats on its way.
     """
     kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
     kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
@@ -96,6 +97,7 @@ def unary(
         launch=launch,
         launch_backward=launch_backward,
         cost=cost(flops),
+        cuda=cuda,
         cases=[*(Case((shape,), positive=positive) for shape in RAGGED), Case((np.array(extremes, float),))],
     )
 
@@ -104,6 +106,7 @@ def binary(
     name: str,
     forward: Callable,
     backward: Callable,
+    cuda: Cuda = (),
     flops: int = 1,
     cases: Sequence[Case] = CASES,
     launch_backward: Callable | None = None,
@@ -113,7 +116,7 @@ def binary(
 
     `<name>_backward(dy, kept, da, db, views of kept, n)` writes both gradients in the shape of y; a null pointer stands
     for one that is not wanted. What was broadcast is summed by `unbroadcast`. An op whose gradient needs no such kernel
-    brings its own launch_backward.
+    brings its own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
     """
     kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
     if launch_backward is None:
@@ -140,6 +143,7 @@ def binary(
         prepare=partial(must_broadcast, name),
         uses=uses,
         cost=cost(flops),
+        cuda=cuda,
         broadcasts=True,
         cases=cases,
     )

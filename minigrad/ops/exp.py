@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * y,)
 
 
-exp = unary("exp", forward, backward, extremes=(-80, 0, 80))
+exp = unary("exp", forward, backward, ("exp(x)", "dy * y"), extremes=(-80, 0, 80))

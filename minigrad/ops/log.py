@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
     return (dy / x,)
 
 
-log = unary("log", forward, backward, positive=True)
+log = unary("log", forward, backward, ("log(x)", "dy / x"), positive=True)

@@ -16,4 +16,5 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return np.where(a < b, 0, part), np.where(b < a, 0, part)
 
 
-maximum = binary("maximum", forward, backward, cases=(*CASES, TIES))
+cuda = "a > b || a != a ? a : b", "a < b ? 0 : a == b ? dy / 2 : dy", "b < a ? 0 : a == b ? dy / 2 : dy"
+maximum = binary("maximum", forward, backward, cuda, cases=(*CASES, TIES))

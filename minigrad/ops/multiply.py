@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return dy * b, dy * a
 
 
-multiply = binary("multiply", forward, backward, uses=("b", "a"))
+multiply = binary("multiply", forward, backward, ("a * b", "dy * b", "dy * a"), uses=("b", "a"))

@@ -15,4 +15,4 @@ def backward(dy: np.ndarray) -> tuple:
     return (-dy,)
 
 
-negative = unary("negative", forward, backward)
+negative = unary("negative", forward, backward, ("-x", "-dy"))

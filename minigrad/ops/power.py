@@ -21,4 +21,5 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return da, db
 
 
-power = binary("power", forward, backward, cases=POSITIVE)
+cuda = "pow(a, b)", "b == 0 ? 0 : dy * b * pow(a, b - 1)", "a == 0 && b >= 0 ? 0 : dy * y * log(a)"
+power = binary("power", forward, backward, cuda, cases=POSITIVE)

@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
     return (np.where(x > 0, dy, 0),)  # chosen, not multiplied: 0 * inf would be NaN
 
 
-relu = unary("relu", forward, backward)
+relu = unary("relu", forward, backward, ("x < 0 ? 0 : x", "x > 0 ? dy : 0"))

@@ -16,4 +16,5 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * y * (1 - y),)
 
 
-sigmoid = unary("sigmoid", forward, backward, flops=4, extremes=(-100, 0, 100))
+cuda = "(x >= 0 ? 1 : exp(-fabs(x))) / (1 + exp(-fabs(x)))", "dy * y * (1 - y)"
+sigmoid = unary("sigmoid", forward, backward, cuda, flops=4, extremes=(-100, 0, 100))

@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy / (2 * y),)
 
 
-sqrt = unary("sqrt", forward, backward, positive=True)
+sqrt = unary("sqrt", forward, backward, ("sqrt(x)", "dy / (2 * y)"), positive=True)

@@ -23,4 +23,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array) -> tupl
     return dy, negative.run([dy], {}) if needs[1] else None
 
 
-subtract = binary("subtract", forward, backward, launch_backward=launch_backward)
+subtract = binary("subtract", forward, backward, ("a - b", "dy", "-dy"), launch_backward=launch_backward)

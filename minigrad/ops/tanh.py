@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * (1 - y * y),)
 
 
-tanh = unary("tanh", forward, backward, extremes=(-100, 0, 100))
+tanh = unary("tanh", forward, backward, ("tanh(x)", "dy * (1 - y * y)"), extremes=(-100, 0, 100))

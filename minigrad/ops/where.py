@@ -59,6 +59,7 @@ where = Op(
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost(0),
+    cuda=("cond ? a : b", None, "cond ? dy : 0", "cond ? 0 : dy"),
     broadcasts=True,
     integers=True,
     cases=[
