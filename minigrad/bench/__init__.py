@@ -6,6 +6,8 @@
 is the newest in a record. Nothing is measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
 """
 
+from minigrad.bench.adjoint_record import AdjointRecord
+from minigrad.bench.adjoint_record import newest as newest_adjoints
 from minigrad.bench.measurement import Measurement, measure
 from minigrad.bench.record import Record, load, newest
 from minigrad.bench.steps import TrainingStep, recorded_step, training_step
@@ -14,5 +16,6 @@ from minigrad.bench.timing import Timing, time
 from minigrad.bench.work import Work
 from minigrad.bench.works import run, suite
 
-__all__ = ["Measurement", "Record", "Sweep", "Timing", "TrainingStep", "Work", "load", "measure", "newest",
-           "recorded_step", "run", "suite", "sweep", "time", "training_step"]  # fmt: skip
+__all__ = ["AdjointRecord", "Measurement", "Record", "Sweep", "Timing", "TrainingStep", "Work", "load", "measure",
+           "newest", "newest_adjoints", "recorded_step", "run", "suite", "sweep", "time",
+           "training_step"]  # fmt: skip

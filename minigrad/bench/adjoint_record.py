@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -86,6 +86,10 @@ class AdjointRecord:
     def median(self) -> float:
         """The median ratio over all rungs."""
         return median(cost.ratio for cost in self.costs.values())
+
+    def only(self, *names: str) -> "AdjointRecord":
+        """The record of these rungs."""
+        return replace(self, costs={name: cost for name, cost in self.costs.items() if name in names})
 
     def table(self) -> Table:
         """A row for each rung."""

@@ -23,6 +23,8 @@ _HOMES = {
     "phases": ("phases",),
     "warps": ("divergence", "idle"),
     "curves": ("loss_curve",),
+    "maps": ("fields", "lines"),
+    "adjoints": ("adjoint_costs", "adjoint_growth"),
     "steps": ("memory",),
     "bar": ("progress",),
     "predictions": ("confusion", "images", "wrong_predictions"),
