@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import minigrad as mg
 from minigrad import __main__ as command_line
 from minigrad.bench import adjoint_record, adjoints
 from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio
@@ -60,6 +61,22 @@ def test_tapes_are_counted():
     s = subject("product")
     (args, grid, block), dy = s.at(s.rung.checked, 8)
     assert Backward(s.adjoint, args, dy, grid, block).tape_bytes == (0, 4 * 8 * s.rung.checked)
+
+
+def test_steps_of_time_are_walked_back_as_the_tape_does_it():
+    s = subject("lbm_d2q9")
+    (args, grid, block), (dy,) = s.at(s.rung.checked, 1)
+    step = mg.differentiable(s.rung.kernel)
+    start = mg.tensor(args[0].numpy(), requires_grad=True, device="sim")
+    state = start
+    for _ in range(4):
+        state = step(state, *args[1:], grid=grid, block=block)
+    state.backward(mg.tensor(dy.numpy(), device="sim"))
+    forward, chain = s.calls(s.rung.checked, 4)
+    forward()
+    chain()
+    assert np.allclose(chain.launches[-1][3].numpy(), state.numpy(), rtol=1e-5)
+    assert np.allclose(chain.back[-1].gradients["f"].numpy(), start.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu

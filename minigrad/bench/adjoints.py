@@ -19,7 +19,7 @@ import numpy as np
 from minigrad.adjoint import Adjoint
 from minigrad.array import Array
 from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio, Resources
-from minigrad.bench.backward import Backward
+from minigrad.bench.backward import Backward, Chain
 from minigrad.bench.draw import Draw
 from minigrad.bench.rungs import RUNGS, Inputs
 from minigrad.bench.timing import Timing, timer
@@ -73,11 +73,19 @@ class Subject:
                     f"in float64; a benchmark allows {TOLERANCE[self.rung.dtype]:g}. It is not timed."
                 )
 
-    def ratio(self, size: int, work: int) -> tuple[Ratio, Backward]:
-        """The times of the kernel and of its adjoint, in turns."""
+    def calls(self, size: int, work: int) -> tuple[Callable[[], None], Backward | Chain]:
+        """The kernel and its adjoint, to be queued; where time goes in steps, so many of them."""
         (args, grid, block), dy = self.at(size, work)
+        if self.rung.state:
+            chain = Chain(self.adjoint, args, dy[0], grid, block, self.rung.state, work)
+            return chain.forward, chain
         backward = Backward(self.adjoint, args, dy, grid, block)
-        runs = timer().interleaved([partial(self.rung.kernel, *args, grid=grid, block=block), backward], REPEATS, 2e-4)
+        return partial(self.rung.kernel, *args, grid=grid, block=block), backward
+
+    def ratio(self, size: int, work: int) -> tuple[Ratio, Backward | Chain]:
+        """The times of the kernel and of its adjoint, in turns."""
+        forward, backward = self.calls(size, work)
+        runs = timer().interleaved([forward, backward], REPEATS, 2e-4)
         primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
         return Ratio(primal, adjoint), backward
 

@@ -54,3 +54,40 @@ class Backward:
         """Bytes of local tapes a thread, and of global tapes in all."""
         local = sum(int(row.bytes) for row in self.made.decisions.rows if row.how == "local tape")
         return local, sum(tape.nbytes for tape in self.tapes.values())
+
+
+class Chain:
+    """A kernel that runs on its own result, as steps of time do, and the walk back through the states it has kept.
+
+    read and written name the kernel's state before and after a step. `forward()` queues all steps, a call the way back.
+    """
+
+    def __init__(
+        self, made: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
+        steps: int,
+    ):  # fmt: skip
+        read, written = ([p.name for p in made.module.kernel.params].index(name) for name in state)
+        states = [args[read], *(copied(args[written]) for _ in range(steps))]
+        self.launches = [list(args) for _ in range(steps)]
+        for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
+            launch[read], launch[written] = before, after
+        self.made, self.grid, self.block = made, grid, block
+        self.forward()
+        self.back: list[Backward] = []
+        for launch in reversed(self.launches):
+            self.back.append(Backward(made, launch, [dy], grid, block))
+            dy = self.back[-1].gradients[state[0]]
+
+    def forward(self) -> None:
+        """All steps."""
+        for launch in self.launches:
+            self.made.primal(*launch, grid=self.grid, block=self.block)
+
+    def __call__(self) -> None:
+        for step in self.back:
+            step()
+
+    @property
+    def tape_bytes(self) -> tuple[int, int]:
+        """Those of a step."""
+        return self.back[0].tape_bytes

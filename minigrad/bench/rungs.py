@@ -22,7 +22,8 @@ class Rung:
     """A kernel of the ladder with `make(draw, size, work)`, its inputs.
 
     sizes: threads, or what their number grows with, up to 32 times as many; the last one stands in the table. works:
-    how much a thread does, likewise, or nothing where a thread's work is fixed. dtype is that of the paper's program.
+    how much a thread does, likewise, or nothing where a thread's work is fixed; with `state`, the names of what a step
+    of time reads and writes, how many steps. dtype is that of the paper's program.
     """
 
     kernel: Kernel
@@ -31,6 +32,7 @@ class Rung:
     works: Sequence[int] = ()
     dtype: str = "float32"
     small: int = 0  # the size at which it is checked
+    state: tuple[str, str] | None = None
 
     @property
     def checked(self) -> int:
@@ -173,8 +175,8 @@ RUNGS: dict[str, Rung] = {
         ladder("nbody", TILE=128),
         lambda d, n, _: ([d.real(3 * n), 0.1, d.real(3 * n), n], ceil_div(n, 128), 128), doubled(2**13), small=500,
     ),
-    "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21)),
-    "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20)),
+    "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21), doubled(1), state=("f", "g")),
+    "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20), doubled(1), state=("f", "g")),
     "cross_sections": Rung(ladder("cross_sections"), cross_sections, doubled(2**19), doubled(4), "float64"),
     "multipole_cold": Rung(ladder("multipole"), multipole(0.0), doubled(2**20), doubled(4), "float64"),
     "multipole": Rung(ladder("multipole"), multipole(8.0), doubled(2**20), doubled(4), "float64"),
