@@ -26,7 +26,7 @@ RUNGS = {
     "triangular": (ladder("triangular"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
     "while": (ladder("eighth_power"), [normal(20), normal(20), 20], 1, 32),
     "break": (ladder("newton"), [normal(20) ** 2 + 0.5, normal(20), 20], 1, 32),
-    "continue": (ladder("largest"), [normal(20 * 6), normal(20), 20, 6], 1, 32),
+    "continue": (ladder("largest"), [normal(20 * 6) - 3, normal(20), 20, 6], 1, 32),
     "after the loop": (ladder("after_the_loop"), [normal(20), normal(6), normal(20), 20, 6], 1, 32),
     "overwrite": (ladder("overwrite"), [normal(20), normal(20), 20], 1, 32),
     "multiply in place": (ladder("multiply_in_place"), [normal(20), normal(20), 20], 1, 32),
@@ -96,7 +96,7 @@ RUNGS |= {
     "rsbench cold": (ladder("multipole"), poles(0.0), 1, 32),
     "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
     "eos": (ladder("equation_of_state"), gas(20), 1, 32),
-    "eos clipped": (ladder("equation_of_state"), [*gas(20)[:6], 0.2, 0.1, *gas(20)[8:]], 1, 32),
-    "eos at the floor": (ladder("equation_of_state"), [*gas(20)[:6], 0.5, 0.3, *gas(20)[8:]], 1, 32),
+    "eos clipped": (ladder("equation_of_state"), [*gas(20)[:6], 0.4, -1e3, *gas(20)[8:]], 1, 32),
+    "eos at the floor": (ladder("equation_of_state"), [*gas(20)[:6], 1e-7, 0.4, *gas(20)[8:]], 1, 32),
     "dg": (ladder("dg_volume"), flow(2), 2, (5, 5)),
 }  # fmt: skip

@@ -1,16 +1,18 @@
 """How each gradient is added up: plainly where an element belongs to one thread, else by atomics."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minigrad.adjoint.build import negative
+from minigrad.adjoint.build import literal, negative, plus, times
 from minigrad.adjoint.effects import each, opposite, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, stride
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.tree import Add, Assign, Barrier, Expr, For, If, Index, Stmt, While
+from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Expr, For, If, Index, Name, Stmt, While
+
+COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
 
 
 class Choice(NamedTuple):
@@ -41,9 +43,10 @@ class Site:
 class Accumulate:
     """Finds the places and decides for each array, between two barriers where it is shared."""
 
-    def __init__(self, arrays: dict[str, bool], uniform: set[str], totals: Container[str] = ()):
+    def __init__(self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str]):
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
-        self.uniform = uniform  # names that are equal in all threads of a block
+        self.alike = alike  # names that are equal in all threads of a block that come by together
+        self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
         self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
@@ -131,7 +134,7 @@ class Accumulate:
             return [self.row(site, "plain +=", why) for site in {site.target: site for site in sites}.values()]
         made = {}
         for site in sites:
-            warp = not any(reads(i) - self.uniform for i in site.target.indices)
+            warp = not any(reads(i) - self.alike for i in site.target.indices)
             why = f"threads of the {where} may share the element"
             if all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
@@ -141,7 +144,7 @@ class Accumulate:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
                 how, why = f"warp sum, then {how}", "the index is the same in all threads"
-            made[site.target] = self.row(site, how, why)
+            made[site.target] = self.row(site, how + self.copies(array, by), why)
             self.replace(site, by)
         return list(made.values())
 
@@ -167,8 +170,19 @@ class Accumulate:
         """A row of the table."""
         return Choice(expression(site.target), how, why)
 
+    def copies(self, array: str, by: str) -> str:
+        """How the table says that a gradient to which all blocks add is added up in copies."""
+        if by == "atomicAdd" or array not in self.strides:
+            return ""
+        self.strided.add(array)
+        return f" on one of {COPIES} copies"
+
     def replace(self, site: Site, by: str) -> None:
-        """The `+=` made an atomic."""
-        s = site.statement
+        """The `+=` made an atomic, which goes to the copy of this block where there are copies."""
+        s, target = site.statement, site.target
         value: Expr = s.value if s.op == "+=" else negative(s.value)
-        site.body[site.body.index(s)] = Add(s.target, value, s.place, s.text, by)
+        if by != "atomicAdd" and target.array in self.strides:
+            copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
+            offset = times(copy, Name(self.strides[target.array], "int"))
+            target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
+        site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)

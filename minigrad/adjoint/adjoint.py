@@ -86,6 +86,7 @@ class Adjoint:
             if needed <= self._slots:
                 break
             self._slots = needed  # the tapes were too short: nothing of this run counts
+        made = launching.summed(run, self.derived, made)
         found = [made[name] for name in self.wrt]
         return [_like(d, args) for d in found]
 

@@ -1,6 +1,6 @@
 """The adjoint as a `.cu` file: the head of the kernel's own file, functions with their adjoints, the adjoint kernel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_function import FunctionAdjoint
@@ -88,11 +88,12 @@ def parameters(kernel: Function, derived: Derived, body: list[Stmt]) -> list[Par
         of = kernel.param(name)
         assert of is not None
         if gradient in used:
-            made.append(Param(gradient, of.type, True, gradient not in changed, restrict=of.restrict))
+            made.append(Param(gradient, of.type, True, gradient not in changed))
+    made += [Param(stride, "int", False, False) for stride in derived.strides.values()]
     made += [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
     if "tape_slots" in used:
         made += [Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
-    return made
+    return [replace(p, restrict=p.pointer) for p in made]  # no two share memory, as the launch makes sure
 
 
 def tape_columns(derived: Derived) -> list[Stmt]:

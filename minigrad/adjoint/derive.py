@@ -1,7 +1,7 @@
 """The adjoint of a function: both sweeps made in full, pruned to what the gradient needs, and tidied."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate, Choice
@@ -44,6 +44,7 @@ class Derived:
     conditions: dict[str, Expr]  # extents of the launch on which it relies
     choices: list[Choice]
     replayed: set[str]  # arrays that the forward sweep writes
+    strides: dict[str, str] = field(default_factory=dict)  # of a gradient added up in copies: what they lie apart
 
 
 class Derivation(Loops):
@@ -96,6 +97,7 @@ class KernelAdjoint(Derivation):
         self.wrt, self.gradients = list(wrt), {}
         check_barriers(module, divergence := Divergence(module.kernel))
         self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
+        self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
         self.conditions = unseen(module.kernel)
         self.flow = structured(module, module.kernel.body, ("return",))
         self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
@@ -128,15 +130,17 @@ class KernelAdjoint(Derivation):
         turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
         body = turn.body(everywhere(body, Merge()))
         body = everywhere(body, Hoist(arrays, self.fresh, self.module.values))
-        choices = [
-            *turn.choices,
-            *Accumulate(arrays, self.uniform, self.totals.values()).decide(body, self.facts(body)),
-        ]
+        results = set(activity.outputs(self.of))
+        inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
+        strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
+        sums = Accumulate(arrays, self.alike, self.totals.values(), strides)
+        choices = [*turn.choices, *sums.decide(body, self.facts(body))]
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
         memory = names | set(self.gradients.values()) | self.kept_arrays()
         made = self.derived(self.tidied(body, memory), choices)
         made.gradients |= self.totals
+        made.strides = {d: stride for d, stride in strides.items() if d in sums.strided}
         return made
 
     def handed_over(self) -> list[Stmt]:

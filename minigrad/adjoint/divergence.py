@@ -10,9 +10,13 @@ JUMPS = ("break", "continue", "return")
 
 
 class Divergence:
-    """The variables of a function whose values differ between the threads of a block."""
+    """The variables of a function whose values differ between the threads of a block.
 
-    def __init__(self, function: Function):
+    control: also those that differ only because not all threads come by.
+    """
+
+    def __init__(self, function: Function, control: bool = True):
+        self.control = control
         self.local = {d.name for d in function.declared.values() if not d.shared}
         self.varying = set(THREAD)
         while True:
@@ -32,7 +36,7 @@ class Divergence:
     def _spread(self, body: list[Stmt], apart: bool) -> None:
         """Mark what is written with differing values, or where only some threads come by (`apart`)."""
         for s in body:
-            inside = apart or (isinstance(s, If | For | While) and self.parts(s))
+            inside = self.control and (apart or (isinstance(s, If | For | While) and self.parts(s)))
             for one in (s, getattr(s, "start", None), getattr(s, "step", None)):
                 if one is not None and (inside or (one is not None and self._reads_differing(one))):
                     self.varying |= written_here(one) & self.local

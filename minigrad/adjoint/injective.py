@@ -34,8 +34,7 @@ class Facts:
     def inside(self) -> "Facts":
         """The same facts, to be added to."""
         below = {name: list(bounds) for name, bounds in self.below.items()}
-        own = {"still": set(self.still), "loops": dict(self.loops), "pinned": set(self.pinned)}
-        return replace(self, below=below, **own)
+        return replace(self, below=below, still=set(self.still), loops=dict(self.loops), pinned=set(self.pinned))
 
     def assume(self, e: Expr) -> None:
         """Learn from a condition that has been passed."""

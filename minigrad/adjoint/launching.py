@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.adjoint.accumulate import COPIES
 from minigrad.adjoint.assemble import Assembled
 from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derived
@@ -21,9 +22,11 @@ from minigrad.devices import base, kernel_device
 from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
 from minigrad.limits import Extent, dim3
+from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 EXAMINED = 4096  # threads of a launch that is looked at for races
+MOST_COPIED = 1 << 22  # elements of all the copies of a gradient to which all blocks add
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
 DTYPES = {
     "float": "float32",
@@ -60,6 +63,15 @@ class Run:
         whole = {name: int(v) for name, v in self.scalars.items() if isinstance(v, int | np.integer)}
         first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
         return evaluate(e, self.module.values | first | self.extents | whole)
+
+    def shape(self, p: Param) -> tuple[int, ...]:
+        """The shape of an argument, and of its gradient."""
+        return self.arrays[p.name].shape if p.pointer else ()
+
+    def stride(self, p: Param) -> int:
+        """How far apart the copies of a gradient lie: a line of the cache at least; 0 where it is too large for any."""
+        size = prod(self.shape(p))
+        return max(size, 32) if COPIES * size <= MOST_COPIED else 0
 
     def dtype(self, kind: str) -> np.dtype:
         """The dtype behind a type; of `real` that of the first array that is real."""
@@ -151,8 +163,18 @@ def gradients_of(
                 raise LaunchError(f"dy of {p.name} is {d.dtype} {d.shape}; it must be {like.dtype} {like.shape}.")
             made[p.name] = copied(d) if derived.gradients.get(p.name) in written else d
         elif floating(p.type):
-            shape = () if like is None else like.shape
-            made[p.name] = Array.zeros(device, shape, run.dtype(p.type))
+            apart = run.stride(p) if derived.gradients.get(p.name) in derived.strides else 0
+            made[p.name] = Array.zeros(device, (COPIES, apart) if apart else run.shape(p), run.dtype(p.type))
+    return made
+
+
+def summed(run: Run, derived: Derived, made: dict) -> dict:
+    """The gradients, with those that were added up in copies as one."""
+    for p in run.module.kernel.params:
+        if derived.gradients.get(p.name) in derived.strides and run.stride(p):
+            with no_grad():
+                whole = Tensor(made[p.name]).sum(axis=0)
+                made[p.name] = whole[: prod(run.shape(p))].reshape(*run.shape(p)).array
     return made
 
 
@@ -165,7 +187,12 @@ def launch(
     tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
     needed = Array.zeros(device, (1,), np.dtype(np.int32))
     gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
-    known = {**arrays, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
+    strides = {
+        derived.strides[d]: run.stride(p)
+        for p in run.module.kernel.params
+        if (d := derived.gradients.get(p.name)) in derived.strides
+    }
+    known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
     kernel(*(known[p.name] for p in assembled.params), grid=run.grid, block=run.block)
     return int(needed.numpy()[0]) if "tape_slots" in (p.name for p in assembled.params) else 0
 

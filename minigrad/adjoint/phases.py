@@ -1,0 +1,129 @@
+"""What the threads of a block may do at the same time: the phases of a body, parted by barriers."""
+
+from collections.abc import Iterable
+
+from minigrad.adjoint.build import ONE
+from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.covering import axis_of
+from minigrad.adjoint.effects import each, expressions, nested, self_read
+from minigrad.adjoint.tree import Assign, Barrier, Binary, Do, Expr, If, Index, Loop, Name, Stmt, walk
+
+Touch = tuple[str, bool, frozenset | None]  # array, whether it is written, and by which indices it is the thread's own
+
+
+class Phases:
+    """Phases by number, and which may follow which with no barrier between."""
+
+    def __init__(self, body: list[Stmt], values: dict[str, int], fixed: dict[str, Expr], conditions: dict[str, Expr]):
+        self.values, self.fixed = values, fixed
+        self.axes = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
+        self.flow: list[set[int]] = [set()]
+        self.starts = [0]  # the phases that begin at a barrier, or with the kernel
+        self.of: dict[int, int] = {}  # the phase of a statement, by its id
+        self.touches: dict[int, set[Touch]] = {}
+        self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with the body, and the phases around
+        self.visit(body, 0)
+
+    def new(self, *before: int) -> int:
+        """A new phase, which no barrier parts from these."""
+        self.flow.append(set())
+        for phase in before:
+            self.flow[phase].add(len(self.flow) - 1)
+        return len(self.flow) - 1
+
+    def visit(self, body: list[Stmt], phase: int) -> int:
+        """Number the statements of a body; the phase in which it ends."""
+        for s in body:
+            self.of[id(s)] = phase
+            if isinstance(s, Barrier):
+                before, phase = phase, self.new()
+                self.starts.append(phase)
+                self.barriers.append((body, s, before, phase))
+            elif not any(isinstance(t, Barrier) for t in each([s])):
+                self.note(s, phase, {})
+            elif isinstance(s, If):
+                self.touch(expressions(s), phase, {})
+                phase = self.new(*(self.visit(side, self.new(phase)) for side in nested(s)))
+            elif isinstance(s, Loop):
+                first = self.new(phase)
+                last = self.visit(s.body, first)
+                self.flow[last].add(first)
+                for at in (phase, last):
+                    self.touch(expressions(s), at, {})
+                phase = self.new(last) if self.runs(s) else self.new(phase, last)
+        return phase
+
+    def runs(self, s: Loop) -> bool:
+        """Whether a loop is known to make a round."""
+        header = count(s)
+        return header is not None and exact(s, header) and (evaluate(header.trips, self.values) or 0) > 0
+
+    def note(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
+        """What a statement without a barrier touches. equal: parts of threadIdx, by the value that they have here."""
+        self.of[id(s)] = phase
+        self.touch(expressions(s), phase, equal)
+        target = getattr(s, "target", None)
+        if isinstance(target, Index):
+            own = self.own(target, equal)
+            self.touches.setdefault(phase, set()).add((target.array, True, own))
+            if isinstance(s, Assign) and self_read(s):
+                self.touches[phase].add((target.array, False, own))
+        if isinstance(s, Do):
+            self.touches.setdefault(phase, set()).update((name, True, None) for name in s.writes)
+        for part in (getattr(s, "start", None), getattr(s, "step", None)):
+            if part is not None:
+                self.note(part, phase, equal)
+        for n, side in enumerate(nested(s)):
+            inside = equal
+            if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":
+                axis = axis_of(self.fixed, s.condition.left)
+                inside = equal | ({s.condition.right: axis} if axis else {})
+            for t in side:
+                self.note(t, phase, inside)
+
+    def touch(self, read: Iterable[Expr], phase: int, equal: dict[Expr, str]) -> None:
+        """Elements that are read."""
+        found = {(x.array, False, self.own(x, equal)) for e in read for x in walk(e) if isinstance(x, Index)}
+        whole = {(x.name, False, None) for e in read for x in walk(e) if isinstance(x, Name)}  # an array handed over
+        self.touches.setdefault(phase, set()).update(found | whole)
+
+    def own(self, e: Index, equal: dict[Expr, str]) -> frozenset | None:
+        """Which index is which part of threadIdx, where together they name one thread of the block."""
+        axes = [(n, equal.get(i) or axis_of(self.fixed, i)) for n, i in enumerate(e.indices)]
+        found = frozenset((n, a) for n, a in axes if a)
+        return found if {a for _, a in found} >= set(self.axes) else None
+
+    def reached(self, start: int) -> set[int]:
+        """The phases in which a thread may be, from this one on and before the next barrier."""
+        found, left = {start}, [start]
+        while left:
+            new = self.flow[left.pop()] - found
+            found |= new
+            left += new
+        return found
+
+    def together(self, phase: int) -> set[int]:
+        """The phases in which other threads may be while one is in this."""
+        return set().union(*(found for found in map(self.reached, self.starts) if phase in found))
+
+    def part(self, memory: set[str]) -> None:
+        """Leave out every barrier before and behind which no two threads touch one element of this memory."""
+        for body, barrier, before, after in self.barriers:
+            ahead = self.all(p for p in range(len(self.flow)) if before in self.reached(p))
+            behind = self.all(self.reached(after))
+            if not any(
+                a in memory and a == b and (v or w) and (m is None or m != n) for a, v, m in ahead for b, w, n in behind
+            ):
+                body[:] = [s for s in body if s is not barrier]
+                self.flow[before].add(after)
+                self.starts.remove(after)
+
+    def all(self, phases: Iterable[int]) -> set[Touch]:
+        """What is touched in phases."""
+        return set().union(*(self.touches.get(p, set()) for p in phases))
+
+
+def parted(body: list[Stmt], phases: Phases, memory: set[str]) -> list[Stmt]:
+    """The body without needless barriers."""
+    phases.part(memory)
+    return body
