@@ -134,6 +134,16 @@ def test_a_sum_without_atomics_races_within_a_block():
     assert problem.thread != problem.other.thread and "atomicAdd" in problem.message
 
 
+def test_a_variable_of_the_device_is_an_array_like_others():
+    text = "__device__ float sums[2][8], count;\n" + source("sums[1][threadIdx.x % 8] += 1;  // wrong\ny[0] = count;")
+    record = mg.inspect(text, X, np.zeros_like(X), 1000, grid=1, block=32)
+    race = record.problems[0]
+    assert (race.kind, race.variable, race.element, race.line) == ("race", "sums", 8, line_of(text, "wrong"))
+    assert "sums[1][0]" in race.message and record.variables["sums"].shape == (2, 8)
+    counted = {(line.variable, line.space, line.kind, line.sectors) for line in record.lines}
+    assert {("sums", "global", "read", 1), ("sums", "global", "write", 1), ("count", "global", "read", 1)} <= counted
+
+
 def test_a_race_between_blocks():
     problem, text = look(
         "int i = blockIdx.x;\ny[i] = i;  // write\nx[0];\nif (i) y[i + 99] = y[i - 1];  // read", grid=3, block=1
@@ -264,6 +274,8 @@ def test_a_launch_is_refused_as_any_other():
         ({"blocks": -1}, ValueError, "blocks=-1 must be a whole number of at least 0"),
         ({"blocks": "all"}, TypeError, "blocks='all' must be a whole number"),
         ({"outputs": None}, TypeError, "mg.inspect: outputs takes a parameter's name"),
+        ({"kernel": "// __global__"}, LaunchError, "the source has no kernel"),
+        ({"y": X[10:]}, LaunchError, "k writes y, which shares memory with x; give one array for both"),
         ({"y": np.broadcast_to(np.float32(0), 64)}, LaunchError, "k writes y, and the NumPy array .* read-only"),
     ],
 )

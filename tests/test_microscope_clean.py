@@ -153,7 +153,7 @@ CORRECT = {
             last = atomicAdd(&y[100], 1.0f) == gridDim.x - 1;
         }
         __syncthreads();
-        if (last && threadIdx.x == 0) y[101] = y[0] + y[1];""",
+        if (last && threadIdx.x == 0) y[101] = y[0] + y[1], y[100] = 0;""",
     "a lock": """
         while (atomicCAS((int*)&y[100], 0, 1) != 0) {}
         __threadfence();
@@ -194,6 +194,9 @@ CORRECT = {
             __threadfence();
             y[1] = y[0];
         }""",
+    "variables of the device": """
+        atomicAdd(&total, 1);
+        y[64 * blockIdx.x + threadIdx.x] = table[blockIdx.x][threadIdx.x % 3];""",
     "a flag that atomics change": """
         __shared__ int flag;
         if (threadIdx.x == 0) flag = 0;
@@ -212,7 +215,8 @@ CORRECT = {
 
 def inspect(body: str) -> list:
     x, y = np.ones(64, np.float32), np.zeros(128, np.float32)
-    text = 'extern "C" __global__ void k(const float* x, float* y) {' + body + "\n}"
+    text = "__device__ int total, table[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
+    text += 'extern "C" __global__ void k(const float* x, float* y) {' + body + "\n}"
     return mg.inspect(text, x, y, grid=2, block=64).problems
 
 

@@ -146,6 +146,8 @@ def test_what_is_not_there_is_refused_with_what_is():
         mg.show.idle(relu(2100, 32, 65))
     with pytest.raises(ValueError, match=r"this record has none. Inspect with blocks=1"):
         mg.show.idle(relu(64, 64, 0))
+    with pytest.raises(ValueError, match=r"divergence draws .*this record has none. Inspect with blocks=1"):
+        mg.show.divergence(relu(64, 64, 0))
     with pytest.raises(TypeError, match=r"a record of mg.inspect"):
         mg.show.banks("tile")
 

@@ -60,9 +60,12 @@ def inspect(
     uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
     checked. outputs names parameters of which every element must be written, and none with NaN.
 
-    Not seen: races of __device__ variables; an index outside its row but inside the array, where the row was taken as a
-    pointer (float* row = s[r]), or outside a thread's own array by a pointer; races of neighbouring parts of one
-    element, as of two chars in a float, which are taken for one. An access outside its array is a problem, not a count.
+    Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]),
+    or outside a thread's own array by a pointer; a member that nobody set, of a shared struct that is copied whole and
+    has others that are set; two calls of one function that has a barrier, in both branches of an if. Not counted:
+    accesses outside an array, which are problems instead, and those of constants and of a thread's own arrays. Volatile
+    accesses to global memory are taken for a flag: reads beside one thread's writes are no race, and order other
+    accesses only together with a __threadfence().
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """
@@ -70,7 +73,7 @@ def inspect(
     a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs))
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    _check_writable(args, planned)
+    _check_outputs(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):
         launch(uploaded)
@@ -107,18 +110,35 @@ def _only_kernel(text: str) -> str:
     if "__global__" not in text and not Path(text).is_file():
         raise FileNotFoundError(f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
     source = Source(Path(text).read_text() if "__global__" not in text else text, "kernel.cu")
-    if len(source.kernels) != 1:
+    if not source.kernels:
+        raise LaunchError('the source has no kernel: extern "C" __global__ void name(...) { ... }.')
+    if len(source.kernels) > 1:
         raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
     return next(iter(source.kernels))
 
 
-def _check_writable(args: Sequence[Any], kernel: Kernel) -> None:
-    """Raises LaunchError for a read-only NumPy array that the kernel may write."""
-    for arg, param in zip(args, kernel.signature.params, strict=False):  # the launch counts them
-        if param.pointer and not param.const and isinstance(arg, np.ndarray) and not arg.flags.writeable:
+def _check_outputs(args: Sequence[Any], kernel: Kernel) -> None:
+    """Raises LaunchError for a NumPy array that the kernel may write and that is read-only, or shares memory: each
+    array is uploaded for itself, and what one has of another would be lost.
+    """
+    given = [(arg, param) for arg, param in zip(args, kernel.signature.params, strict=False) if _is_array(arg)]
+    for arg, param in given:  # the launch counts them
+        if not param.pointer or param.const:
+            continue
+        if not arg.flags.writeable:
             raise LaunchError(
                 f"{kernel.name} writes {param.name}, and the NumPy array given for it is read-only; give x.copy()."
             )
+        for other, its in given:
+            if other is not arg and np.shares_memory(arg, other):
+                raise LaunchError(
+                    f"{kernel.name} writes {param.name}, which shares memory with {its.name}; give one array for both, "
+                    "or x.copy()."
+                )
+
+
+def _is_array(arg: Any) -> bool:
+    return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
 def _on_sim(args: Sequence[Any]) -> list[Any]:
@@ -128,7 +148,7 @@ def _on_sim(args: Sequence[Any]) -> list[Any]:
         device = getattr(getattr(arg, "array", arg), "device", None)
         if getattr(device, "name", "sim") == "cuda":
             raise LaunchError("the microscope looks at kernels on sim, and an array is on cuda. Use x.to('sim').")
-        if isinstance(arg, np.ndarray) and arg.ndim and id(arg) not in given:
+        if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]
 

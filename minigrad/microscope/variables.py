@@ -12,13 +12,13 @@ from minigrad.microscope import native
 
 @dataclass(frozen=True)
 class Variable:
-    """An array that a kernel was given, or one that it shares among the threads of a block."""
+    """An array that a kernel was given, one that the threads of a block share, or a __device__ variable."""
 
     name: str
     space: str  # "global" or "shared"
     shape: tuple[int, ...]
     itemsize: int
-    dtype: np.dtype | None = None  # of a global array
+    dtype: np.dtype | None = None  # of an argument
 
     @property
     def size(self) -> int:
@@ -26,14 +26,14 @@ class Variable:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def subscript(self, element: int) -> str:
-        """The element as C writes it: global arrays are counted flat, shared ones along their extents."""
-        if self.space == "global" or not 0 <= element < self.size:
+        """The element as C writes it: arguments are counted flat, others along their extents."""
+        if self.dtype is not None or not 0 <= element < self.size:
             return f"{self.name}[{element}]"
         return self.name + "".join(f"[{int(i)}]" for i in np.unravel_index(element, self.shape))
 
 
 class Variables:
-    """The variables of a launch by the number that the runtime gives them: first the buffers, then shared ones.
+    """The variables of a launch by the number that the runtime gives them: buffers, then __device__ and shared ones.
 
     groups are the parameters by buffer, as one array may be given twice.
     """
@@ -43,7 +43,7 @@ class Variables:
             [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
             for group in groups
         ]
-        self._by_number += [[_shared(one)] for one in seen[len(groups) :]]
+        self._by_number += [[_declared(one)] for one in seen[len(groups) :]]
         self.itemsize = np.array([candidates[0].itemsize for candidates in self._by_number] or [1], np.int64)
         self.by_name = {variable.name: variable for candidates in self._by_number for variable in candidates}
 
@@ -70,6 +70,6 @@ class Variables:
         return variable.name if variable else ""
 
 
-def _shared(one: native.Variable) -> Variable:
+def _declared(one: native.Variable) -> Variable:
     shape = tuple(one.extent[: one.dims]) or ((one.bytes // one.element,) if one.bytes != one.element else ())
-    return Variable(one.name.decode(), "shared", shape, one.element)
+    return Variable(one.name.decode(), "shared" if one.shared else "global", shape, one.element)

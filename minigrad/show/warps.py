@@ -22,13 +22,11 @@ def idle(report: Inspection) -> Picture:
 
     Only blocks that were looked at are drawn, at most 64. Raises ValueError where there are more.
     """
-    a("idle", report, Inspection, "a record of mg.inspect")
+    _check_blocks("idle", report)
     x, y, z = report.block
     blocks = min(report.blocks, prod(report.grid))
     if blocks > BLOCKS:
         raise ValueError(f"idle draws at most {BLOCKS} blocks; this record has {blocks}. Inspect with blocks={BLOCKS}.")
-    if not blocks:
-        raise ValueError("idle draws the blocks that were looked at, and this record has none. Inspect with blocks=1.")
     rows = report.traffic[report.traffic["space"] == "global"]
     busy = np.zeros((blocks, z * y, x), bool)
     busy.reshape(blocks, -1)[rows["block"], rows["thread"]] = True
@@ -47,6 +45,14 @@ def idle(report: Inspection) -> Picture:
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
     return Picture(figure, title, f"Hatched: touched no global memory.\n{table(facts, head)!r}")
+
+
+def _check_blocks(name: str, report: Inspection) -> None:
+    a(name, report, Inspection, "a record of mg.inspect")
+    if not report.blocks:
+        raise ValueError(
+            f"{name} draws the blocks that were looked at, and this record has none. Inspect with blocks=1."
+        )
 
 
 def _places(report: Inspection, blocks: int) -> list[tuple[int, int]]:
@@ -79,8 +85,11 @@ def _names(axes: Canvas, report: Inspection, places: list[tuple[int, int]], unit
 
 
 def divergence(report: Inspection) -> Picture:
-    """Branches that only some lanes of a warp enter, and how many in each execution: `divergence(mg.inspect(...))`."""
-    a("divergence", report, Inspection, "a record of mg.inspect")
+    """Branches that only some lanes of a warp enter, and how many in each execution: `divergence(mg.inspect(...))`.
+
+    Raises ValueError where no block was looked at.
+    """
+    _check_blocks("divergence", report)
     branches = report.branches[:BRANCHES]
     title = f"{report.kernel}: " + (
         f"{plural(len(report.branches), 'branch', 'branches')} that only some lanes of a warp enter"

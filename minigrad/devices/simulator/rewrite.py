@@ -10,6 +10,8 @@ PTX = "MINIGRAD_PTX"  # an unknown name, so that only an `asm` that is really co
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
 _SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
+_DEVICE = re.compile(r"\b__device__\b")
+_ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
 _OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
@@ -34,7 +36,8 @@ def translate(source: Source) -> Translation:
 def _translate(source: Source, here: Path, made: Translation) -> str:
     made.parts[source.name] = source.text
     code = blank(source.text)
-    edits = [*_shared(code), *_tokens(code), *_entries(source, code), *_includes(source, code, here, made)]
+    edits = [*_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
+    edits += _includes(source, code, here, made)
     pieces, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # not within what is replaced already
@@ -98,6 +101,22 @@ def _shared(code: str) -> list[Edit]:
         made = _dynamic(text, _inside_function(code, match.start())) if dynamic else _static(text)
         newlines = "\n" * code.count("\n", match.start(), stop)
         edits.append((match.start(), stop + 1, made + newlines))
+    return edits
+
+
+def _device(code: str) -> list[Edit]:
+    """Behind each __device__ variable, the note that tells a watch of it."""
+    edits = []
+    for match in _DEVICE.finditer(code):
+        stop = _end_of_statement(code, match.end())
+        declaration = _ALIGNED.sub(" ", code[match.end() : stop])
+        head = re.match(r"[^(){}=\[]*", declaration)[0]  # type: ignore[index]
+        function = declaration[len(head) :][:1] in ("(", "{") or "operator" in head
+        template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
+        if stop < 0 or function or template or _inside_function(code, match.start()):
+            continue
+        names = [_NAME.search(re.split(r"[\[=]", piece)[0])[1] for piece in _split(declaration)]  # type: ignore[index]
+        edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
 
 

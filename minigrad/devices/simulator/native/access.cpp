@@ -150,7 +150,7 @@ static bool is_open(uint64_t address) {
 static int nearest_shared(uint64_t address) {
     int nearest = -1;
     uint64_t least = ~uint64_t(0);
-    for (unsigned i = watch.buffers; i < watch.variables; ++i) {
+    for (unsigned i = watch.buffers + watch.devices; i < watch.variables; ++i) {
         const Variable& variable = watch.variable[i];
         uint64_t start = reinterpret_cast<uint64_t>(variable.start), end = start + variable.bytes;
         uint64_t distance = address < start ? start - address : address >= end ? address - end : 0;
@@ -159,14 +159,27 @@ static int nearest_shared(uint64_t address) {
     return nearest;
 }
 
+// The __device__ variable that an address is in; -1: none.
+static int device_at(uint64_t address) {
+    for (unsigned i = watch.buffers; i < watch.buffers + watch.devices; ++i)
+        if (address - reinterpret_cast<uint64_t>(watch.variable[i].start) < watch.variable[i].bytes) return i;
+    return -1;
+}
+
+// A buffer has a window of its own, of which more can be made accessible; what else there is lies among others.
+static bool in_memory(uint64_t address, int number) {
+    const Variable& variable = watch.variable[number];
+    if (variable.shared) return address - watch.shared < MAX_SHARED;
+    if (unsigned(number) >= watch.buffers) return true;
+    uint64_t pages = (variable.bytes + page_size() - 1) / page_size();
+    return address - reinterpret_cast<uint64_t>(variable.start) < pages * page_size();
+}
+
 static void outside(uint64_t address, unsigned bytes, Access access, int number, uint32_t pc) {
     Finding* finding = find(OUTSIDE, access, number, pc, 0);
     int64_t start = number < 0 ? 0 : reinterpret_cast<int64_t>(watch.variable[number].start);
     if (finding) finding->offset = int64_t(address) - start;
-    bool in_memory = number >= 0 && (watch.variable[number].shared
-        ? address - watch.shared < MAX_SHARED
-        : address - start < (watch.variable[number].bytes + page_size() - 1) / page_size() * page_size());
-    if (number >= 0 && !in_memory && !is_open(address)) open_pages(address, bytes);
+    if (number >= 0 && !in_memory(address, number) && !is_open(address)) open_pages(address, bytes);
 }
 
 // Neither a buffer nor shared memory: a local array, a constant, the arguments; or wrong.
@@ -219,6 +232,7 @@ static inline void touch(const void* where, unsigned bytes, const void* from, Ma
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
     uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
     int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
+    if (__builtin_expect(number < 0 && watch.devices, 0)) number = device_at(address);
     if (__builtin_expect(watch.pending, 0)) name_pending(number < 0 ? MAX_VARIABLES : number);
     if (number < 0) elsewhere(address, bytes, access, pc);
     else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);

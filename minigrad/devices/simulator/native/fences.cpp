@@ -103,20 +103,21 @@ static void release(Word& word, unsigned thread) {
     watch.dirty = true;
 }
 
-static void follow(uint64_t address, bool reads, bool writes) {
+void acquire_at(uint64_t address) {
     Worker& worker = *watch.worker;
-    unsigned thread = worker.current->thread.index;
-    bool releases = writes && fences()->passed[thread] == watch.block + 1;
     worker.critical = 1;
-    if (Word* word = word_at(address, releases)) {
-        if (reads) acquire(*word, thread);
-        if (releases) release(*word, thread);
-    }
+    if (Word* word = word_at(address, false)) acquire(*word, worker.current->thread.index);
     leave_critical(worker);
 }
 
-void follow_atomic(uint64_t address) { follow(address, true, true); }
-void follow_volatile(uint64_t address, bool writes) { follow(address, !writes, writes); }
+void release_at(uint64_t address) {
+    Worker& worker = *watch.worker;
+    unsigned thread = worker.current->thread.index;
+    if (fences()->passed[thread] != watch.block + 1) return;
+    worker.critical = 1;
+    if (Word* word = word_at(address, true)) release(*word, thread);
+    leave_critical(worker);
+}
 
 // Lanes that meet in a __syncwarp learn what the others know by fences, too.
 void share_known(unsigned first, unsigned lanes) {

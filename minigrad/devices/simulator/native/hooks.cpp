@@ -23,8 +23,9 @@ MINIGRAD_UNALIGNED(8)
 
 template <Access access>
 static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
-    if (watch.fences) follow_volatile(reinterpret_cast<uint64_t>(at), access == WRITE);
+    if (watch.fences && access == READ) acquire_at(reinterpret_cast<uint64_t>(at));
     touch<access>(at, bytes, caller, RELAXED);
+    if (watch.fences && access == WRITE) release_at(reinterpret_cast<uint64_t>(at));
 }
 #define MINIGRAD_VOLATILE(name, N)                                                                          \
     MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \
@@ -119,8 +120,9 @@ MINIGRAD_ATOMICS(64, uint64_t)
 MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) {
-    if (watch.fences) follow_atomic(reinterpret_cast<uint64_t>(at));
+    if (watch.fences) acquire_at(reinterpret_cast<uint64_t>(at));
     touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, RELAXED);
+    if (watch.fences) release_at(reinterpret_cast<uint64_t>(at));
 }
 MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
 

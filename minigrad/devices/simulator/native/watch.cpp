@@ -117,26 +117,50 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
     if (watch.fences) share_known(first, lanes);
 }
 
-// A variable of the block's shared memory, when the first thread of the launch meets it.
-static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
-    Worker& worker = *watch.worker;
-    worker.critical = 1;
-    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
-    Variable& variable = watch.variable[watch.variables];
-    memset(&variable, 0, sizeof variable);
+static Variable named(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+    Variable variable = {};
     variable.start = start;
     variable.bytes = bytes;
-    variable.shared = 1;
     variable.element = element;
     variable.shift = granule(element);
     strncpy(variable.name, name, sizeof variable.name - 1);
     while (variable.dims < 8 && extent[variable.dims]) ++variable.dims;
     memcpy(variable.extent, extent, sizeof variable.extent);
+    return variable;
+}
+
+// A variable of the block's shared memory, when the first thread of the launch meets it.
+static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
+    Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, extent);
+    variable.shared = 1;
     if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
     for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
         watch.slot[at / 16] = watch.variables;
     ++watch.variables;
     leave_critical(worker);
+}
+
+// The __device__ variables of all files that were ever loaded.
+struct Device {
+    Variable variable;
+    Device* next;
+};
+static Device* devices;
+
+// Those of the file that the kernel is in.
+static bool add_devices() {
+    for (Device* device = devices; device; device = device->next) {
+        Dl_info home;
+        if (!dladdr(device->variable.start, &home) || reinterpret_cast<uint64_t>(home.dli_fbase) != watch.base) continue;
+        if (watch.variables == MAX_VARIABLES) return false;
+        Variable& variable = watch.variable[watch.variables++] = device->variable;
+        ++watch.devices;
+        if (!make_cells(variable)) return false;
+    }
+    return true;
 }
 
 static void forget_pages() {
@@ -201,7 +225,7 @@ MINIGRAD_EXPORT int minigrad_watch_begin(const WatchOrder* order) {
     watch.block_epochs = static_cast<uint32_t*>(calloc(order->grid + 1, sizeof(uint32_t)));
     memset(watch.slot, MAX_VARIABLES, sizeof watch.slot);
     watch.dirty = true;
-    watch.on = watch.block_epochs && reserve_windows(*order);
+    watch.on = watch.block_epochs && reserve_windows(*order) && add_devices();
     return watch.on;
 }
 
@@ -227,4 +251,10 @@ MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t byt
     for (unsigned i = watch.buffers; i < watch.variables; ++i)
         if (watch.variable[i].start == start) return;
     add_shared(name, start, bytes, element, extent);
+}
+
+// And of its __device__ variables when its file is loaded, which is never unloaded.
+MINIGRAD_EXPORT void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element,
+                                              const uint32_t* extent) {
+    devices = new Device{named(name, start, bytes, element, extent), devices};
 }

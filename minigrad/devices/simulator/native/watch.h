@@ -76,7 +76,7 @@ struct Watch {
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
     uint64_t packed, packed_bytes, benign;  // harmless memory: the arguments, and the page that was found to be so
-    unsigned buffers, variables;
+    unsigned buffers, devices, variables;  // the __device__ variables follow the buffers, and the shared ones these
     uint32_t dynamic;              // bytes of dynamic shared memory
     // order
     uint32_t epoch, first_epoch;   // now, and at the block's start
@@ -110,8 +110,8 @@ void refine(Variable& variable, unsigned shift);
 uint32_t block_of(uint32_t epoch);
 // fences.cpp; but for the first, only where watch.fences is set
 void pass_fence();
-void follow_atomic(uint64_t address);
-void follow_volatile(uint64_t address, bool writes);
+void acquire_at(uint64_t address);  // before the access
+void release_at(uint64_t address);  // after it, for it is released as well
 void share_known(unsigned first, unsigned lanes);
 bool released(const Stamp& before, unsigned self);
 void forget_fences();

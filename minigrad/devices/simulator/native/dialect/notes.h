@@ -3,15 +3,22 @@
 
 #ifdef MINIGRAD_WATCHED
 
+#ifdef __clang__
+#define MINIGRAD_UNSEEN __attribute__((no_sanitize("coverage")))
+#else
+#define MINIGRAD_UNSEEN __attribute__((no_sanitize_coverage))
+#endif
+#define MINIGRAD_UNWATCHED MINIGRAD_UNSEEN __attribute__((no_sanitize("thread")))
+
 namespace minigrad {
 
 template <class T> struct Form {
     using Element = T;
-    static void extents(uint32_t*) {}
+    MINIGRAD_UNWATCHED static void extents(uint32_t*) {}
 };
 template <class T, size_t N> struct Form<T[N]> {
     using Element = typename Form<T>::Element;
-    static void extents(uint32_t* at) { *at = N, Form<T>::extents(at + 1); }
+    MINIGRAD_UNWATCHED static void extents(uint32_t* at) { *at = N, Form<T>::extents(at + 1); }
 };
 template <class T> struct Form<T[]> : Form<T> {};
 
@@ -25,20 +32,26 @@ static void describe(const char* name, char* start) {
     minigrad_describe(name, start, Size<T>::bytes, sizeof(typename Form<T>::Element), extent);
 }
 
+// A __device__ variable, told of when the file is loaded.
+template <class T> struct Noted {
+    MINIGRAD_UNWATCHED Noted(const char* name, T& variable) {
+        uint32_t extent[9] = {};
+        Form<T>::extents(extent);
+        minigrad_describe_device(name, (char*)&variable, sizeof(T), sizeof(typename Form<T>::Element), extent);
+    }
+};
+
 }  // namespace minigrad
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
+#define MINIGRAD_NOTE_DEVICE(name) static minigrad::Noted<decltype(name)> minigrad_noted_##name{#name, name};
 #define MINIGRAD_NOTE_ATOMIC(address) minigrad_note_atomic((void*)(address), sizeof *(address))
 #define MINIGRAD_NOTE_FENCE() minigrad_note_fence()
-#ifdef __clang__
-#define MINIGRAD_UNSEEN __attribute__((no_sanitize("coverage")))
-#else
-#define MINIGRAD_UNSEEN __attribute__((no_sanitize_coverage))
-#endif
 
 #else
 
 #define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
+#define MINIGRAD_NOTE_DEVICE(name)
 #define MINIGRAD_NOTE_ATOMIC(address)
 #define MINIGRAD_NOTE_FENCE()
 #define MINIGRAD_UNSEEN
