@@ -1,4 +1,4 @@
-// What the kernels written by mg.fuse have in common: they say what becomes of one element, and this says who owns which.
+// What the kernels written by mg.fuse have in common: they say what becomes of one element, this says who owns which.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"
@@ -14,8 +14,22 @@ struct Outputs {
     real* at[K];
 };
 
+template <class... R>
+Reals(R...) -> Reals<sizeof...(R)>;
+template <class... R>
+Outputs(R*...) -> Outputs<sizeof...(R)>;
+
+template <int K>
+__device__ void store(Outputs<K> to, int i, Reals<K> made) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+        if (to.at[k]) to.at[k][i] = made.at[k];
+    }
+}
+
+// The same for the four elements from i on, made of what was loaded for them.
 template <int K, class F, class... Vecs>
-__device__ void store_lanes(Outputs<K> to, int i, F f, const Vecs&... loaded) {
+__device__ void store_four(Outputs<K> to, int i, F f, const Vecs&... loaded) {
     Vec made[K];
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
@@ -29,34 +43,55 @@ __device__ void store_lanes(Outputs<K> to, int i, F f, const Vecs&... loaded) {
     }
 }
 
-// As map of vector.cuh, where f makes several numbers. thread -> four neighbours of each output.
+// As map of vector.cuh, with several outputs. thread -> four neighbours of each.
 template <int K, class F, class... Inputs>
 __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;
     if (i + LANES <= end) {
-        store_lanes(to, i, f, four(inputs, i)...);
+        store_four(to, i, f, four(inputs, i)...);
     } else {
-        for (; i < end; ++i) {
-            Reals<K> of_one = f(one(inputs, i)...);
-#pragma unroll
-            for (int k = 0; k < K; ++k) {
-                if (to.at[k]) to.at[k][i] = of_one.at[k];
-            }
-        }
+        for (; i < end; ++i) store(to, i, f(one(inputs, i)...));
     }
 }
 
-// y = the sums of f(the inputs' elements), seen as (rows, n), over pieces of `chunk`: (rows, pieces), in a fixed order.
-// block -> one piece of a row; thread -> every BLOCK-th four elements of it, where it begins at a multiple of four.
+// Where a sum closes the chain, its inputs are seen as (rows, n), and each row is cut into pieces of `chunk` elements.
+// block -> one piece of one row; thread -> every BLOCK-th four elements of it, where it begins at a multiple of four.
+struct Piece {
+    int start, count, fours;
+
+    __device__ Piece(int n, int chunk) {
+        int first = blockIdx.y * chunk;
+        start = blockIdx.x * n + first;
+        count = min(chunk, n - first);
+        fours = start % LANES == 0 ? count / LANES : 0;
+    }
+};
+
+// y = the sum of f(the inputs' elements) over each piece: (rows, pieces), in a fixed order.
 template <class F, class... Inputs>
 __device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inputs) {
-    int first = blockIdx.y * chunk, count = min(chunk, n - first), start = blockIdx.x * n + first;
-    int fours = start % LANES == 0 ? count / LANES : 0, left = start + fours * LANES;
-    real sum = thread_reduce<2>(fours, 0, [&](int i) {
-        Vec y = each_lane(f, four(inputs, start + i * LANES)...);
+    Piece piece(n, chunk);
+    int rest = piece.start + piece.fours * LANES;
+    real sum = thread_reduce<2>(piece.fours, 0, [&](int i) {
+        Vec y = each_lane(f, four(inputs, piece.start + i * LANES)...);
         return (y.at[0] + y.at[1]) + (y.at[2] + y.at[3]);
     }, Add());
-    sum = thread_reduce<2>(start + count - left, sum, [&](int i) { return f(one(inputs, left + i)...); }, Add());
+    sum = thread_reduce<2>(piece.start + piece.count - rest, sum, [&](int i) { return f(one(inputs, rest + i)...); }, Add());
     sum = block_reduce(sum, Add());
     if (threadIdx.x == 0) y[blockIdx.x * gridDim.y + blockIdx.y] = sum;
+}
+
+// The way back: the outputs of f(the dy of the row, the inputs' elements).
+template <int K, class F, class... Inputs>
+__device__ void map_pieces(Outputs<K> to, int n, int chunk, F f, const real* dy, const Inputs&... inputs) {
+    Piece piece(n, chunk);
+    real of_row = dy[blockIdx.x];
+    auto g = [&](auto... x) { return f(of_row, x...); };
+    for (int i = threadIdx.x; i < piece.fours; i += blockDim.x) {
+        int at = piece.start + i * LANES;
+        store_four(to, at, g, four(inputs, at)...);
+    }
+    for (int i = piece.fours * LANES + threadIdx.x; i < piece.count; i += blockDim.x) {
+        store(to, piece.start + i, g(one(inputs, piece.start + i)...));
+    }
 }

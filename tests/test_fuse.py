@@ -125,7 +125,11 @@ def test_random_chains(seed, kernel_device):
             same(fn, [rng.standard_normal(shape) for shape in shapes], kernel_device, dtype, fused)
 
 
-@pytest.mark.parametrize("fn", [chain, squashed, mixed], ids=lambda fn: fn.__name__)
+def average(x):
+    return (x - 0.5).tanh().mean()
+
+
+@pytest.mark.parametrize("fn", [chain, squashed, mixed, average], ids=lambda fn: fn.__name__)
 def test_value_gradient_and_bounds_at_every_block(fn, kernel_device):
     assert fn.__name__ in repr(check.op(mg.fuse(fn), kernel_device))
 

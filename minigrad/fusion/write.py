@@ -8,6 +8,8 @@ import numpy as np
 from minigrad.fusion.trace import Trace
 from minigrad.fusion.values import WORDS, Constant, Step, Value
 
+FOURS = "thread -> four elements."
+PIECES = "block -> one piece of a row; thread -> every BLOCK-th four elements of it."
 FORWARD = """\
 // {formula}{pieces}.
 // {owner}
@@ -20,9 +22,9 @@ extern "C" __global__ void {name}_forward({params}) {{
 """
 BACKWARD = """\
 // {gradients} by the chain rule. The values of the forward pass are worked out again: registers are nearer than memory.
-// thread -> four elements{null}
+// {owner}{null}
 extern "C" __global__ void {name}_backward({params}) {{
-    map({outputs}, n, [](real {reals}) {{
+    {over}, [](real {reals}) {{
         // [values again]
 {lines}
         // [rules in reverse]
@@ -38,6 +40,10 @@ class Written:
 
     def __init__(self, name: str, trace: Trace, formula: str):
         self.name, self.trace, self.formula = name, trace, formula
+        self.closes = trace.closing is not None
+        self.extent = ["n", "chunk"] if self.closes else ["n"]
+        self.sizes = [f"int {size}" for size in self.extent]
+        self.owner = PIECES if self.closes else FOURS
         self.rules, arrived = rules(trace)
         self.wanted = [x for x in trace.inputs if id(x) in arrived]  # inputs that a gradient reaches
         self.gradients = [arrived[id(x)] for x in self.wanted]
@@ -58,17 +64,15 @@ class Written:
         return "\n".join(['#include "fused.cuh"\n', *kernels])
 
     def _forward(self) -> str:
-        trace, closes = self.trace, self.trace.closing is not None
-        views = self.viewed(trace.inputs)
-        params = [*pointers(trace.inputs), "real* y", *views.values(), "int n", *(["int chunk"] if closes else [])]
-        piece = "block -> one piece of a row; thread -> every BLOCK-th four elements of it, added up."
+        trace, views = self.trace, self.viewed(self.trace.inputs)
+        params = [*pointers(trace.inputs), "real* y", *views.values(), *self.sizes]
         return FORWARD.format(
             formula=self.formula,
-            pieces=", as sums over pieces of a row, which the kernel of sum adds up" if closes else "",
-            owner=piece if closes else "thread -> four elements.",
+            pieces=", as sums over pieces of rows, which the kernel of sum adds up" if self.closes else "",
+            owner=self.owner,
             name=self.name,
             params=listed(params, len(f"{self.name}_forward")),
-            over="sum_pieces(y, n, chunk" if closes else "map(y, n",
+            over="sum_pieces(y, n, chunk" if self.closes else "map(y, n",
             reals=", real ".join(x.name for x in trace.inputs),
             lines=indented(map(line, trace.steps)),
             result=trace.output.name,
@@ -76,22 +80,20 @@ class Written:
         )
 
     def _backward(self) -> str:
-        outputs = [f"d{x.name}" for x in self.wanted]
-        views = self.viewed(self.reread)
-        if self.trace.closing is not None:
-            views = {"dy": "View dy_at", **views}
+        views, outputs = self.viewed(self.reread), [f"d{x.name}" for x in self.wanted]
         params = ["const real* dy", *pointers(self.reread), *(f"real* {name}" for name in outputs), *views.values()]
-        several, names = len(outputs) > 1, ["dy", *(x.name for x in self.reread)]
+        names = ["dy", *(x.name for x in self.reread)]
         return BACKWARD.format(
             gradients=", ".join(outputs),
-            null="; a null pointer: that one is not wanted." if several else ".",
+            owner=self.owner,
+            null=" A null pointer: that one is not wanted." if len(outputs) > 1 else "",
             name=self.name,
-            params=listed([*params, "int n"], len(f"{self.name}_backward")),
-            outputs=f"Outputs<{len(outputs)}>{{{', '.join(outputs)}}}" if several else outputs[0],
+            params=listed([*params, *self.sizes], len(f"{self.name}_backward")),
+            over=f"{'map_pieces' if self.closes else 'map'}(Outputs{{{', '.join(outputs)}}}, {', '.join(self.extent)}",
             reals=", real ".join(names),
             lines=indented(map(line, self.again)),
             rules=indented(self.rules),
-            result=f"Reals<{len(outputs)}>{{{', '.join(self.gradients)}}}" if several else self.gradients[0],
+            result=f"Reals{{{', '.join(self.gradients)}}}",
             inputs=", ".join(found(name, views) for name in names),
         )
 
@@ -147,10 +149,10 @@ def found(name: str, views: dict[str, str]) -> str:
 
 def listed(params: Sequence[str], before: int) -> str:
     """The parameters of a kernel, on lines of their own where they are long."""
-    text = ", ".join(params)
-    if len(text) + before < 70:
-        return text
-    return "\n" + fill(text, 112, initial_indent="    ", subsequent_indent="    ")
+    text = ", ".join(param.replace(" ", "~") for param in params)  # a line does not end within one
+    if len(text) + before >= 76:
+        text = "\n" + fill(text, 112, initial_indent="    ", subsequent_indent="    ")
+    return text.replace("~", " ")
 
 
 def indented(lines: Iterable[str]) -> str:
