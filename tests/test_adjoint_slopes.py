@@ -34,6 +34,8 @@ KERNELS = {
     "y[i] = v * v_2; } y[i] = y[i] + v;",
     "a store in a branch of each round": "for (int j = 0; j < 3; ++j) { if (x[i] > 0.1) { y[i] = x[i] * (j + 1); } }",
     "two elements of a thread": "if (i < 4) { y[2 * i] = x[i] * x[i]; y[2 * i + 1] = x[i] * x[i + 4]; }",
+    "elements shared out in two ways": "double v = 0; if (i < 2) { for (int j = i; j < 8; j += 2) { v += x[j] * x[j]; "
+    "} for (int j = 4 * i; j < 4 * i + 4; ++j) { v += x[j] * x[j] * x[j]; } } y[i] = v;",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -39,6 +39,12 @@ class Site:
         assert isinstance(self.statement.target, Index)
         return self.statement.target
 
+    @property
+    def ranges(self) -> frozenset:
+        """What the variables in its indices go through."""
+        names = {n for e in self.target.indices for n in reads(e)}
+        return frozenset((n, *map(str, self.facts.loops[n])) for n in names if n in self.facts.loops)
+
 
 class Accumulate:
     """Finds the places and decides for each array, between two barriers where it is shared."""
@@ -150,21 +156,18 @@ class Accumulate:
 
     def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
         """The conditions under which no two threads meet at any of these places; None where they may."""
-        first, spread = sites[0].target.indices, 1
-        if len({site.target.indices for site in sites}) > 1:
-            gaps = offsets([site.target.indices[0] for site in sites]) if len(first) == 1 else None
-            if gaps is None or max(gaps) - min(gaps) >= (spread := stride(first[0])):
+        low, spread = sites[0].target.indices, 1
+        if len({site.ranges for site in sites}) > 1:
+            return None  # each index may be a thread's own, and that of another thread in the other loop
+        if len(low) > 1:  # what they have in common names the thread, whatever stands along the other axes
+            low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
+        elif any(site.target.indices != low for site in sites):
+            gaps = offsets([site.target.indices[0] for site in sites])
+            if gaps is None or max(gaps) - min(gaps) >= (spread := stride(low[0])):
                 return None
             low = sites[gaps.index(min(gaps))].target.indices
-        else:
-            low = first
-        needed: dict[str, Expr] = {}
-        for site in sites:
-            found = site.facts.unique(low, shared, spread)
-            if found is None:
-                return None
-            needed |= found
-        return needed
+        found = [site.facts.unique(low, shared, spread) for site in sites]
+        return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
 
     def row(self, site: Site, how: str, why: str) -> Choice:
         """A row of the table."""

@@ -5,36 +5,40 @@ through all j and adds `d_sum of thread (ty, j) * b[tx][j]` to its own d_a[ty][t
 no two threads meet. What is a thread's own in it, d_sum, the others read from shared memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from minigrad.adjoint.accumulate import Choice
-from minigrad.adjoint.build import ONE, plus
+from minigrad.adjoint.build import ONE, change, plus
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.covering import axis_of
-from minigrad.adjoint.effects import each, fixed, name_of, written
+from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.own import cleared_at, elements, scalars
-from minigrad.adjoint.printer import expression
+from minigrad.adjoint.printer import expression, simple
+from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tree import (
     Assign,
     Barrier,
     Binary,
-    Cast,
+    Call,
     Comment,
     Declare,
     Expr,
     For,
+    If,
     Index,
     Name,
-    Number,
     Stmt,
-    Unary,
     While,
+    walk,
 )
+
+NONE = Declare("", "int")  # in place of the declaration of what is no array
+COST = 32  # operations that one sum over a warp is worth
 
 
 class Stage(NamedTuple):
@@ -77,17 +81,30 @@ class Turn:
         return made
 
     def loops(self, s: For) -> list[Stmt]:
-        """A nest of loops, and in front of it one of what is turned, if anything is."""
-        before = set(self.staged)
-        taken: dict[tuple[For, ...], list[Stmt]] = {}
-        for path, body, one in list(_sums((), s)):
-            new = Exchange(self, one, path, before).made if name_of(one.target) in self.gradients else None
-            if new is not None:
-                note = [t for t in body if isinstance(t, Comment) and t.place == one.place]
-                taken.setdefault(path, []).extend([*note[:1], new])
-                body.remove(one)
-        rest = [s] if any(not isinstance(t, Comment | For) for t in each([s]) if t not in (s.start, s.step)) else []
-        return [*(_around(path, statements) for path, statements in taken.items()), *rest]
+        """A nest of loops, and in front of it those of what is turned, if anything is."""
+        groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
+        for body, one in _sums(s):
+            if name_of(one.target) in self.gradients and (exchange := self.lacking(one.target, s)):  # type: ignore[arg-type]
+                groups.setdefault(exchange, []).append((body, one))
+        before, turned = set(self.staged), list[Stmt]()
+        for (var, axis), places in groups.items():
+            sums = [one for _, one in places]
+            new = Exchange(self, s, sums, var, axis, before)
+            if new.made is not None:
+                turned.append(new.made)
+                self.choices += map(new.choice, sums)
+                self.turned |= {name_of(one.target) for one in sums}
+                for body, one in places:
+                    body.remove(one)
+        return [*_joined(turned), s]
+
+    def lacking(self, target: Index, nest: For) -> tuple[Name, str] | None:
+        """The variable of a loop and the axis that a target has in its place; None where they are not just two."""
+        axes = [a for a in self.axes if a not in map(self.axis, target.indices)]
+        extents = [self.made.conditions.get(f"blockDim.{a}") for a in (*axes, *self.axes)]
+        bounds = {h.var: h.bound for s in each([nest]) if isinstance(s, For) and (h := count(s)) and h.simple}
+        ours = [e for e in target.indices if isinstance(e, Name) and bounds.get(e.name) == extents[0]]
+        return (ours[0], axes[0]) if len(axes) == len(ours) == 1 and None not in extents else None
 
     def put(self, body: list[Stmt], stage: Stage) -> list[Stmt]:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
@@ -125,104 +142,140 @@ class Turn:
 
 
 class Exchange:
-    """One sum with a loop's variable and the axis that its target lacks exchanged: `made`, None where it cannot be."""
+    """A nest of loops again, with only the sums that lack an axis, and a loop's variable and that axis exchanged.
 
-    made: Assign | None = None
+    made: the nest, None where it cannot be turned.
+    """
 
-    def __init__(self, turn: Turn, s: Assign, path: tuple[For, ...], before: set[Name | Index]):
-        self.turn, self.before, target = turn, before, s.target
-        assert isinstance(target, Index)
-        self.changed, self.values = written([path[0]]), fixed([path[0]])
-        self.bounds = {loop.start.name: loop.condition.right for loop in path}  # type: ignore[union-attr]
-        lacking = [a for a in turn.axes if a not in map(turn.axis, target.indices)]
-        extents = [turn.made.conditions.get(f"blockDim.{a}") for a in (*lacking, *turn.axes)]
-        ours = [e for e in target.indices if isinstance(e, Name) and self.bounds.get(e.name, "") == extents[0]]
-        if len(lacking) != 1 or len(ours) != 1 or None in extents:
-            return
-        self.var, self.to, self.staged, self.padded = ours[0], lacking[0], dict(turn.staged), set(turn.padded)
-        value, indices = self.value(s.value), self.all(target.indices)
-        if value is None or indices is None:
-            return
-        turn.staged, turn.padded = self.staged, self.padded
-        turn.turned.add(target.array)
-        self.made = replace(s, target=Index(target.array, indices, target.type), value=value)
-        why = f"{expression(target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
-        turn.choices.append(Choice(expression(self.made.target), "ownership turned round", why))
+    def __init__(self, turn: Turn, nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
+        self.turn, self.before, self.var, self.to = turn, before, var, to
+        self.changed = written([nest])
+        self.counters = {s.start.name for s in each([nest]) if isinstance(s, For) and isinstance(s.start, Declare)}
+        self.own = declared(nest.body)  # what each round has for itself
+        self.staged, self.padded = dict(turn.staged), set(turn.padded)
+        kept = _slice(nest, sums)
+        self.possible = True
+        turned = self.statement(kept)
+        work = sum(isinstance(e, Binary | Call) for s in each(kept.body) for x in expressions(s) for e in walk(x))
+        self.made = turned if self.possible and work <= COST * len(sums) else None
+        if self.made is not None:
+            turn.staged, turn.padded = self.staged, self.padded
 
-    def value(self, e: Expr) -> Expr | None:
-        """A value as the thread finds it that has taken over; None where it cannot."""
-        match e:
-            case Number():
-                return e
-            case Name() if e.name in self.values:
-                return self.value(self.values[e.name])
-            case Name():
-                return self.index(e) or self.other(e)
-            case Index():
-                return self.shared(e) if self.turn.declared.get(e.array, NONE).shared else self.other(e)
-            case Unary() | Cast():
-                inner = self.value(e.operand)
-                return None if inner is None else replace(e, operand=inner)
-            case Binary():
-                left, right = self.value(e.left), self.value(e.right)
-                return None if left is None or right is None else replace(e, left=left, right=right)
-        return None
+    def choice(self, s: Assign) -> Choice:
+        """The row of the table for one of the sums."""
+        assert isinstance(s.target, Index)
+        target = Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
+        why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
+        return Choice(expression(target), "ownership turned round", why)
 
-    def shared(self, e: Index) -> Expr | None:
-        """An element in shared memory, which stands there for all."""
-        indices = self.all(e.indices)
-        if indices is None or e.array in self.changed:
-            return None
-        if len(indices) == 2 and self.turn.axis(indices[0]) == "x" and indices[1] == self.var:
-            self.padded.add(e.array)
-        return Index(e.array, indices, e.type)
+    def statement(self, s: Stmt) -> Stmt:
+        """A statement as the thread runs it that has taken over."""
+        match s:
+            case For():
+                self.possible &= not {t for e in _header(s) for t in reads(e)} - self.counters - self.turn.uniform
+                return replace(s, body=[self.statement(t) for t in s.body])
+            case If():
+                then, orelse = ([self.statement(t) for t in side] for side in nested(s))
+                return If(self.value(s.condition), then, orelse, s.place, s.text)
+            case Declare():
+                return replace(s, value=None if s.value is None else self.value(s.value))
+            case Assign():
+                target = s.target
+                if isinstance(target, Index):
+                    target = Index(target.array, tuple(map(self.value, target.indices)), target.type)
+                return replace(s, target=target, value=self.value(s.value))
+        self.possible &= isinstance(s, Comment)
+        return s
 
-    def other(self, e: Name | Index) -> Expr | None:
-        """Another thread's own variable, or element of its own array, by way of shared memory."""
-        own = self.turn.declared.get(e.array) if isinstance(e, Index) else NONE
-        if own is None or (reads(e) - set(self.bounds)) & self.changed or e in self.before:
-            return None  # changed in the loop, or staged for another loop, since which it may have changed
-        indices = e.indices if isinstance(e, Index) else ()
-        counted = [(i, d) for i, d in zip(indices, own.dims, strict=True) if reads(i) & set(self.bounds)]
-        if any(not isinstance(i, Name) for i, _ in counted):
-            return None
-        name = self.staged[e].name if e in self.staged else self.turn.made.fresh(f"{name_of(e)}_of")
-        self.staged[e] = Stage(name, e, tuple(counted))  # type: ignore[arg-type]
-        at = self.all((*(i for i, _ in counted), *map(self.turn.variable, self.turn.axes[::-1])))
-        return None if at is None else Index(name, at, e.type)
+    def value(self, e: Expr) -> Expr:
+        """A value as the thread finds it that has taken over."""
+        return change(e, self.leaf)
 
-    def all(self, indices: Iterable[Expr]) -> tuple[Expr, ...] | None:
-        """Indices exchanged."""
-        made = tuple(map(self.index, indices))
-        return None if None in made else made  # type: ignore[return-value]
-
-    def index(self, e: Expr) -> Expr | None:
-        """An index with the variable and the axis exchanged; None where it is more than one of these."""
+    def leaf(self, e: Expr) -> Expr | None:
+        """A variable or an element as that thread finds it; None for what is made of several."""
         if e == self.var:
             return self.turn.variable(self.to)
         if (axis := self.turn.axis(e)) is not None:
             return self.var if axis == self.to else e
-        still = isinstance(e, Name) and (e.name in self.turn.uniform or e.name in self.bounds)
-        return e if isinstance(e, Number) or still else None
+        match e:
+            case Name() if e.name in self.turn.uniform or e.name in self.counters or e.name in self.own:
+                return e
+            case Index() if self.turn.declared.get(e.array, NONE).shared:
+                self.possible &= e.array not in self.changed
+                indices = tuple(map(self.value, e.indices))
+                if len(indices) == 2 and self.turn.axis(indices[0]) == "x" and indices[1] == self.var:
+                    self.padded.add(e.array)
+                return Index(e.array, indices, e.type)
+            case Name() | Index():
+                return self.other(e)
+        return None
+
+    def other(self, e: Name | Index) -> Expr:
+        """Another thread's own variable, or element of its own array, by way of shared memory."""
+        array = self.turn.declared.get(e.array) if isinstance(e, Index) else NONE
+        indices = e.indices if isinstance(e, Index) else ()
+        counted = [
+            (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if reads(i) & self.counters
+        ]
+        changes = (reads(e) - self.counters) & self.changed or e in self.before  # so it would be another value
+        if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
+            self.possible = False
+            return e
+        name = self.staged[e].name if e in self.staged else self.turn.made.fresh(f"{name_of(e)}_of")
+        self.staged[e] = Stage(name, e, tuple(counted))  # type: ignore[arg-type]
+        threads = map(self.turn.variable, self.turn.axes[::-1])
+        return Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
 
-NONE = Declare("", "int")  # in place of the declaration of what is no array
-
-
-def _sums(path: tuple[For, ...], s: For) -> Iterator[tuple[tuple[For, ...], list[Stmt], Assign]]:
-    """The sums in a nest of loops that count 0, 1, 2, ..., each with the loops around it."""
+def _sums(s: For) -> Iterator[tuple[list[Stmt], Assign]]:
+    """The sums in a nest of loops that count 0, 1, 2, ..., each with the statements beside it."""
     header = count(s)
     if header is None or not header.simple or not exact(s, header):
         return
-    for t in s.body:
+    for body, t in _straight(s.body):
         if isinstance(t, For):
-            yield from _sums((*path, s), t)
+            yield from _sums(t)
         elif isinstance(t, Assign) and isinstance(t.target, Index) and t.op in ("+=", "-="):
-            yield (*path, s), s.body, t
+            yield body, t
 
 
-def _around(path: tuple[For, ...], body: list[Stmt]) -> For:
-    """Statements with loops like these around them."""
-    for loop in reversed(path):
-        body = [replace(loop, body=body)]
-    return body[0]  # type: ignore[return-value]
+def _straight(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
+    for t in body:
+        yield body, t
+        for side in nested(t) if isinstance(t, If) else ():
+            yield from _straight(side)
+
+
+def _slice(nest: For, sums: list[Assign]) -> For:
+    """Of a nest of loops what these sums need, in statements of its own."""
+    results = {name_of(s.target) for s in sums}
+
+    def kept(body: list[Stmt]) -> list[Stmt]:
+        return [again(s) for s in body if s in sums or not written_here(s) & results]
+
+    def again(s: Stmt) -> Stmt:
+        if isinstance(s, If):
+            return replace(s, then=kept(s.then), orelse=kept(s.orelse))
+        return replace(s, body=kept(s.body)) if isinstance(s, For | While) else s
+
+    pruned, _ = Prune(written([nest]) - results).body([again(nest)], set())
+    return pruned[0]  # type: ignore[return-value]
+
+
+def _header(s: For) -> tuple[Expr, ...]:
+    """The expressions in the head of a loop."""
+    parts = [e for part in (s.start, s.step) if part is not None for e in expressions(part)]
+    return (s.condition, *parts)
+
+
+def _joined(nests: list[Stmt]) -> list[Stmt]:
+    """Loops with one header and no name in common made one."""
+    made: list[For] = []
+    for s in nests:
+        assert isinstance(s, For)
+        last = made[-1] if made else None
+        if last and simple(last.start) == simple(s.start) and not declared(last.body) & declared(s.body):  # type: ignore[arg-type]
+            last.body += s.body
+        else:
+            made.append(s)
+    return [*made]
