@@ -14,7 +14,9 @@ def main(given: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="what this machine can run, and the next step")
     bench = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
-    bench.add_argument("--only", metavar="OP", help="one op, as matmul; with --adjoint one kernel, as lbm_d2q9")
+    bench.add_argument(
+        "--only", metavar="OP", help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel"
+    )
     rivals = ("torch", "numpy", "warp")
     bench.add_argument("--against", nargs="+", default=[], choices=rivals, help="time these on the same inputs")
     bench.add_argument("--sweep", action="store_true", help="every legal block size too, and what the search chooses")

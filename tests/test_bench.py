@@ -13,6 +13,7 @@ import minigrad as mg
 from minigrad import __main__ as command_line
 from minigrad import bench
 from minigrad.array import Array
+from minigrad.bench import chain
 from minigrad.bench import record as record_module
 from minigrad.bench.agree import Reference
 from minigrad.bench.measurement import verified
@@ -118,6 +119,15 @@ def test_a_wrong_result_is_not_timed():
     assert reference.host[0] > 0
     with pytest.raises(ValueMismatch, match=r"relu of 100 by minigrad is off by .* It is not timed"):
         verified(Stage(work_of(wrong, [(100,)]), get("sim")))
+
+
+def test_a_chain_is_compared_with_numpy_before_it_is_timed(kernel_device):
+    device, host = get(kernel_device), np.linspace(-2, 2, 10_001, dtype=np.float32)
+    fused, x = mg.fuse(chain.chain), Array.upload(device, host)
+    calls = {"op by op": chain.passes(chain.chain, x), "fused": chain.passes(fused, x)}
+    chain.must_agree(calls, fused, host, device)
+    with pytest.raises(ValueMismatch, match=r"chain: the gradient of other is off by 0\.\d+ of the largest; not timed"):
+        chain.must_agree({"other": lambda: (calls["fused"]()[0], x)}, fused, host, device)
 
 
 def test_nan_is_wrong():
@@ -427,6 +437,14 @@ def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
     assert fast.bytes_per_second < get("cuda").chip.bandwidth
     tiny = mg.bench.measure(mg.relu, (32,))
     assert 1e-7 < tiny.timing.seconds < 2e-5, "the launch takes the host longer than this"
+
+
+@pytest.mark.gpu
+def test_a_chain_takes_its_turn_with_pytorch():
+    pytest.importorskip("torch")
+    by_op, fused = chain.measured(["torch"], 2**20, 3)
+    assert by_op.rivals == fused.rivals and "torch" in fused.rivals
+    assert (by_op.title, fused.title) == ("chain op by op of 1048576", "chain fused of 1048576")
 
 
 @pytest.mark.gpu

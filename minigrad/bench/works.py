@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.bench import chain
 from minigrad.bench.measurement import staged, timed
 from minigrad.bench.record import Record
 from minigrad.bench.stage import Stage
@@ -26,6 +27,7 @@ from minigrad.devices import check, get
 from minigrad.op import OPS, Op
 from minigrad.outcome import variants
 
+CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 MANY = 2**26  # elements: a GPU's cache holds a quarter of them at most
 OTHERS = MANY // 2  # where nobody asks for more
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
@@ -121,17 +123,23 @@ def run(
     more: Callable[[Record, Stage], None] | None = None,
     command: str = "mg.bench.run()",
 ) -> Record:
-    """Measure the whole set on this GPU, or one op of it, and return the record.
+    """Measure the whole set on this GPU, or one op of it, or the "chain", and return the record.
 
     track goes through the works and may show how far it is, as `mg.show.progress`; more(record, stage), if given, may
     add to the record what it measures of each work, as `mg.tune.sweep` does. A wrong result is refused, and the record
     says so. Ctrl-C ends the run early, and keeps what
     has been measured. Raises DeviceError without a GPU.
     """
+    works = [] if only == CHAIN else suite(only)
     record = blank(command)
     record.copy = copy_bandwidth()
     with suppress(KeyboardInterrupt):
-        for work in track(suite(only)):
+        try:
+            chains = chain.measured(against) if only in (None, CHAIN) else []
+            record.measurements |= {m.title: m for m in chains}
+        except ValueMismatch as wrong:
+            record.refused[CHAIN] = str(wrong)
+        for work in track(works):
             try:
                 stage = staged(work)
                 record.measurements[work.title] = timed(stage, rivals(work, against))
