@@ -28,7 +28,7 @@ class Adjoint:
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
         self.primal, self._examined = primal, set[tuple]()
-        self._slots = launching.SLOTS
+        self.slots = launching.SLOTS
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
@@ -82,10 +82,10 @@ class Adjoint:
         launching.examine(self.primal, run, self._examined)
         while True:
             made = launching.gradients_of(run, self.derived, self.outputs, dy, self.assembled.params)
-            needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self._slots)
-            if needed <= self._slots:
+            needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self.slots)
+            if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
-            self._slots = needed  # the tapes were too short: nothing of this run counts
+            self.slots = slots  # the tapes were too short: nothing of this run counts
         made = launching.summed(run, self.derived, made)
         found = [made[name] for name in self.wrt]
         return [_like(d, args) for d in found]

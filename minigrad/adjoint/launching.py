@@ -180,8 +180,8 @@ def summed(run: Run, derived: Derived, made: dict) -> dict:
 
 def launch(
     kernel: Kernel, run: Run, assembled: Assembled, derived: Derived, made: Mapping[str, Any], slots: int
-) -> int:
-    """Run the adjoint; how many slots its tapes would have needed, 0 where they sufficed."""
+) -> Array | None:
+    """Run the adjoint; where only the running kernel knows how long its tapes must be: how many slots they need."""
     arrays = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()}
     device = next(iter(arrays.values())).device
     tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
@@ -194,7 +194,7 @@ def launch(
     }
     known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
     kernel(*(known[p.name] for p in assembled.params), grid=run.grid, block=run.block)
-    return int(needed.numpy()[0]) if "tape_slots" in (p.name for p in assembled.params) else 0
+    return needed if "tape_slots" in (p.name for p in assembled.params) else None
 
 
 def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:

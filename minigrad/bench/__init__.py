@@ -3,7 +3,8 @@
 `mg.bench.time(work)` times any launches, `mg.bench.measure(mg.relu, (2**26,))` an op with its bytes and FLOPs,
 `mg.bench.sweep(...)` every legal block size, and `minigrad bench` on the command line the whole set.
 `mg.bench.training_step()` times a whole step, eager and as a graph, with the host's time in it, and `recorded_step()`
-is the newest in a record. Nothing is measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
+is the newest in a record. `minigrad bench --adjoint` times kernels beside their adjoints; `newest_adjoints()` is the
+newest record of that. Nothing is measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
 """
 
 from minigrad.bench.adjoint_record import AdjointRecord

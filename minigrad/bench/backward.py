@@ -1,9 +1,7 @@
-"""Backward: an adjoint with its memory, to be run again and again without the host's work of a `vjp`."""
+"""An adjoint to be queued again and again on arrays that stay: what a `vjp` does on the GPU, and none of its checks."""
 
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from minigrad.adjoint import Adjoint, launching
 from minigrad.array import Array
@@ -12,48 +10,26 @@ from minigrad.limits import Extent
 
 
 class Backward:
-    """Call it to queue what a `vjp` queues. tape_bytes: of local tapes for a thread, of global tapes for all."""
+    """Call it to queue the adjoint and get the gradients by name; nothing waits for the GPU."""
 
     def __init__(self, made: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
-        self.made, self.run, self.given = made, launching.prepare(made.module, args, grid, block), dy
-        derived, params = made.derived, made.assembled.params
-        launching.check_conditions(self.run, derived)
-        self.gradients = launching.gradients_of(self.run, derived, made.outputs, dy, params)
-        self.replayed = {name: copied(self.run.arrays[name]) for name in derived.replayed}
-        self.device = next(iter(self.run.arrays.values())).device
-        self.needed = Array.zeros(self.device, (1,), np.dtype(np.int32))
-        self._reserve(1)
-        self()
-        if slots := int(self.needed.numpy()[0]):  # tapes whose length only the running kernel knows
-            self._reserve(slots)
+        self.made, self.dy, self.run = made, dy, launching.prepare(made.module, args, grid, block)
+        made.slots = 1
+        made.vjp(*args, dy=dy, grid=grid, block=block)  # finds out how long the tapes must be
 
-    def _reserve(self, slots: int) -> None:
-        """Memory for tapes of so many slots, and the arguments of the kernel."""
-        derived = self.made.derived
-        self.tapes = {
-            t.name: launching.tape_array(self.run, t, slots, self.device) for t in derived.tapes if t.size is None
-        }
-        gradients = {derived.gradients[name]: d for name, d in self.gradients.items() if name in derived.gradients}
-        own = {**self.replayed, **gradients, **self.tapes, "tape_slots": slots, "tape_needed": self.needed}
-        known = {**self.run.arrays, **self.run.scalars, **own}
-        self.args = [known[p.name] for p in self.made.assembled.params]
-
-    def __call__(self) -> None:
-        given = dict(zip(self.made.outputs, self.given, strict=True))
-        for name, d in self.gradients.items():
-            if name not in given:
-                self.device.zero(d.address, d.nbytes)
-            else:
-                d.copy_from(given[name])  # nothing to do where it is the same memory
-        for name, x in self.replayed.items():
-            x.copy_from(self.run.arrays[name])
-        self.made.kernel(*self.args, grid=self.run.grid, block=self.run.block)
+    def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
+        made, derived = self.made, self.made.derived
+        gradients = launching.gradients_of(self.run, derived, made.outputs, dy or self.dy, made.assembled.params)
+        launching.launch(made.kernel, self.run, made.assembled, derived, gradients, made.slots)
+        return launching.summed(self.run, derived, gradients)
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
         """Bytes of local tapes a thread, and of global tapes in all."""
-        local = sum(int(row.bytes) for row in self.made.decisions.rows if row.how == "local tape")
-        return local, sum(tape.nbytes for tape in self.tapes.values())
+        made, device = self.made, next(iter(self.run.arrays.values())).device
+        local = sum(int(row.bytes) for row in made.decisions.rows if row.how == "local tape")
+        tapes = (t for t in made.derived.tapes if t.size is None)
+        return local, sum(launching.tape_array(self.run, t, made.slots, device).nbytes for t in tapes)
 
 
 class Chain:
@@ -71,21 +47,20 @@ class Chain:
         self.launches = [list(args) for _ in range(steps)]
         for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
             launch[read], launch[written] = before, after
-        self.made, self.grid, self.block = made, grid, block
+        self.made, self.dy, self.grid, self.block, self.state = made, dy, grid, block, state[0]
         self.forward()
-        self.back: list[Backward] = []
-        for launch in reversed(self.launches):
-            self.back.append(Backward(made, launch, [dy], grid, block))
-            dy = self.back[-1].gradients[state[0]]
+        self.back = [Backward(made, launch, [dy], grid, block) for launch in reversed(self.launches)]
 
     def forward(self) -> None:
         """All steps."""
         for launch in self.launches:
             self.made.primal(*launch, grid=self.grid, block=self.block)
 
-    def __call__(self) -> None:
+    def __call__(self) -> dict[str, Array]:
+        gradients = {self.state: self.dy}
         for step in self.back:
-            step()
+            gradients = step([gradients[self.state]])
+        return gradients
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
