@@ -38,6 +38,10 @@ RUNGS = {
     ),
     "block sum": (ladder("block_sum"), [normal(150), normal(3), 150], 3, 64),
     "block max": (ladder("block_max"), [normal(150), normal(3), 150], 3, 64),
+    "softmax of large numbers": (
+        ladder("softmax"), [np.concatenate([normal(50) + 1000, normal(50) - 1000, 1000 * normal(50)]), normal(150), 50],
+        3, 32,
+    ),
     "softmax": (ladder("softmax"), [normal(3 * 50), normal(3 * 50), 50], 3, 32),
     "matmul": (
         ladder("matmul_tiled", TILE=4), [normal(6 * 9), normal(9 * 7), normal(6 * 7), 6, 7, 9], (2, 2), (4, 4)

@@ -126,6 +126,17 @@ def test_softmax():
     np.testing.assert_allclose(dx.reshape(3, 50).sum(axis=1), 0, atol=1e-14)
 
 
+def test_detached_values_have_no_gradient():
+    text = """
+__device__ double detach(double v) { return v; }
+extern "C" __global__ void f(const double* x, double* y) {
+    int i = threadIdx.x;
+    y[i] = x[i] * detach(x[i] * x[i]);
+}"""
+    (dx,) = gradients(mg.kernel(text, "f"), [np.array([1.0, 2, 3]), np.zeros(3)], [np.ones(3)], 1, 3)
+    assert dx.tolist() == [1, 4, 9]
+
+
 @pytest.mark.parametrize("tile, m, n, k", [(4, 6, 7, 9), (4, 8, 8, 8), (8, 3, 17, 1)])
 def test_matmul(tile, m, n, k):
     a, b, w = normal(m, k), normal(k, n), normal(m, n)

@@ -91,7 +91,12 @@ def default_wrt(function: Function) -> list[str]:
 
 
 def flat(function: Function) -> frozenset[int]:
-    """The parameters of a device function, by number, on which its value does not depend by a derivative."""
+    """The parameters of a device function, by number, on which its value does not depend by a derivative.
+
+    A function called detach keeps all gradients back, as that of PyTorch.
+    """
+    if function.name == "detach":
+        return frozenset(range(len(function.params)))
     ends = set().union(*(flows(s.value) for s in each(function.body) if isinstance(s, Jump) and s.value is not None))
     deep = reached(function, ends, backward=True)
     return frozenset(n for n, p in enumerate(function.params) if not floating(p.type) or p.name not in deep)

@@ -112,8 +112,9 @@ def adjoint(
     """The reverse-mode adjoint of a kernel: `mg.adjoint(kernel, wrt=["x"])`.
 
     source_or_kernel is a kernel, or CUDA C++ or the path of a `.cu` file, of whose kernels `name` says which. wrt names
-    the floating-point parameters to differentiate with respect to; without it, all that reach an output. Raises
-    Refused, with line and column, where the kernel is outside the differentiable subset.
+    the floating-point parameters to differentiate with respect to; without it, all that reach an output. Through a
+    `__device__ float detach(float x) { return x; }` of the file goes no gradient. Raises Refused, with line and column,
+    where the kernel is outside the differentiable subset.
     """
     if not isinstance(source_or_kernel, Kernel):
         text = str(source_or_kernel)
