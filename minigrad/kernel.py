@@ -156,7 +156,7 @@ class Kernel:
         """One marked region, `// [title]` in the `.cu`, with its line numbers."""
         if title not in self.parts:
             raise ValueError(f"{self.name} has no part {title!r}; its parts are {', '.join(self.parts) or 'none'}.")
-        return Listing(self.source.name, *self.source.parts(self.name)[title])
+        return self.source.parts(self.name)[title]
 
     @property
     def listing(self) -> Listing:

@@ -1,4 +1,8 @@
-"""Listing: a piece of CUDA C++ with its file and line numbers."""
+"""Listing: a piece of CUDA C++ with its file and line numbers, as a region under a mark `// [title]`."""
+
+import re
+
+MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
 
 
 class Listing:
@@ -16,3 +20,13 @@ class Listing:
         from minigrad.show.code import highlight
 
         return highlight(self.text, self.first, self.file)
+
+
+def regions(file: str, first: int, text: str) -> dict[str, Listing]:
+    """What stands under each mark, up to the next one or the last brace."""
+    marks = list(MARK.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
+    return {
+        mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
+        for mark, end in zip(marks, ends, strict=True)
+    }

@@ -6,6 +6,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.listing import MARK, Listing, regions
+
 PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
@@ -16,7 +18,6 @@ _KERNEL = re.compile(
 )
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # as `blank` leaves it
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
-_MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
 
 
 def blank(text: str) -> str:
@@ -135,20 +136,17 @@ class Source:
         at = self.signature(kernel)
         return self.text.count("\n", 0, at.start) + 1, self.text[at.start : at.stop]
 
-    def parts(self, kernel: str) -> dict[str, tuple[int, str]]:
-        """The marked regions of a kernel, `// [title]` up to the next mark: title -> (first line, text).
+    def parts(self, kernel: str) -> dict[str, Listing]:
+        """The marked regions of a kernel by their titles, each from `// [title]` to the next mark.
 
-        A kernel without marks that only calls what stands ahead of all kernels of the file has the regions of that.
+        A kernel without marks that only calls what stands ahead of it, in its file or in one that this includes, has
+        the regions of that.
         """
         first, text = self.kernel_text(kernel)
-        if not _MARK.search(text):
-            first, text = 1, self.text[: min(each.start for each in self.kernels.values())]
-        marks = list(_MARK.finditer(text))
-        ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
-        return {
-            mark.group(1): (first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
-            for mark, end in zip(marks, ends, strict=True)
-        }
+        head = self.text[: min(each.start for each in self.kernels.values())]
+        included = (Source.read(path.relative_to(CUDA).as_posix()) for path in self.included if CUDA in path.parents)
+        places = [(self.name, first, text), (self.name, 1, head), *((each.name, 1, each.text) for each in included)]
+        return next((found for place in places if (found := regions(*place))), {})
 
 
 def _has_c_name(code: str, at: int) -> bool:
@@ -190,7 +188,7 @@ def _first_line(text: str, start: int) -> int:
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or _MARK.match(text[previous:start]):
+        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
             break
         start = previous
     return start

@@ -9,6 +9,7 @@ import minigrad as mg
 from minigrad.bench import Measurement, Record, Timing
 from minigrad.devices.chip import Chip
 from minigrad.show.counts import counted, rungs, settings
+from minigrad.source import Source
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
 
@@ -99,3 +100,11 @@ def test_a_kernel_that_calls_a_function_of_its_file_has_the_regions_of_that():
     assert "multiply" in mg.matmul["warp_tiled"].parts and mg.relu["forward"].parts == ()
     part = repr(mg.matmul["warp_tiled"].part("store"))
     assert "write(c, top + row" in part and "__global__" not in part
+
+
+def test_a_kernel_that_calls_a_function_of_a_header_has_the_regions_of_that(tmp_path, monkeypatch):
+    (tmp_path / "body.cuh").write_text("__device__ void body(float* y) {\n    // [store]\n    y[0] = 1;\n}\n")
+    monkeypatch.setattr("minigrad.source.CUDA", tmp_path)
+    text = '#include "body.cuh"\nextern "C" __global__ void one(float* y) { body(y); }\n'
+    part = Source(text, "one.cu", tmp_path).parts("one")["store"]
+    assert repr(part) == "cuda/body.cuh:2\n   2      // [store]\n   3      y[0] = 1;"
