@@ -77,6 +77,7 @@ class Op(Kernels):
         wanted = list(inspect.signature(backward).parameters)[1:] if backward else []
         self.keeps = [key for key in wanted if key != "needs"]
         self._asks_needs = "needs" in wanted
+        self.listed = listed
         if listed:
             OPS.setdefault(name, self)
 

@@ -1,5 +1,6 @@
 """mg.fuse: the written kernels do what the ops do one by one, and what cannot be fused is refused."""
 
+import importlib.util
 import subprocess
 
 import numpy as np
@@ -287,6 +288,18 @@ def test_a_graph_replays_it():
         np.testing.assert_allclose(loss, expected.item(), rtol=1e-4)
         np.testing.assert_allclose(w.grad.numpy(), truth.grad.numpy(), rtol=1e-3, atol=1e-3)
     assert fast.replays == 3
+
+
+@pytest.mark.gpu
+def test_its_block_is_tuned_and_it_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
+    fused = mg.fuse(chain)
+    assert set(mg.tune(fused, (2**20,)).choice) == {"BLOCK", "CHUNK"}
+    assert mg.tune.auto() >= 0
+    mg.tune.auto(False)
+    for way in ("forward", "backward"):
+        rivals = ["torch"] if importlib.util.find_spec("torch") else []
+        assert mg.bench.measure(fused, (2**20,), way=way, against=rivals).timing.seconds < 1e-3
 
 
 # --- shown ---

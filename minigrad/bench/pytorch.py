@@ -6,6 +6,7 @@ from typing import Any
 
 from minigrad.array import Array
 from minigrad.bench.work import dtype_of
+from minigrad.op import Op
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
 
@@ -55,17 +56,19 @@ class PyTorch:
             tensors = [x.view(self.torch.bfloat16) for x in tensors]
         inputs = tensors[: len(work.case.inputs)]
         if work.way == "forward":
-            return lambda: [self.run(work.op.name, inputs, **work.case.params)]
+            return lambda: [self.run(work.op, inputs, **work.case.params)]
         wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
-        y = self.run(work.op.name, inputs, **work.case.params)
+        y = self.run(work.op, inputs, **work.case.params)
         # contiguous: where PyTorch would return a view of dy, it has to make the gradient, too
         return lambda: [
             grad.contiguous() for grad in self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
         ]
 
-    def run(self, name: str, xs: Sequence[Any], **params: Any) -> Any:
+    def run(self, op: Op, xs: Sequence[Any], **params: Any) -> Any:
         """The op by PyTorch, with its result in memory of its own."""
-        torch = self.torch
+        torch, name = self.torch, op.name
+        if fn := getattr(op, "fn", None):
+            return fn(*xs)  # a fused function takes tensors of PyTorch, too
         match name:
             case "transpose":
                 return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()

@@ -71,7 +71,7 @@ def choose(work: Work, again: bool = False) -> Search:
     times = halving(staged(work), found)
     best = fastest(times)
     done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
-    cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op))
+    cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op) if work.op.listed else [])
     return done
 
 
