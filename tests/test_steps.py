@@ -1,8 +1,11 @@
 """The training-step benchmark: what is compared before, and how it is timed. The times themselves need a GPU."""
 
+import dataclasses
+
 import pytest
 
 import minigrad as mg
+from minigrad import __main__ as command_line
 from minigrad.bench import record as record_module
 from minigrad.bench import steps
 from minigrad.bench.timing import Timing
@@ -91,6 +94,51 @@ def test_it_is_a_table():
     record = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Timing(2e-4, 1e-4, 3e-4, 5)})
     assert repr(record).splitlines()[0] == "SGD step, on Some GPU, 2026-11-21" and "200.0" in repr(record)
     assert "<table>" in record._repr_html_()
+
+
+MADE = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Timing(2e-4, 1e-4, 3e-4, 5, True)})
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """The command line, with a made-up step; what is tested is what becomes of it."""
+    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
+    monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
+    blank = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step --against torch", {"python": "3.12"})
+    monkeypatch.setattr(mg.bench.works, "blank", lambda command: dataclasses.replace(blank, command=command))
+    return command_line.main
+
+
+def test_steps_are_written_to_the_record(command, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "why_not", lambda name: "")
+    assert command(["bench", "--step", "--against", "torch"]) == 0
+    assert mg.bench.newest().steps == {"SGD step": MADE.times}
+    assert mg.bench.newest().command == "minigrad bench --step --against torch"
+    assert "200.0" in (said := capsys.readouterr().out) and "some-gpu-2026-11-21.json" in said
+
+
+def test_without_a_gpu_steps_of_the_host_are_shown_and_no_record_is_written(command, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "why_not", lambda name: "no GPU.")
+    assert command(["bench", "--step", "--against", "numpy"]) == 0
+    assert "200.0" in capsys.readouterr().out and mg.bench.newest() is None
+
+
+def test_without_a_gpu_the_recorded_steps_are_shown(command, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "why_not", lambda name: "no GPU.")
+    mg.bench.Record("Some GPU", "2026-11-21", "c", {}, steps={steps.title("SGD"): dict(MADE.times)}).save()
+    assert command(["bench", "--step"]) == 0
+    assert steps.title("SGD") in (said := capsys.readouterr().out) and "Speed cannot be measured here" in said
+
+
+def test_a_wrong_step_is_a_sentence_of_the_command(command, monkeypatch, capsys):
+    def refuse(optimizer, against):
+        raise steps.StepMismatch("PyTorch: the loss of step 4 is 1, on numpy 2; not timed.")
+
+    monkeypatch.setattr(command_line, "why_not", lambda name: "")
+    monkeypatch.setattr(mg.bench, "training_step", refuse)
+    assert command(["bench", "--step"]) == 2
+    assert "minigrad bench: PyTorch: the loss of step 4" in capsys.readouterr().err and mg.bench.newest() is None
 
 
 @pytest.mark.skipif(not why_not("cuda"), reason="there is a GPU")
