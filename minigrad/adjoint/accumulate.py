@@ -8,6 +8,7 @@ from minigrad.adjoint.build import literal, negative, plus, times
 from minigrad.adjoint.effects import each, opposite, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
+from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.polynomial import offsets, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Expr, For, If, Index, Name, Stmt, While
@@ -30,7 +31,6 @@ class Site:
 
     body: list[Stmt]
     statement: Assign
-    phase: int
     facts: Facts
 
     @property
@@ -56,72 +56,45 @@ class Accumulate:
         self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
-        self.flow: list[set[int]] = [set()]  # of each phase, those that may follow with no barrier between
-        self.starts = [0]  # the phases that begin at a barrier, or with the kernel
 
-    def decide(self, body: list[Stmt], facts: Facts) -> list[Choice]:
+    def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
         """Turn each `+=` into what it has to be, and say why."""
-        self.visit(body, facts, 0)
+        self.visit(body, facts)
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
-            for group in self.parted(sites) if shared else [sites] if sites else []:
+            for group in self.parted(sites, phases) if shared else [sites] if sites else []:
                 choices += self.group(array, group, facts)
         return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
-    def parted(self, sites: list[Site]) -> list[list[Site]]:
+    def parted(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
         """Places in groups between which there is always a barrier."""
-        together = [self.reached(start) for start in self.starts]
         groups: list[list[Site]] = []
         for site in sites:
-            here = set().union(*(phases for phases in together if site.phase in phases))
-            near = [g for g in groups if any(other.phase in here for other in g)]
+            here = phases.together(phases.of[id(site.statement)])
+            near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def reached(self, start: int) -> set[int]:
-        """The phases in which the threads of a block can be after one barrier and before the next."""
-        found, open_ = {start}, [start]
-        while open_:
-            new = self.flow[open_.pop()] - found
-            found |= new
-            open_ += new
-        return found
-
-    def new(self, *before: int) -> int:
-        """A new phase, which no barrier parts from these."""
-        self.flow.append(set())
-        for phase in before:
-            self.flow[phase].add(len(self.flow) - 1)
-        return len(self.flow) - 1
-
-    def visit(self, body: list[Stmt], facts: Facts, phase: int) -> int:
-        """Collect the places, with what is known at each; the phase in which the body ends."""
+    def visit(self, body: list[Stmt], facts: Facts) -> None:
+        """Collect the places, with what is known at each."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
                 self.stored(s)
                 if s.op in ("+=", "-=") and not s.owned:
-                    self.sites.append(Site(body, s, phase, facts))
-            elif isinstance(s, Barrier):
-                phase = self.new()
-                self.starts.append(phase)
+                    self.sites.append(Site(body, s, facts))
             elif isinstance(s, If):
-                ends = []
                 for condition, side in ((s.condition, s.then), (opposite(s.condition), s.orelse)):
                     inside = facts.inside()
                     inside.assume(condition)
-                    ends.append(self.visit(side, inside, self.new(phase)))
-                phase = self.new(phase, *ends)
+                    self.visit(side, inside)
             elif isinstance(s, For | While):
-                inside, first = facts.inside(), self.new(phase)
+                inside = facts.inside()
                 if not any(isinstance(t, Barrier) for t in each([s])):
                     inside.still -= written([s])  # threads may be in different rounds of it
                 if isinstance(s, For):
                     inside.enter(s.primal or s)
-                last = self.visit(s.body, inside, first)
-                self.flow[last].add(first)
-                phase = self.new(phase, first, last)
-        return phase
+                self.visit(s.body, inside)
 
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""

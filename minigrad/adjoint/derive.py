@@ -11,7 +11,8 @@ from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.order import Barriers, Order, Uncounted, parted
+from minigrad.adjoint.order import Order, Uncounted
+from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.reuse import read_again
 from minigrad.adjoint.rounds import Loops
@@ -75,7 +76,13 @@ class Derivation(Loops):
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
         body = everywhere(everywhere(body, Sink()), Copies(self.saved_names))
-        return parted(everywhere(self.pruned(body), Barriers(memory)), memory)
+        body = self.pruned(body)
+        self.phases(body).tidy(memory)
+        return body
+
+    def phases(self, body: list[Stmt]) -> Phases:
+        """What the threads of a block may do at the same time."""
+        return Phases(body, self.module.values, {**fixed(body), **self.fixed}, self.conditions)
 
     def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
         """The record."""
@@ -122,9 +129,8 @@ class KernelAdjoint(Derivation):
         """The adjoint. Raises Refused where a value it needs cannot be had."""
         shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
         sweeps = self.both(self.flow)
-        clear = [s for d in shared for s in cleared(d, self.gradient(d.name), self.conditions)]
         own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
-        body = self.settled([*clear, *([Barrier()] if clear else []), *own, *sweeps, *self.handed_over()])
+        body = self.settled([*own, *sweeps, *self.handed_over()])
         arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
@@ -134,10 +140,13 @@ class KernelAdjoint(Derivation):
         inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
         strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
         sums = Accumulate(arrays, self.alike, self.totals.values(), strides)
-        choices = [*turn.choices, *sums.decide(body, self.facts(body))]
+        choices = [*turn.choices, *sums.decide(body, self.facts(body), self.phases(body))]
+        left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
+        clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions)]
+        body = [*clear, *([Barrier()] if clear else []), *body]
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
-        memory = names | set(self.gradients.values()) | self.kept_arrays()
+        memory = names | set(arrays) | self.kept_arrays()
         made = self.derived(self.tidied(body, memory), choices)
         made.gradients |= self.totals
         made.strides = {d: stride for d, stride in strides.items() if d in sums.strided}

@@ -41,7 +41,7 @@ class FunctionAdjoint(Derivation):
         inner: list[Stmt] = [Declare(self.result.name, self.result.type, value=ZERO)]
         body = self.pruned([*(inner if self.result.name in mentioned(body) else []), *body])
         arrays = {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
-        choices = Accumulate(arrays, set(), (), {}).decide(body, Facts({}, set(), set(), set(), {}))
+        choices = Accumulate(arrays, set(), (), {}).decide(body, Facts({}, set(), set(), set(), {}), self.phases(body))
         made = self.derived(self.tidied(body, set()), choices)
         if outside := [t for t in made.tapes if t.size is None]:
             raise self.module.refuse(

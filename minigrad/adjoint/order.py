@@ -5,7 +5,6 @@ from minigrad.adjoint.effects import (
     declared,
     each,
     mentioned,
-    nested,
     read_here,
     self_read,
     written_here,
@@ -14,7 +13,6 @@ from minigrad.adjoint.tidy import Change
 from minigrad.adjoint.tree import (
     Add,
     Assign,
-    Barrier,
     Binary,
     Declare,
     Do,
@@ -79,63 +77,3 @@ class Uncounted(Change):
         return (
             over and isinstance(counter, Name) and counter.name.startswith("trips_") and counter.name not in self.taped
         )
-
-
-class Barriers(Change):
-    """A barrier with no shared memory touched since the last one, or none touched up to the next, parts nothing."""
-
-    def __init__(self, shared: set[str]):
-        self.shared = shared
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Leave out what parts nothing."""
-        if not any(self._touches(s) for s in body):
-            return [s for s in body if not isinstance(s, Barrier)]
-        made: list[Stmt] = []
-        quiet = False  # since the last barrier
-        for s in body:
-            if isinstance(s, Barrier):
-                if not quiet:
-                    made.append(s)
-                quiet = True
-            else:
-                made.append(s)
-                quiet = quiet and not self._touches(s)
-        return made
-
-    def _touches(self, s: Stmt) -> bool:
-        return bool({n for t in each([s]) for n in read_here(t) | written_here(t)} & self.shared) or any(
-            isinstance(t, Barrier) for inner in nested(s) for t in inner
-        )
-
-
-def parted(body: list[Stmt], shared: set[str]) -> list[Stmt]:
-    """The body of a kernel without those barriers between which and the next ones nothing meets.
-
-    What threads do up to a barrier and what they do behind it, up to the next one, has to touch a common array, and one
-    of the two has to write it, or else the barrier parts nothing. Barriers inside loops stay.
-    """
-    made = list(body)
-    for s in [s for s in body if isinstance(s, Barrier)]:
-        at = made.index(s)
-        before, after = _reach(made[:at], shared, True), _reach(made[at + 1 :], shared, False)
-        if not (before[1] & (after[0] | after[1]) or before[0] & after[1]):
-            made.pop(at)
-    return made
-
-
-def _reach(body: list[Stmt], shared: set[str], backward: bool) -> tuple[set[str], set[str]]:
-    """What statements read and write up to the first barrier, from their begin or from their end on."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for s in reversed(body) if backward else body:
-        if isinstance(s, Barrier):
-            break
-        if any(isinstance(t, Barrier) for t in each([s])):  # a loop, which may not run at all, or a branch
-            for inner in nested(s):
-                found = _reach(inner, shared, backward)
-                reads, writes = reads | found[0], writes | found[1]
-            continue
-        reads |= {n for t in each([s]) for n in read_here(t)} & shared
-        writes |= {n for t in each([s]) if not isinstance(t, Declare) for n in written_here(t)} & shared
-    return reads, writes

@@ -9,14 +9,10 @@ from minigrad.adjoint.tree import Assign, Declare, Expr, Index, Name, Stmt, walk
 def scalars(body: list[Stmt], names: list[str], made: Keeping) -> list[Stmt]:
     """Shared gradients of which each thread has one element become variables."""
     for name in names:
-        at = cleared_at(body, name)
-        declared = body[at]
-        assert isinstance(declared, Declare)
-        own = Name(made.fresh(f"{name}_own"), declared.type)
-        rest = body[at + 2 :]
-        for s in each(rest):
+        own = Name(made.fresh(f"{name}_own"), next(x.type for x in elements(body) if x.array == name))
+        for s in each(body):
             _rename(s, name, own)
-        body = [*body[:at], Declare(own.name, own.type, value=ZERO), *rest]
+        body = [Declare(own.name, own.type, value=ZERO), *body]
     return body
 
 
@@ -30,11 +26,6 @@ def _rename(s: Stmt, array: str, own: Name) -> None:
         s.value = change(s.value, new)
     elif isinstance(s, Assign):
         s.value, s.target = change(s.value, new), change(s.target, new)  # type: ignore[assignment]
-
-
-def cleared_at(body: list[Stmt], gradient: str) -> int:
-    """Where a shared gradient is declared; the loops that clear it follow."""
-    return next(n for n, s in enumerate(body) if isinstance(s, Declare) and s.name == gradient)
 
 
 def elements(body: list[Stmt]) -> list[Index]:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.covering import axis_of
-from minigrad.adjoint.effects import each, expressions, nested, self_read
-from minigrad.adjoint.tree import Assign, Barrier, Binary, Do, Expr, If, Index, Loop, Name, Stmt, walk
+from minigrad.adjoint.effects import each, expressions, nested
+from minigrad.adjoint.tree import Add, Barrier, Binary, Do, Expr, If, Index, Loop, Name, Stmt, walk
 
-Touch = tuple[str, bool, frozenset | None]  # array, whether it is written, and by which indices it is the thread's own
+Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 
 
 class Phases:
@@ -65,11 +65,9 @@ class Phases:
         target = getattr(s, "target", None)
         if isinstance(target, Index):
             own = self.own(target, equal)
-            self.touches.setdefault(phase, set()).add((target.array, True, own))
-            if isinstance(s, Assign) and self_read(s):
-                self.touches[phase].add((target.array, False, own))
+            self.touches.setdefault(phase, set()).add((target.array, "add" if isinstance(s, Add) else "write", own))
         if isinstance(s, Do):
-            self.touches.setdefault(phase, set()).update((name, True, None) for name in s.writes)
+            self.touches.setdefault(phase, set()).update((name, "write", None) for name in s.writes)
         for part in (getattr(s, "start", None), getattr(s, "step", None)):
             if part is not None:
                 self.note(part, phase, equal)
@@ -83,8 +81,8 @@ class Phases:
 
     def touch(self, read: Iterable[Expr], phase: int, equal: dict[Expr, str]) -> None:
         """Elements that are read."""
-        found = {(x.array, False, self.own(x, equal)) for e in read for x in walk(e) if isinstance(x, Index)}
-        whole = {(x.name, False, None) for e in read for x in walk(e) if isinstance(x, Name)}  # an array handed over
+        found = {(x.array, "read", self.own(x, equal)) for e in read for x in walk(e) if isinstance(x, Index)}
+        whole = {(x.name, "read", None) for e in read for x in walk(e) if isinstance(x, Name)}  # an array handed over
         self.touches.setdefault(phase, set()).update(found | whole)
 
     def own(self, e: Index, equal: dict[Expr, str]) -> frozenset | None:
@@ -106,14 +104,12 @@ class Phases:
         """The phases in which other threads may be while one is in this."""
         return set().union(*(found for found in map(self.reached, self.starts) if phase in found))
 
-    def part(self, memory: set[str]) -> None:
-        """Leave out every barrier before and behind which no two threads touch one element of this memory."""
+    def tidy(self, memory: set[str]) -> None:
+        """Leave out every barrier on whose two sides no two threads touch one element of this memory."""
         for body, barrier, before, after in self.barriers:
             ahead = self.all(p for p in range(len(self.flow)) if before in self.reached(p))
             behind = self.all(self.reached(after))
-            if not any(
-                a in memory and a == b and (v or w) and (m is None or m != n) for a, v, m in ahead for b, w, n in behind
-            ):
+            if not any(a[0] in memory and _meet(a, b) for a in ahead for b in behind):
                 body[:] = [s for s in body if s is not barrier]
                 self.flow[before].add(after)
                 self.starts.remove(after)
@@ -123,7 +119,7 @@ class Phases:
         return set().union(*(self.touches.get(p, set()) for p in phases))
 
 
-def parted(body: list[Stmt], phases: Phases, memory: set[str]) -> list[Stmt]:
-    """The body without needless barriers."""
-    phases.part(memory)
-    return body
+def _meet(a: Touch, b: Touch) -> bool:
+    """Whether two threads may come to one element, and the order of the two matters."""
+    alike = a[1] == b[1] and a[1] in ("read", "add")
+    return a[0] == b[0] and not alike and (a[2] is None or a[2] != b[2])

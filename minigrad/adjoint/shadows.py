@@ -16,15 +16,16 @@ def unseen(function: Function) -> dict[str, Expr]:
 def cleared(d: Declare, gradient: str, conditions: dict[str, Expr]) -> list[Stmt]:
     """Declare the gradient of a shared array and clear it, each axis shared out over the threads along one."""
     left = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
-    body: list[Stmt] = []
-    indices = [Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
-    body = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
     chosen = _shared_out(d.dims, left, conditions)
+    thread = {n: Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
+    own = {n for n, axis in chosen.items() if conditions.get(f"blockDim.{axis}") == d.dims[n]}
+    indices = [thread[n] if n in own else Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
+    body: list[Stmt] = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
     for n in reversed(range(len(d.dims))):
-        axis = chosen.get(n)
-        start, step = (Name(f"threadIdx.{axis}", "int"), Name(f"blockDim.{axis}", "int")) if axis else (ZERO, ONE)
-        begin = Declare(indices[n].name, "int", value=start)
-        body = [For(begin, test("<", indices[n], d.dims[n]), Assign(indices[n], "+=", step), body)]
+        if n not in own:
+            step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
+            begin = Declare(indices[n].name, "int", value=thread.get(n, ZERO))
+            body = [For(begin, test("<", indices[n], d.dims[n]), Assign(indices[n], "+=", step), body)]
     for axis in left:
         if axis not in chosen.values():
             body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]

@@ -16,7 +16,7 @@ from minigrad.adjoint.covering import axis_of
 from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
-from minigrad.adjoint.own import cleared_at, elements, scalars
+from minigrad.adjoint.own import elements, scalars
 from minigrad.adjoint.printer import expression, simple
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.tapes import copied
@@ -127,8 +127,8 @@ class Turn:
         return s
 
     def own(self, body: list[Stmt], gradient: str) -> bool:
-        """Whether each thread touches one element of a gradient alone, but for clearing it at the start."""
-        found = {x.indices for x in elements(body[cleared_at(body, gradient) + 2 :]) if x.array == gradient}
+        """Whether each thread touches one element of a gradient alone."""
+        found = {x.indices for x in elements(body) if x.array == gradient}
         return len(found) == 1 and {self.axis(e) for e in next(iter(found))} == set(self.axes)
 
     def axis(self, e: Expr) -> str | None:
