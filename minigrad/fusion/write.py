@@ -10,9 +10,10 @@ from minigrad.fusion.values import WORDS, Constant, Step, Value
 
 FOURS = "thread -> four elements."
 PIECES = "block -> one piece of a row; thread -> every BLOCK-th four elements of it."
+AGAIN = "by the chain rule. The values of the forward pass are worked out again: registers are nearer than memory."
+NULL = " A null pointer: that one is not wanted."
 FORWARD = """\
-// {formula}{pieces}.
-// {owner}
+{comment}
 extern "C" __global__ void {name}_forward({params}) {{
     {over}, [](real {reals}) {{
 {lines}
@@ -21,8 +22,7 @@ extern "C" __global__ void {name}_forward({params}) {{
 }}
 """
 BACKWARD = """\
-// {gradients} by the chain rule. The values of the forward pass are worked out again: registers are nearer than memory.
-// {owner}{null}
+{comment}
 extern "C" __global__ void {name}_backward({params}) {{
     {over}, [](real {reals}) {{
         // [values again]
@@ -65,11 +65,10 @@ class Written:
 
     def _forward(self) -> str:
         trace, views = self.trace, self.viewed(self.trace.inputs)
+        sums = ", as sums over pieces of rows, which the kernel of sum adds up" if self.closes else ""
         params = [*pointers(trace.inputs), "real* y", *views.values(), *self.sizes]
         return FORWARD.format(
-            formula=self.formula,
-            pieces=", as sums over pieces of rows, which the kernel of sum adds up" if self.closes else "",
-            owner=self.owner,
+            comment=comment(f"{self.formula}{sums}.", self.owner),
             name=self.name,
             params=listed(params, len(f"{self.name}_forward")),
             over="sum_pieces(y, n, chunk" if self.closes else "map(y, n",
@@ -84,9 +83,7 @@ class Written:
         params = ["const real* dy", *pointers(self.reread), *(f"real* {name}" for name in outputs), *views.values()]
         names = ["dy", *(x.name for x in self.reread)]
         return BACKWARD.format(
-            gradients=", ".join(outputs),
-            owner=self.owner,
-            null=" A null pointer: that one is not wanted." if len(outputs) > 1 else "",
+            comment=comment(f"{', '.join(outputs)} {AGAIN}", f"{self.owner}{NULL if len(outputs) > 1 else ''}"),
             name=self.name,
             params=listed([*params, *self.sizes], len(f"{self.name}_backward")),
             over=f"{'map_pieces' if self.closes else 'map'}(Outputs{{{', '.join(outputs)}}}, {', '.join(self.extent)}",
@@ -153,6 +150,11 @@ def listed(params: Sequence[str], before: int) -> str:
     if len(text) + before >= 76:
         text = "\n" + fill(text, 112, initial_indent="    ", subsequent_indent="    ")
     return text.replace("~", " ")
+
+
+def comment(*sentences: str) -> str:
+    """Each sentence on lines of its own."""
+    return "\n".join(fill(text, 120, initial_indent="// ", subsequent_indent="// ") for text in sentences)
 
 
 def indented(lines: Iterable[str]) -> str:
