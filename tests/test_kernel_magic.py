@@ -144,6 +144,8 @@ def test_errors_of_the_compiler_count_the_readers_lines():
     found = check.kernel(mg.add, "forward", ADD.replace("b[b_at(i)]", "c[b_at(i)]"))
     assert found.kind == "compile" and "cell.cu(4): error: " in found.text
     assert "\n    y[i] = c[b_at(i)] + a[a_at(i)];" in found.text
+    found = check.kernel(mg.add, "forward", ADD[:-2])
+    assert found.kind == "compile" and found.text.count("error: ") == 1 and "expected '}'" in found.text
 
 
 @pytest.mark.parametrize(

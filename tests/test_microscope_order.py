@@ -7,18 +7,21 @@ import numpy as np
 import minigrad as mg
 
 BARRIER, WARP = "__syncthreads();", "__syncwarp();"
-DOES = {"read": "v += s[{}];", "write": "s[{}] = t;", "atomic": "atomicAdd(&s[{}], 1);"}
+DOES = {"read": "v += {};", "write": "{} = t;", "atomic": "atomicAdd(&{}, 1);"}
+# What is touched, and its bytes: elements, and parts of them.
+PLACES = {"s[0]": (0, 4), "s[1]": (4, 8), "s[2]": (8, 12), "((short*)s)[1]": (2, 4), "((char*)s)[5]": (5, 6)}
 START = "__shared__ int s[3]; int t = threadIdx.x, v = 0; if (t < 3) s[t] = 0; __syncthreads();"
 FIRST = 3  # the line of the first step in the text of a program
 
 
 def program(rng: random.Random) -> list:
-    """Steps for two warps: barriers, and accesses of a few threads to one of three elements."""
+    """Steps for two warps: barriers, and accesses of a few threads to one of three elements or a part of one."""
     steps = []
     for _ in range(rng.randint(4, 10)):
         threads = {(rng.randrange(64) + rng.choice([0, 1, 31, 32]) * j) % 64 for j in range(rng.randint(1, 3))}
-        access = (rng.choice(["read", "read", "write", "write", "atomic"]), tuple(sorted(threads)), rng.randrange(3))
-        steps.append(rng.choices([BARRIER, WARP, access], [3, 3, 5])[0])
+        kind = rng.choice(["read", "read", "write", "write", "atomic"])
+        access = (kind, tuple(sorted(threads)), rng.choice([*PLACES][: 3 if kind == "atomic" else None]))
+        steps.append(rng.choices([BARRIER, WARP, access], [4, 3, 5])[0])
     return steps
 
 
@@ -28,8 +31,8 @@ def text(number: int, steps: list) -> str:
         if isinstance(step, str):
             lines.append(step)
         else:
-            kind, threads, element = step
-            lines.append(f"if ({' || '.join(f't == {t}' for t in threads)}) {DOES[kind].format(element)}")
+            kind, threads, place = step
+            lines.append(f"if ({' || '.join(f't == {t}' for t in threads)}) {DOES[kind].format(place)}")
     return "\n".join([*lines, "y[t] = v; }", ""])
 
 
@@ -42,14 +45,16 @@ def races(steps: list) -> set[frozenset[int]]:
         meetings += step == WARP
         if isinstance(step, str):
             continue
-        kind, threads, element = step
+        kind, threads, place = step
+        start, stop = PLACES[place]
         for thread in threads:
-            for other, at, one, where, passed, met in before:
-                harmless = one == thread or where != element or kind == other != "write"
+            for other, at, one, (first, last), passed, met in before:
+                apart = stop <= first or last <= start
+                harmless = one == thread or apart or kind == other != "write"
                 together = passed == barriers and (one // 32 != thread // 32 or met == meetings)
                 if together and not harmless:
                     found.add(frozenset((line, at)))
-            before.append((kind, line, thread, element, barriers, meetings))
+            before.append((kind, line, thread, (start, stop), barriers, meetings))
     return found
 
 

@@ -79,11 +79,11 @@ def _tokens(code: str) -> list[Edit]:
 
 
 def _entries(source: Source, code: str) -> list[Edit]:
-    """Behind each kernel, on its last line, the door through which it is launched."""
+    """Behind each kernel, on its last line, the door through which it is launched; the compiler tells of open braces."""
     edits = []
     for name, at in source.kernels.items():
         word = code.index("__global__", at.start)
-        if not _TEMPLATE.search(code, max(0, word - 500), word):
+        if at.stop <= len(code) and not _TEMPLATE.search(code, max(0, word - 500), word):
             edits.append((at.stop, at.stop, f" MINIGRAD_KERNEL({name})"))
     return edits
 
