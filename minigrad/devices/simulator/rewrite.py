@@ -79,7 +79,7 @@ def _tokens(code: str) -> list[Edit]:
 
 
 def _entries(source: Source, code: str) -> list[Edit]:
-    """Behind each kernel, on its last line, the door through which it is launched; the compiler tells of open braces."""
+    """Behind each kernel, on its last line, the door through which it is launched; none where a brace stays open."""
     edits = []
     for name, at in source.kernels.items():
         word = code.index("__global__", at.start)
