@@ -71,12 +71,14 @@ struct Piece {
 template <class F, class... Inputs>
 __device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inputs) {
     Piece piece(n, chunk);
-    int rest = piece.start + piece.fours * LANES;
-    real sum = thread_reduce<2>(piece.fours, 0, [&](int i) {
-        Vec y = each_lane(f, four(inputs, piece.start + i * LANES)...);
-        return (y.at[0] + y.at[1]) + (y.at[2] + y.at[3]);
-    }, Add());
-    sum = thread_reduce<2>(piece.start + piece.count - rest, sum, [&](int i) { return f(one(inputs, rest + i)...); }, Add());
+    real sum = 0;
+    for (int i = threadIdx.x; i < piece.fours; i += blockDim.x) {
+        Vec four_of_y = each_lane(f, four(inputs, piece.start + i * LANES)...);
+        sum += (four_of_y.at[0] + four_of_y.at[1]) + (four_of_y.at[2] + four_of_y.at[3]);
+    }
+    for (int i = piece.fours * LANES + threadIdx.x; i < piece.count; i += blockDim.x) {
+        sum += f(one(inputs, piece.start + i)...);
+    }
     sum = block_reduce(sum, Add());
     if (threadIdx.x == 0) y[blockIdx.x * gridDim.y + blockIdx.y] = sum;
 }

@@ -12,8 +12,9 @@ struct Max {
 
 // Combines at(i) for this thread's share of 0 <= i < count: every blockDim.x-th, so that reads are coalesced.
 // It asks for eight before it uses the first: threads that wait for one at a time leave the memory idle.
-template <int AHEAD = 8, class At, class Combine>
+template <class At, class Combine>
 __device__ real thread_reduce(int count, real start, At at, Combine combine) {
+    constexpr int AHEAD = 8;
     int i = threadIdx.x, step = blockDim.x;
     for (; i < count - (AHEAD - 1) * step; i += AHEAD * step) {
         real loaded[AHEAD];

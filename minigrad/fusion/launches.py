@@ -1,6 +1,7 @@
 """The launches of a fused op: which pieces its kernels own, and what comes after them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -14,13 +15,14 @@ from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.op import OPS
 from minigrad.ops import reduction
-from minigrad.ops.elementwise import joint_shape, per_four
+from minigrad.ops.elementwise import joint_shape
 from minigrad.ops.mean import behind
 from minigrad.ops.sum import repeat
 from minigrad.source import CUDA, Source
 from minigrad.view import Shape, broadcast
 
 FOUR = 4  # LANES of vector.cuh
+BLOCKS = (256, 32, 64, 128)  # 256 threads fit on every GPU, however many registers a long chain takes
 
 
 class Rows(NamedTuple):
@@ -41,9 +43,11 @@ class Launches:
     def kernels(self) -> dict[str, Kernel]:
         """One for each way. Elements have a thread to every four; where a sum closes, a block to a piece of a row."""
         names = {way: f"{self.written.name}_{way}" for way in ("forward", "backward")[: 1 + bool(self.written.wanted)]}
+        kernel = partial(Kernel, self.source, block=("BLOCK",), BLOCK=BLOCKS)
         if self.closing is None:
-            return {way: per_four(self.source, name) for way, name in names.items()}
-        return {way: reduction.per_output(self.source, name, 256) for way, name in names.items()}
+            return {way: kernel(name, grid=("n/4*BLOCK",), sizes="n") for way, name in names.items()}
+        pieces = partial(kernel, grid=("outputs", "n/CHUNK"), sizes="outputs n", CHUNK=reduction.CHUNKS)
+        return {way: pieces(name) for way, name in names.items()}
 
     def forward(self, kernels: Mapping[str, Kernel], *xs: Array) -> Array:
         """One kernel; where a row has several pieces, or its sum is to be divided by n, the kernel of sum after it."""

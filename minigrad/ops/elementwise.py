@@ -29,7 +29,7 @@ def per_element(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
-def per_four(file: Source | str, name: str) -> Kernel:
+def per_four(file: str, name: str) -> Kernel:
     """A kernel in which thread i makes elements 4 i to 4 i + 3."""
     return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 

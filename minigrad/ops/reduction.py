@@ -12,7 +12,6 @@ from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.op import Case
 from minigrad.require import flag
-from minigrad.source import Source
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
@@ -30,7 +29,7 @@ CASES = (
 )
 
 
-def per_output(file: Source | str, name: str, block: int = 128) -> Kernel:
+def per_output(file: str, name: str, block: int = 128) -> Kernel:
     """A kernel in which a block reduces CHUNK elements of one output."""
     return Kernel(file, name, ("outputs", "n/CHUNK"), ("BLOCK",), "outputs n", BLOCK=first(block), CHUNK=CHUNKS)
 
