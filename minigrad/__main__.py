@@ -22,6 +22,7 @@ def main(given: Sequence[str] | None = None) -> int:
     bench.add_argument("--sweep", action="store_true", help="every legal block size too, and what the search chooses")
     bench.add_argument("--step", action="store_true", help="only training steps: eager, as a graph, by hand")
     bench.add_argument("--adjoint", action="store_true", help="only the ladder's kernels, each beside its adjoint")
+    bench.add_argument("--host", action="store_true", help="only what a call costs the host")
     bench.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
     asked = parser.parse_args(given)
     if asked.command == "doctor":
@@ -67,6 +68,7 @@ def _bench(asked: argparse.Namespace) -> int:
     if reason and not (asked.step and asked.against == ["numpy"]):
         return _show_recorded(asked, reason)
     words = ["minigrad bench", *(["--only", asked.only] if asked.only else []), *(["--step"] if asked.step else [])]
+    words += ["--host"] if asked.host else []
     words += [*(["--against", *asked.against] if asked.against else []), *(["--sweep"] if asked.sweep else [])]
     try:
         if asked.step:
@@ -76,11 +78,16 @@ def _bench(asked: argparse.Namespace) -> int:
                 return 0
             record = bench.works.blank(" ".join(words))
             record.steps = {step.title: dict(step.times) for step in steps}
+        elif asked.host:
+            cost = bench.host_cost(asked.against)
+            print(cost)
+            record = bench.works.blank(" ".join(words))
+            record.host = {title: dict(times) for title, times in cost.times.items()}
         else:
             more = tune.sweep if asked.sweep else None
             record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, " ".join(words))
             print(record)
-    except (ValueError, ImportError, DeviceError, bench.steps.StepMismatch) as error:
+    except (ValueError, ImportError, DeviceError, bench.steps.StepMismatch, bench.host.HostMismatch) as error:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2
     print(f"\nWritten to {record.save(asked.save)}.")

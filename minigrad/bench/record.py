@@ -31,6 +31,7 @@ class Record:
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
     steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, by the way to take them
+    host: dict[str, Times] = field(default_factory=dict)  # what a call costs the host, by library
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
     refused: dict[str, str] = field(default_factory=dict)  # works whose result was wrong, so that none was timed: why
@@ -51,7 +52,7 @@ class Record:
         path = folder / f"{self.name}.json"
         if path.is_file():
             old = Record.load(path)
-            for key in ("versions", "measurements", "sweeps", "steps", "choices", "resources"):
+            for key in ("versions", "measurements", "sweeps", "steps", "host", "choices", "resources"):
                 setattr(self, key, getattr(old, key) | getattr(self, key))
             self.copy, commands = self.copy or old.copy, old.command.split("; ")
             self.command = "; ".join(dict.fromkeys([*commands, self.command]))
@@ -76,6 +77,7 @@ class Record:
             measurements={title: _measurement(title, m) for title, m in content.get("measurements", {}).items()},
             sweeps={title: _times(times) for title, times in content.get("sweeps", {}).items()},
             steps={title: _times(times) for title, times in content.get("steps", {}).items()},
+            host={title: _times(times) for title, times in content.get("host", {}).items()},
             choices=content.get("choices", {}),
             refused=content.get("refused", {}),
             resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
@@ -140,7 +142,7 @@ def _written(record: Record) -> dict[str, Any]:
     """The record as JSON holds it: times as [median, fastest, slowest, repeats], seconds in microseconds."""
     plain = {f.name: getattr(record, f.name) for f in fields(record)}
     plain["chip"] = asdict(record.chip) if record.chip else None
-    for key in ("sweeps", "steps"):
+    for key in ("sweeps", "steps", "host"):
         plain[key] = {title: {k: _list(t) for k, t in times.items()} for title, times in plain[key].items()}
     plain["measurements"] = {
         title: {

@@ -1,0 +1,123 @@
+"""What an op costs the host: from the call in Python until its launches are queued, beside PyTorch's in one process."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from minigrad.bench.timing import Timing
+from minigrad.create import tensor
+from minigrad.devices import check, get
+from minigrad.op import OPS
+from minigrad.optim import SGD
+
+CALLS = 50  # in a row: their launches fit into the GPU's queue, so that the host never waits for it
+Call = Callable[[], Any]
+TITLES = ("add", "add, recorded", "exp", "matmul", "three ops, forward and backward", "SGD step of one parameter")
+
+
+class HostMismatch(RuntimeError):
+    """A result that is not PyTorch's or NumPy's; its call is not timed."""
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """The host's time for a call of each work, by library."""
+
+    device: str
+    date: str
+    times: Mapping[str, Mapping[str, Timing]]
+
+    def _table(self) -> Any:
+        from minigrad.show.tables import table
+
+        libraries = list(next(iter(self.times.values())))
+        rows = [(title, *(f"{t[name].seconds * 1e6:.2f}" for name in libraries)) for title, t in self.times.items()]
+        return table(rows, ("work", *(f"{name}, us" for name in libraries)))
+
+    def __repr__(self) -> str:
+        return f"The host's time for a call, on {self.device}, {self.date}\n{self._table()!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>The host's time for a call, on {self.device}, {self.date}</p>{self._table()._repr_html_()}"
+
+
+def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
+    """Time what each call takes the host on small arrays, in turns with PyTorch's if "torch" is in `against`.
+
+    The GPU is idle before each run and nothing waits for it in a run. Raises DeviceError without a GPU.
+    """
+    gpu: Any = get(check("cuda"))
+    works = {"minigrad": ours("cuda")} | ({"PyTorch": pytorch()} if "torch" in against else {})
+    must_agree(works, ours("numpy"))
+    times = {
+        title: in_turns({name: calls[title] for name, calls in works.items()}, gpu.finish, repeats) for title in TITLES
+    }
+    return HostCost(gpu.label, date.today().isoformat(), times)
+
+
+def numbers() -> list[np.ndarray]:
+    """Two matrices of small numbers."""
+    rng = np.random.default_rng(0)
+    return [rng.uniform(-1, 1, (64, 64)).astype(np.float32) for _ in range(2)]
+
+
+def ours(device: str) -> dict[str, Call]:
+    """The works by minigrad."""
+    a, b = (tensor(x, device=device) for x in numbers())
+    w, v = (tensor(x, requires_grad=True, device=device) for x in numbers())
+
+    def both() -> Any:
+        w.grad = None
+        (w * b).tanh().sum().backward()
+        return w.grad
+
+    optimizer = SGD([v], 0.0)
+    v.grad = a
+    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: OPS["matmul"](a, b), both]
+    return dict(zip(TITLES, [*calls, lambda: optimizer.step() or v], strict=True))
+
+
+def pytorch() -> dict[str, Call]:
+    """The works by PyTorch."""
+    import torch
+
+    a, b = (torch.tensor(x, device="cuda") for x in numbers())
+    w, v = (torch.tensor(x, device="cuda", requires_grad=True) for x in numbers())
+
+    def both() -> Any:
+        w.grad = None
+        (w * b).tanh().sum().backward()
+        return w.grad
+
+    optimizer = torch.optim.SGD([v], 0.0)
+    v.grad = a
+    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, both]
+    return dict(zip(TITLES, [*calls, lambda: optimizer.step() or v], strict=True))
+
+
+def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call], atol: float = 1e-4) -> None:
+    """Raise HostMismatch where a result differs from that of the truth."""
+    for title, call in truth.items():
+        wanted = call().numpy()
+        for name, calls in works.items():
+            got = calls[title]()
+            got = got.detach().cpu().numpy() if name == "PyTorch" else got.numpy()
+            if not np.abs(got - wanted).max() <= atol:
+                raise HostMismatch(f"{title} by {name} is off by {np.abs(got - wanted).max():.2g}; it is not timed.")
+
+
+def in_turns(works: Mapping[str, Call], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:
+    """Each work in turn, some calls in a row; `wait` waits for the device in between, and is not in the time."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, call in works.items():
+            wait()
+            start = perf_counter()
+            for _ in range(CALLS):
+                call()
+            taken[name].append((perf_counter() - start) / CALLS)
+    return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
