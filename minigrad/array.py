@@ -9,6 +9,8 @@ from minigrad.spec import Spec, elements, spec_of
 if TYPE_CHECKING:
     from minigrad.devices.base import Buffer, Device
 
+_new = object.__new__
+
 
 class Array:
     """A shape and a dtype over device memory, always contiguous in C order."""
@@ -19,10 +21,10 @@ class Array:
         self.buffer, self.address = buffer, address or buffer.address
         self.spec = spec_of(device, shape, dtype, self.address)
 
-    @classmethod
-    def like(cls, spec: Spec, buffer: "Buffer") -> "Array":
+    @staticmethod
+    def like(spec: Spec, buffer: "Buffer") -> "Array":
         """An array of this spec over a buffer, with nothing to be worked out."""
-        array = cls.__new__(cls)
+        array = _new(Array)
         array.spec, array.buffer, array.address = spec, buffer, buffer.address
         return array
 
@@ -96,6 +98,8 @@ class Array:
     def copy_from(self, other: "Array") -> None:
         """Overwrite this array with another of the same shape and dtype."""
         if self.size and self.address != other.address:
+            if self.device.repeats:
+                self.device.touch(self, other)  # type: ignore[attr-defined]
             self.device.copy(self.address, other.address, self.nbytes)
 
     def __repr__(self) -> str:

@@ -70,18 +70,20 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
         yield from (tuple(tensor(part, device=device) for part in batch) for batch in batches)
         return
     sender: Any = get("cuda").sender  # type: ignore[attr-defined]
-    here: list[tuple[Any, Any]] = []
-    coming = here  # the parts of a batch, with the event at the end of the copy of each
+    here: list[tuple[Any, Any]] = []  # the parts of a batch, with the event at the end of the copy of each
+    coming: list[tuple[Any, Any]] = []
     try:
         for batch in batches:
-            coming = [sender.send(to_host(part, who="prefetch")) for part in batch]
+            coming = []
+            for part in batch:
+                coming.append(sender.send(to_host(part, who="prefetch")))
             if here:
                 yield _arrived(sender, here)
             here = coming
         if here:
             yield _arrived(sender, here)
-    finally:
-        sender.arrive([sent for _, sent in coming])  # a loop that is left early lets go of memory being written
+    finally:  # a loop that is left early, also by a part that is refused, lets go of memory being written
+        sender.arrive([sent for _, sent in (*here, *coming)])
 
 
 def _arrived(sender: Any, coming: list[tuple[Any, Any]]) -> tuple[Tensor, ...]:

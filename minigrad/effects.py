@@ -19,42 +19,52 @@ class Effects:
         # By id: a leaf that got a gradient, its array, and the gradient that it ends with.
         self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was forgotten before
+        self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves, with a gradient from before that was read
         self._settings: list[tuple[Any, tuple]] = []  # optimizers, with the numbers that they used
 
-    def clears(self, leaf: Tensor) -> None:
-        """The gradient of a leaf is forgotten."""
-        if id(leaf) in self._grads:
-            self._grads[id(leaf)] = leaf, leaf.array, None
-        else:
+    def sets(self, leaf: Tensor, grad: Tensor | None) -> None:
+        """The gradient of a leaf is forgotten, or another put in its place."""
+        if id(leaf) not in self._grads:
             self._cleared.add(id(leaf))
+        if grad is not None or id(leaf) in self._grads:
+            self._grads[id(leaf)] = leaf, leaf.array, grad
 
     def gives(self, leaf: Tensor, grad: Tensor) -> None:
         """A leaf gets a gradient. Raises RuntimeError where it had one that is older than the step."""
-        if leaf.grad is not None and id(leaf) not in self._grads:
+        if leaf._grad is not None and id(leaf) not in self._grads:
             raise RuntimeError(ADDS)
         self._grads[id(leaf)] = leaf, leaf.array, grad
 
+    def looks_at(self, leaf: Tensor) -> None:
+        """Somebody reads a gradient; where it is older than the step, another one will need another graph."""
+        if id(leaf) not in self._grads and id(leaf) not in self._cleared:
+            self._older.append((leaf, leaf._grad))
+
     def reads(self, optimizer: Any) -> None:
         """An optimizer steps with the numbers that it has now."""
+        for leaf in optimizer.parameters:
+            self.looks_at(leaf)
         self._settings.append((optimizer, optimizer.settings))
 
     @property
     def changed(self) -> bool:
-        """Whether the graph would take the wrong step: an optimizer has other numbers, a leaf was moved or frozen."""
+        """Whether the graph would take the wrong step: an optimizer has other numbers, a leaf moved or was frozen,
+        or had another gradient that the step reads."""
         moved = any(leaf.array is not array or not leaf.requires_grad for leaf, array, _ in self._grads.values())
-        return moved or any(optimizer.settings != settings for optimizer, settings in self._settings)
+        older = any(leaf._grad is not grad for leaf, grad in self._older)
+        return moved or older or any(optimizer.settings != settings for optimizer, settings in self._settings)
 
     def undo(self) -> None:
         """After a capture that failed: the gradients that leaves got were never computed."""
         for leaf, *_ in self._grads.values():
-            leaf.grad = None
+            leaf._grad = None
 
     def repeat(self) -> None:
         """Do it again. Raises RuntimeError, and does nothing, where a gradient is there that was not."""
-        if any(leaf.grad is not None and id(leaf) not in self._cleared for leaf, *_ in self._grads.values()):
+        if any(leaf._grad is not None and id(leaf) not in self._cleared for leaf, *_ in self._grads.values()):
             raise RuntimeError(ADDS)
         for leaf, _, grad in self._grads.values():
-            leaf.grad = grad
+            leaf._grad = grad
             if grad is not None:
                 grad.version.count += 1
         for version in self.written:

@@ -1,13 +1,16 @@
 """The arguments of an op's call: which are inputs, which are parameters, and whether the inputs go together."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from minigrad.convert import FLOATS
 from minigrad.require import short
 
 NUMBERS = (int, float, bool)
+PLAIN = (type(None), bool, int, str)  # not floats: 0.0 is -0.0
+SPEC = attrgetter("array.spec")
 
 
 class Inputs:
@@ -75,16 +78,25 @@ def must_be_floats(op: str, first: Any, *others: Any) -> None:
             )
 
 
-def kinds(given: Sequence[Any]) -> tuple | None:
-    """What the inputs are: the spec of a tensor, the type of a number; None where one of them is something else."""
+def kinds(given: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
+    """What a call is given: the specs of tensors, the types of numbers, named parameters; None for anything else."""
     try:
-        return tuple([x.array.spec for x in given])
+        inputs = tuple(map(SPEC, given))
     except AttributeError:
-        pass
-    try:
-        return tuple([type(x) if type(x) in NUMBERS else x.array.spec for x in given])
-    except AttributeError:
-        return None
+        try:
+            inputs = tuple([type(x) if type(x) in NUMBERS else x.array.spec for x in given])
+        except AttributeError:
+            return None
+    return _with(inputs, named) if named else inputs
+
+
+def _with(inputs: tuple, named: Mapping[str, Any]) -> tuple | None:
+    """A key that knows parameters by name, type and value, for 1 is True; None where that is not enough."""
+    for value in named.values():
+        kind = type(value)
+        if kind not in PLAIN and not (kind is tuple and {*map(type, value)} <= {int}):
+            return None
+    return (*inputs, *named.items(), *map(type, named.values()))
 
 
 def for_numbers(op: str, plan: Callable[[Sequence], Any], given: Sequence[Any]) -> Callable[[Sequence], Any]:

@@ -9,6 +9,7 @@ MOST = 4096  # answers in one memo: who asks more has sizes that differ every ti
 class Memo(dict):
     """A dict that `forget` empties."""
 
+    __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]  # for the set below, where each is itself alone
     __eq__ = object.__eq__
 

@@ -82,7 +82,8 @@ class Op(Kernels):
             OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        if not named and (plan := self._plans.get(kinds(given))):
+        key = kinds(given, named)
+        if plan := self._plans.get(key):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
         if trace := tape.trace():
@@ -92,10 +93,10 @@ class Op(Kernels):
             params = self.prepare(*(t.array for t in tensors), **params)
         first = tensors[0].array
         if isinstance(first, Array) and first.device.repeats:
-            plan = self._plan(tensors, params)
-            if not named and len(given) == len(inputs) and (key := kinds(given)):  # no parameter by its place
-                self._plans.keep(key, for_numbers(self.name, plan, given))
-            return plan(tensors)
+            call = self._plan([t.array for t in tensors], params) or partial(self._apply, params=params)
+            if key and len(given) == len(inputs):  # no parameter by its place
+                self._plans.keep(key, for_numbers(self.name, call, given))
+            return call(tensors)
         return self._apply(tensors, params)
 
     def _apply(self, tensors: Sequence, params: Mapping[str, Any]) -> Any:
@@ -112,21 +113,30 @@ class Op(Kernels):
             result.record(self.name, tensors, vjp, self._saved(kept, tensors, result))
         return result
 
-    def _plan(self, tensors: Sequence, params: Mapping[str, Any]) -> Callable[[Sequence], Any]:
-        """The op with its launches noted, for inputs like these; as it is where they cannot be repeated."""
+    def _plan(self, arrays: Sequence[Array], params: Mapping[str, Any]) -> Any:
+        """The op with its launches noted, for inputs like these; None where they cannot be repeated."""
         from minigrad.plan import Plan
 
-        inputs = [t.array.spec for t in tensors]
+        inputs = [x.spec for x in arrays]
         named = ((name, type(v), str(v) if type(v) is float else v) for name, v in params.items())
         key = (*inputs, *named)  # by name, for 1 is True and 0.0 is -0.0
         try:
-            return self._plans.get(key) or self._plans.keep(key, Plan(self, inputs, params))
-        except (Unplanned, TypeError):  # a slice is no key of a dict before Python 3.12
-            return partial(self._apply, params=params)
+            plan = self._plans.get(key)
+        except TypeError:  # a slice is no key of a dict before Python 3.12
+            return None
+        if plan is None:
+            try:
+                plan = Plan(self, inputs, params)
+            except Unplanned:
+                plan = False
+            self._plans.keep(key, plan)
+        return plan
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> AnyArray:
         """The forward pass on arrays, on the device that they are on; nothing is recorded."""
         if isinstance(arrays[0], Array):
+            if arrays[0].device.repeats and (plan := self._plan(arrays, params)):  # type: ignore[arg-type]
+                return plan.forward.first(arrays)
             return self.launch(self.running, *arrays, **params)
         with np.errstate(all="ignore"):  # as a GPU does: 1/0 is inf and log(-1) is nan, in silence
             return np.asarray(self.forward(*arrays, **params))

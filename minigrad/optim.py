@@ -74,7 +74,7 @@ class Optimizer:
             self._each(*arrays)
             return
         specs = [array.spec for array in arrays]
-        key = (type(self), *self.settings, *specs)
+        key = (type(self), self.settings, *specs)
         program = _PROGRAMS.get(key) or _PROGRAMS.keep(key, Program(self._each, specs))
         program(arrays)
 
@@ -94,9 +94,9 @@ class Optimizer:
         return states
 
     @property
-    def settings(self) -> tuple[float, ...]:
-        """The numbers that the update depends on."""
-        raise NotImplementedError
+    def settings(self) -> tuple:
+        """What the update depends on, beside arrays: all else that the optimizer has."""
+        return tuple((name, value) for name, value in vars(self).items() if name not in ("parameters", "_states"))
 
     def _start(self, p: Any) -> list[np.ndarray]:
         """The states of a parameter before the first step."""
@@ -114,11 +114,6 @@ class SGD(Optimizer):
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
         super().__init__(parameters, lr)
         self.momentum = number("SGD", "momentum", momentum)
-
-    @property
-    def settings(self) -> tuple[float, ...]:
-        """lr and momentum."""
-        return self.lr, self.momentum
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype)]
@@ -152,11 +147,6 @@ class Adam(Optimizer):
         b1, b2 = betas
         self.betas = number("Adam", "betas[0]", b1, below=1), number("Adam", "betas[1]", b2, below=1)
         self.eps = number("Adam", "eps", eps)
-
-    @property
-    def settings(self) -> tuple[float, ...]:
-        """lr, both betas and eps."""
-        return self.lr, *self.betas, self.eps
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]

@@ -29,9 +29,9 @@ class Plan:
 
     def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
         """The op on these tensors, recorded where one of them wants a gradient."""
-        (y,) = self.forward([t.array for t in tensors])
+        y = self.forward.first([t.array for t in tensors])
         result = Tensor(y, False, tensors[0].version if self.op.shares else None)
-        if tape.grad_enabled() and self.op.backward:
+        if self.op.backward and tape.grad_enabled():
             needs = tuple([t._requires_grad or t.node is not None for t in tensors])
             if True in needs:
                 rule = self._rules.get(needs)
@@ -50,14 +50,15 @@ class Rule:
         arrays = [notes.input(i, spec) for i, spec in enumerate([*plan.specs, output])]
         self.kept = self.op.keep(arrays[:-1], arrays[-1], plan.params, needs)
         self._tensors = {name: i for name, x in self.kept.items() for i, array in enumerate(arrays) if x is array}
+        self._places = list(self._tensors.values())
         self._constants = {name: x for name, x in self.kept.items() if isinstance(x, Array) and x.device is not notes}
         self._programs: dict[Spec, Program] = {}  # by the spec of dy
 
     def record(self, tensors: Sequence[Tensor], result: Tensor) -> None:
         """Make `result` the output of the op on these tensors."""
         all_of_it = (*tensors, result)
-        kept = [all_of_it[i].array for i in self._tensors.values()]
-        saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()]
+        kept = [all_of_it[i].array for i in self._places]
+        saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()] if kept else ()
         result.record(self.op.name, tensors, partial(self.pull, kept), saved)
 
     def pull(self, kept: Sequence[Array], dy: Array) -> Sequence[Array | None]:

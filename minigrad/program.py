@@ -14,7 +14,7 @@ from minigrad.array import Array
 from minigrad.devices.base import Arguments, Dim3, Step
 from minigrad.devices.dry import Nowhere
 from minigrad.source import Source
-from minigrad.spec import ALIGNED, Spec, spec_of
+from minigrad.spec import Spec, spec_of
 
 SLOT = 48  # an address has so many bits; above them stands the number of the array, from 1
 
@@ -30,28 +30,33 @@ class Program:
         self.device: Any = specs[0].device  # a Repeater
         notes = Notes(self.device, len(specs))
         given = function(*(notes.input(number, spec) for number, spec in enumerate(specs)))
-        self.sizes, self.steps = notes.sizes, notes.steps
+        self.sizes, self.moved = notes.sizes, list(notes.moved)
+        places = [*((number, 0) for number in range(len(specs) + len(self.sizes))), *self.moved]
+        self.table = (ctypes.c_uint64 * len(places))()  # the kernels' pointers, where the driver reads them
+        words = {at: ctypes.addressof(self.table) + 8 * i for i, at in enumerate(places)}
+        self.steps = [step(lambda address: words[place(address)]) for step in notes.steps]
         self.outputs = [None if array is None else self._output(array, specs) for array in given]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Any]:
         """The function on these arrays."""
-        addresses = [array.address for array in arrays]
-        made = [self.device.allocate(nbytes) for nbytes in self.sizes]
-        addresses += [buffer.address for buffer in made]
-        self.device.repeat(self.steps, addresses)
+        made = self.device.repeat(self, arrays)
         return [output and output(arrays, made) for output in self.outputs]
+
+    def first(self, arrays: Sequence[Array]) -> Any:
+        """The only thing that the function gives."""
+        return self.outputs[0](arrays, self.device.repeat(self, arrays))  # type: ignore[misc]
 
     def _output(self, array: Array, inputs: Sequence[Spec]) -> Callable[[Sequence[Array], list[Any]], Array]:
         """What makes an output, from the inputs and the new memory."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
-        if offset >= ALIGNED:
-            raise Unplanned
-        if number >= len(inputs):
-            return lambda arrays, made: Array.like(spec, made[number - len(inputs)])
-        if spec is inputs[number]:
+        if (new := number - len(inputs)) >= 0 and not offset:
+            return lambda arrays, made: Array.like(spec, made[new])
+        if new < 0 and spec is inputs[number]:
             return lambda arrays, made: arrays[number]
-        return lambda arrays, made: arrays[number].reshape(spec.shape)
+        if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):
+            return lambda arrays, made: arrays[number].reshape(spec.shape)
+        raise Unplanned
 
 
 class Notes:
@@ -62,7 +67,8 @@ class Notes:
     def __init__(self, device: Any, inputs: int):
         self.device, self.name, self._inputs = device, device.name, inputs
         self.sizes: list[int] = []
-        self.steps: list[Step] = []
+        self.steps: list[Callable[[Callable[[int], int]], Step]] = []  # each asks where an address will stand
+        self.moved: dict[tuple[int, int], None] = {}  # places within arrays
 
     def input(self, number: int, spec: Spec) -> Array:
         """An input of the function."""
@@ -79,33 +85,45 @@ class Notes:
         return self.device.build(source, defines)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Note a launch, and where its packed arguments hold addresses."""
+        """Note a launch, which will find the addresses of arrays in the table, and all else where it is packed."""
         packed = arguments.packed
-        words = (ctypes.c_uint64 * (ctypes.sizeof(packed) // 8)).from_buffer(packed)
-        fields = [(field, kind) for field, kind, *_ in packed._fields_ if kind is ctypes.c_void_p]
-        pointers = [
-            (getattr(type(packed), field).offset // 8, *place(getattr(packed, field)))
-            for field, _ in fields
-            if getattr(packed, field) is not None
-        ]
-        queue = self.device.queued(module, name, grid, block, shared, arguments)
+        start, pointers = ctypes.addressof(packed), {}
+        for i, (field, kind, *_) in enumerate(packed._fields_):
+            if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
+                pointers[i] = self._used(address)
+        at = [start + getattr(type(packed), field).offset for field, *_ in packed._fields_]
 
-        def step(addresses: list[int]) -> None:
-            for word, number, offset in pointers:
-                words[word] = addresses[number] + offset
-            queue()
+        def step(word: Callable[[int], int]) -> Step:
+            places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
+            return self.device.queued(module, name, grid, block, shared, packed, places)
 
         self.steps.append(step)
 
+    def _used(self, address: int) -> int:
+        """The address itself; where it is within an array, that gets a word of its own in the table."""
+        if (at := place(address))[1]:
+            self.moved[at] = None
+        return address
+
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Note a copy."""
-        (to, there), (at, here) = place(target), place(source)
-        self.steps.append(lambda addresses: self.device.copy(addresses[to] + there, addresses[at] + here, nbytes))
+        to, at = self._used(target), self._used(source)
+
+        def step(word: Callable[[int], int]) -> Step:
+            there, here = (ctypes.c_uint64.from_address(word(address)) for address in (to, at))
+            return lambda: self.device.copy(there.value, here.value, nbytes)
+
+        self.steps.append(step)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Note a fill."""
-        number, offset = place(address)
-        self.steps.append(lambda addresses: self.device.zero(addresses[number] + offset, nbytes))
+        at = self._used(address)
+
+        def step(word: Callable[[int], int]) -> Step:
+            here = ctypes.c_uint64.from_address(word(at))
+            return lambda: self.device.zero(here.value, nbytes)
+
+        self.steps.append(step)
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Cannot be repeated."""

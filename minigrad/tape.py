@@ -36,7 +36,7 @@ class Node:
 
     def __init__(self, op: str, parents: tuple[Parent, ...], vjp: Vjp, saved: Sequence[Saved], array: Any):
         self.op, self.parents = op, parents
-        self.saved = [(name, version, version.count) for name, version in saved]
+        self.saved: Sequence = [(name, version, version.count) for name, version in saved] if saved else ()
         self.vjp: Vjp | None = vjp
         self.shape = array.shape
         self.output = weakref.ref(array)  # for pictures only: the tape does not keep values alive

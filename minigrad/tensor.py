@@ -21,8 +21,7 @@ class Tensor(Operators, Values):
     __array_ufunc__ = None  # `ndarray * Tensor` asks Tensor, not NumPy
 
     def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
-        self.array = array
-        self._version = version
+        self.array, self._version = array, version
         self._grad: Tensor | None = None
         self.node: tape.Node | None = None
         self._requires_grad = requires_grad
@@ -52,14 +51,16 @@ class Tensor(Operators, Values):
     @property
     def grad(self) -> "Tensor | None":
         """The gradient that `backward` has added up here, or None. What is set must be of this shape, dtype, device."""
+        if effects := tape.effects():
+            effects.looks_at(self)
         return self._grad
 
     @grad.setter
     def grad(self, given: "Tensor | None") -> None:
         if given is not None:
             self._must_be_like(a("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None")
-        elif effects := tape.effects():
-            effects.clears(self)
+        if effects := tape.effects():
+            effects.sets(self, given)
         self._grad = given
 
     @property
@@ -76,13 +77,13 @@ class Tensor(Operators, Values):
 
     def backward(self, grad: Union["Tensor", None] = None, retain_graph: bool = False) -> None:
         """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
-        from minigrad.op import OPS
-
-        seed = self._seed(grad)
 
         def add(a: Any, b: Any) -> Any:
+            from minigrad.op import OPS
+
             return OPS["add"].run([a, b], {})
 
+        seed, noted = self._seed(grad), tape.effects()
         delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
         for at, total in tape.gradients(self.node or self, seed, add):
             if isinstance(at, Tensor):
@@ -94,8 +95,8 @@ class Tensor(Operators, Values):
                     total = copied(total)
                 delivered.add(memory(total))
                 grad = Tensor(total)
-                if effects := tape.effects():
-                    effects.gives(at, grad)
+                if noted:
+                    noted.gives(at, grad)
                 at._grad = grad
             elif not retain_graph:
                 at.free()

@@ -33,7 +33,8 @@ def driver(monkeypatch):
     monkeypatch.setattr(libcuda, "load", lambda: played)
     monkeypatch.setattr(nvcc, "cubin", played.cubin)
     monkeypatch.setattr("atexit.register", lambda close: None)
-    return played
+    yield played
+    assert not played.harmed
 
 
 @pytest.fixture

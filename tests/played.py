@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from minigrad.arguments import _layout
 from minigrad.devices import get
 from minigrad.devices.base import Arguments
 
@@ -38,7 +39,10 @@ class Memory(int):
     """What mem_alloc gives."""
 
     def free(self):
+        self.driver.call("mem_free")
         self.driver.taken.remove(self)
+        self.driver.freed.append(self)
+        ctypes.memset(self, 0xFF, self.nbytes)  # NaN again, for who still reads it; and see `harmed`
 
 
 class Stream:
@@ -50,6 +54,8 @@ class Stream:
 
     def synchronize(self):
         self.driver.call("synchronize")
+        if self.driver.noted is not None:
+            raise Error("synchronize: operation not permitted when stream is capturing")
 
     def wait_for_event(self, event):
         event.synchronize()
@@ -70,24 +76,31 @@ class Event:
 class Driver:
     """As much of pycuda.driver and libcuda as the device needs.
 
-    refuses: the call that fails. lost: so does every other. taken: the memory that is not given back. calls: how often
-    each call was made. noted: what is queued on the stream while it is being captured, else None.
+    refuses: the call that fails. lost: so does every other. taken: the memory that is not given back, and freed: that
+    which is. calls: how often each call was made. noted: what is queued on the stream while it is being
+    captured, else None.
     """
 
     Error = LogicError = LaunchError = Error
     MemoryError = type("MemoryError", (Error,), {})
 
     def __init__(self):
-        self.refuses, self.lost, self.current, self.taken, self.calls = "", False, 0, [], {}
+        self.refuses, self.lost, self.current, self.taken, self.freed, self.calls = "", False, 0, [], [], {}
         self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
-        self.noted, self.graphs, self.sources, self.streams = None, {}, [], 0
+        self.noted, self.graphs, self.sources, self.streams, self.captures = None, {}, [], 0, 0
+        self.handles = {}  # of modules and functions
         self.elsewhere = []  # what other libraries have queued, on streams of their own
         self.Context = Stub(pop=lambda: self.make_current(-1), synchronize=self.finish)
         context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
         self.Device = type("Device", (Device,), {"retain_primary_context": lambda device: context})
-        self.Stream = lambda: Stream(self)
+        self.Stream = lambda flags: Stream(self)
         self.Event = lambda: Event()
         self.pagelocked_empty = np.empty
+
+    @property
+    def harmed(self):
+        """Memory that was written after it had been given back."""
+        return [memory for memory in self.freed if {*ctypes.string_at(memory, memory.nbytes)} != {0xFF}]
 
     def make_current(self, by):
         self.current += by
@@ -123,7 +136,7 @@ class Driver:
         self.call("mem_alloc")
         whole = ctypes.create_string_buffer(b"\xff" * (nbytes + 512))  # NaN until it is written
         memory = Memory(-(-ctypes.addressof(whole) // 512) * 512)
-        memory.driver, memory.whole = self, whole
+        memory.driver, memory.whole, memory.nbytes = self, whole, nbytes
         self.taken.append(memory)
         return memory
 
@@ -139,29 +152,61 @@ class Driver:
     def memcpy_dtoh_async(self, host, address, stream):
         self.queue("download", lambda: ctypes.memmove(host.ctypes.data, address, host.nbytes))
 
-    def memcpy_dtod_async(self, target, source, nbytes, stream):
-        self.queue("copy", lambda: ctypes.memmove(target, source, nbytes))
-
-    def memset_d8_async(self, address, value, nbytes, stream):
-        self.queue("zero", lambda: ctypes.memset(address, value, nbytes))
-
-    def module_from_buffer(self, image):
-        self.call("module_from_buffer")
-        module = get("sim").build(*self.sources[image])
-
-        def get_function(name):
-            self.call("get_function")
-
-            def launch(grid, block, packed, shared, stream):
-                held = ctypes.create_string_buffer(bytes(packed))
-                arguments = Arguments(held, len(packed), [])
-                self.queue("launch", lambda: get("sim").launch(module, name, grid, block, shared, arguments))
-
-            return Stub(_launch_kernel=launch, num_regs=255, shared_size_bytes=1024)
-
-        return Stub(get_function=get_function)
-
     # --- libcuda ---
+
+    def cuModuleLoadData(self, place, image):
+        return self.status(lambda: self.hand_out("module", place, self.sources[image]))
+
+    def cuModuleUnload(self, module):
+        of = self.handles.pop(module.value)
+        self.handles = {handle: thing for handle, thing in self.handles.items() if thing[0] is not of}
+        return 0
+
+    def cuModuleGetFunction(self, place, module, name):
+        source, defines = self.handles[module.value]
+        real = np.dtype({"float": np.float32, "double": np.float64}[defines.get("real", "float")])
+        layout, size = _layout(source.signature(name.decode()).params, real)
+        found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout, size
+        return self.status(lambda: self.hand_out("get_function", place, found))
+
+    def cuFuncGetAttribute(self, place, number, function):
+        place._obj.value = {4: 255, 1: 1024}.get(number, 0)
+        return 0
+
+    def cuLaunchKernelEx(self, config, function, parameters, extra):
+        _, module, name, layout, size = self.handles[function.value]
+        packed, c = layout(), config._obj
+        for i, (field, *_) in enumerate(layout._fields_):
+            into = getattr(layout, field)
+            ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters[i], into.size)
+        grid, block = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
+        launch = (module, name, grid, block, c.shared, Arguments(packed, size, []))
+        return self.status(lambda: self.queue("launch", lambda: get("sim").launch(*launch)))
+
+    def cuMemcpyDtoDAsync_v2(self, target, source, nbytes, stream):
+        return self.status(lambda: self.queue("copy", lambda: ctypes.memmove(target, source, nbytes)))
+
+    def cuMemsetD8Async(self, address, value, nbytes, stream):
+        return self.status(lambda: self.queue("zero", lambda: ctypes.memset(address, value, nbytes)))
+
+    def cuGetErrorString(self, status, place):
+        place._obj.value = self.said.encode()
+
+    def hand_out(self, name, place, thing):
+        self.call(name)
+        place._obj.value = max(self.handles, default=0) + 1
+        self.handles[place._obj.value] = thing
+
+    def status(self, action):
+        """As libcuda has it: what went wrong is a number."""
+        if not (self.current or self.thread == CONTEXT):
+            return 201
+        try:
+            action()
+        except Error as error:
+            self.said = str(error)
+            return 719
+        return 0
 
     def cuCtxGetCurrent(self, place):
         place._obj.value = CONTEXT if self.current else self.thread
@@ -173,8 +218,8 @@ class Driver:
         self.noted = []
 
     def cuStreamEndCapture(self, stream, place):
-        place._obj.value = len(self.graphs) + 1
-        self.graphs[len(self.graphs) + 1], self.noted = self.noted, None
+        self.captures += 1
+        place._obj.value, self.graphs[self.captures], self.noted = self.captures, self.noted, None
 
     def cuGraphGetNodes(self, graph, nodes, place):
         place._obj.value = len(self.graphs[graph.value])
@@ -183,9 +228,7 @@ class Driver:
         place._obj.value = graph.value
 
     def cuGraphLaunch(self, graph, stream):
-        self.call("replay")
-        for action in self.graphs[graph.value]:
-            action()
+        return self.status(lambda: self.queue("replay", lambda: [do() for do in self.graphs[graph.value]]))
 
     def cuGraphDestroy(self, graph):
         """The instance lives on."""

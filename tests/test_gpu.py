@@ -33,7 +33,7 @@ def test_a_refused_launch_names_its_registers_and_harms_nothing(driver, gpu):
 @pytest.mark.parametrize("call", ["get_function", "mem_alloc"])
 def test_a_refused_call_harms_nothing(driver, gpu, call):
     driver.refuses = call
-    with pytest.raises(LaunchError, match=f"Played refused: {call} failed"):
+    with pytest.raises(LaunchError, match=f"Played refused: .*{call} failed"):
         launch(gpu)
     driver.refuses = ""
     launch(gpu)

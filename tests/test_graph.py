@@ -1,6 +1,7 @@
 """mg.graph: a step captured and replayed takes the same steps as one that runs, here over a driver that is played."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ class Network:
     """A network, an optimizer and a step, all on one device; the numbers are the same on each."""
 
     def __init__(self, gpu, make=lambda p: mg.optim.SGD(p, 0.1, 0.9)):
-        rng = np.random.default_rng(0)
+        self.gpu, rng = gpu, np.random.default_rng(0)
         hosts = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 7), (7,), (7, 3), (3,))]
         self.w1, self.b1, self.w2, self.b2 = self.parameters = [
             on(gpu, x, True) if gpu else mg.Tensor(x.copy(), True) for x in hosts
@@ -252,3 +253,139 @@ def test_a_result_that_a_replay_overwrites_has_a_new_version(gpu):
     fast(x)
     with pytest.raises(RuntimeError, match="changed in place"):
         loss.backward()
+
+
+def follow(step_of, gpu, calls=5):
+    """The same step as a graph and on `numpy`, some times; then all parameters must be the same."""
+    ours, truth = Network(gpu), Network(None)
+    fast, plain = mg.graph(step_of(ours)), step_of(truth)
+    for i in range(calls):
+        x, y = batch(i)
+        fast(on(gpu, x), on(gpu, y)), plain(mg.Tensor(x), mg.Tensor(y))
+        for p, q in zip(ours.parameters, truth.parameters, strict=True):
+            np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=5e-5, atol=1e-6)
+            np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=5e-5, atol=1e-6)
+    return fast
+
+
+def test_a_step_with_the_gradients_of_the_step_before(gpu):
+    def late(network):
+        network.step(*(on(network.gpu, part) if network.gpu else mg.Tensor(part) for part in batch(9)))
+
+        def step(x, y):
+            network.optimizer.step()
+            network.optimizer.zero_grad()
+            network.loss(x, y).backward()
+
+        return step
+
+    follow(late, gpu)
+
+
+def test_a_gradient_that_the_step_reads_may_be_another_each_time(gpu):
+    w, lr = on(gpu, np.ones(3, np.float32), True), 0.5
+
+    def update():
+        with mg.no_grad():
+            w.assign(w - lr * w.grad)
+
+    fast, truth = mg.graph(update), np.ones(3, np.float32)
+    for i in range(5):
+        g = np.full(3, i, np.float32)
+        w.grad = on(gpu, g)
+        w.grad = on(gpu, g)  # what was there is free, and may be handed out again
+        others = [on(gpu, np.full(3, 9, np.float32)) for _ in range(3)]
+        fast()
+        truth -= np.float32(lr) * g
+        np.testing.assert_array_equal(w.numpy(), truth)
+        assert len(others) == 3
+
+
+def test_gradients_that_the_step_changes_are_there_after_a_replay(gpu):
+    def clipped(network):
+        def step(x, y):
+            network.optimizer.zero_grad()
+            network.loss(x, y).backward()
+            for p in network.parameters:
+                p.grad = p.grad * 0.5
+            network.optimizer.step()
+
+        return step
+
+    assert follow(clipped, gpu).replays == 4
+
+
+def test_a_tensor_that_the_step_replaces_is_refused(gpu, driver):
+    state = [on(gpu, np.zeros(3, np.float32))]
+
+    def step(x):
+        state.append(state.pop() + x)
+        return state[0]
+
+    fast, x = mg.graph(step), on(gpu, np.ones(3, np.float32))
+    fast(x)
+    with pytest.raises(RuntimeError, match=r"lets go of a tensor that it works on.*x\.assign\(new\)"):
+        fast(x)
+    assert driver.noted is None
+
+
+def test_another_thread_gets_no_memory_of_a_graph_that_is_being_captured(gpu):
+    net, got = Network(gpu), []
+    threads = []
+
+    def step(x, y):
+        loss = net.step(x, y)
+        threads.append(threading.Thread(target=lambda: got.append(gpu.allocate(12))))
+        threads[-1].start()
+        threads[-1].join(0.05)
+        return loss
+
+    fast, (x, y) = mg.graph(step), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    for _ in range(3):
+        fast(x, y)
+    for thread in threads:
+        thread.join()
+    (captured,) = fast._captured.values()
+    assert len(got) == 2 and not {b.address for b in got} & captured.captured.pool.pieces.keys()
+
+
+def test_graphs_are_closed_before_the_context(gpu, driver):
+    net = Network(gpu)
+    fast, (x, y) = mg.graph(net.step), batch(0)
+    x, y = on(gpu, x), on(gpu, y)
+    for _ in range(3):
+        fast(x, y)
+    gpu.close()
+    assert not driver.graphs and not driver.taken and not driver.handles
+    del fast
+    gc.collect()
+
+
+def test_a_full_gpu_gets_back_what_all_hold_during_a_capture_too(gpu, driver):
+    waits = gpu.allocate(3 << 20)
+    del waits
+    fast, x = mg.graph(lambda x: (x * 2.0).sum()), on(gpu, np.ones((512, 512), np.float32))
+    fast(x)
+    capacity = sum(memory.nbytes for memory in driver.taken)
+    plain = driver.mem_alloc
+
+    def mem_alloc(nbytes):
+        if sum(memory.nbytes for memory in driver.taken) + nbytes > capacity:
+            raise driver.MemoryError("full")
+        return plain(nbytes)
+
+    driver.mem_alloc = mem_alloc
+    driver.mem_get_info = lambda: (0, capacity)
+    assert fast(x).item() == fast(x).item() == 2 * 512 * 512
+
+
+def test_a_graph_that_is_captured_anew_takes_no_more_memory(gpu, driver):
+    net, (x, y) = Network(gpu), batch(0)
+    fast, (x, y) = mg.graph(net.step), (on(gpu, x), on(gpu, y))
+    taken = []
+    for i in range(8):
+        net.optimizer.momentum = 0.5 + i / 100
+        fast(x, y)
+        taken.append(len(driver.taken))
+    assert taken[-1] == taken[3]

@@ -8,6 +8,10 @@ import pytest
 
 import minigrad as mg
 from minigrad.array import Array
+from minigrad.devices import get
+from minigrad.devices.timer import SPIN
+from minigrad.kernel import Kernel
+from minigrad.source import CUDA, Source
 
 DEVICES = [name for name in mg.devices() if name != "numpy"]
 
@@ -268,3 +272,43 @@ def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
             break  # the copy that is on its way ends before its memory is used again
     assert np.isclose(total, sum(x.sum() for x, _ in given[:5]), atol=1e-4)
     assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)
+
+
+@pytest.mark.parametrize("fails", ["converts", "sends"])
+def test_a_batch_of_which_a_part_is_refused_is_not_let_go_of_in_flight(gpu, driver, monkeypatch, fails):
+    monkeypatch.setattr(mg.data, "check", lambda name: name)
+    monkeypatch.setattr(mg.data, "get", lambda name: gpu)
+    good = np.ones((512, 512), np.float32)
+    batches = [(good,), (good, "words" if fails == "converts" else np.ones((1024, 1024), np.float32))]
+    if fails == "sends":
+        plain = driver.mem_alloc
+        driver.mem_alloc = lambda n: plain(n) if n < 4 << 20 else (_ for _ in ()).throw(driver.MemoryError("full"))
+        driver.mem_get_info = lambda: (0, 0)
+    with pytest.raises((TypeError, MemoryError)):
+        list(mg.data.prefetch(batches, "cuda"))
+    pieces = [piece for kept in gpu.sender._locked.values() for piece in kept]
+    assert pieces and all(not piece.sent.todo for piece in pieces)
+
+
+@pytest.mark.gpu
+def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
+    gpu = get("cuda")
+    spin, ended = Kernel(Source(SPIN, "spin.cu", CUDA), "spin"), Array.zeros(gpu, (1,), np.dtype(np.int64))
+    copies, steps, send = [], [], gpu.sender.send
+
+    def watched(host):
+        array, sent = send(host)
+        copies.append(sent)
+        return array, sent
+
+    monkeypatch.setattr(gpu.sender, "send", watched)
+    given = [(np.full((1024, 1024), i, np.float32),) for i in range(8)]
+    for i, (x,) in enumerate(mg.data.prefetch(given, "cuda")):
+        start = gpu.mark()
+        spin(ended, int(2e7), grid=1, block=1)  # a step of 20 ms
+        assert x[0, 0].shape == ()
+        steps.append((start, gpu.mark()))
+        total = x.sum().item() if i == len(given) - 1 else None
+    assert total == 7 * 1024 * 1024
+    for sent, (start, stop) in list(zip(copies[2:], steps[1:], strict=False))[2:]:
+        assert gpu.between(start, sent) > 0 and gpu.between(sent, stop) > 0

@@ -1,5 +1,6 @@
 """What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
 
+import ctypes
 import importlib
 
 import numpy as np
@@ -10,6 +11,7 @@ from minigrad.array import Array
 from minigrad.devices.base import Arguments
 from minigrad.devices.simulator import Simulator
 from minigrad.op import OPS
+from minigrad.optim import SGD_STEP
 from minigrad.program import Program, Unplanned
 
 CASES = [pytest.param(op, case, id=f"{op.name}-{case}") for op in OPS.values() for case in op.cases]
@@ -28,15 +30,29 @@ class Repeating(Simulator):
         self.single += 1
         super().launch(*args)
 
-    def queued(self, module, name, grid, block, shared, arguments):
+    def queued(self, module, name, grid, block, shared, packed, at):
         self.prepared += 1
-        bare = Arguments(arguments.packed, arguments.size, [])  # the arrays of a repetition are others
-        return lambda: super(Repeating, self).launch(module, name, grid, block, shared, bare)
+        bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
 
-    def repeat(self, steps, addresses):
+        def queue():
+            for (field, *_), place in zip(packed._fields_, at, strict=True):
+                into = getattr(type(packed), field)
+                ctypes.memmove(ctypes.addressof(packed) + into.offset, place, into.size)
+            super(Repeating, self).launch(module, name, grid, block, shared, bare)
+
+        return queue
+
+    def touch(self, *arrays):
+        """Nothing is captured here."""
+
+    def repeat(self, program, arrays):
         self.repeated += 1
-        for step in steps:
-            step(addresses)
+        made = [self.allocate(nbytes) for nbytes in program.sizes]
+        addresses = [x.address for x in (*arrays, *made)]
+        program.table[:] = addresses + [addresses[number] + offset for number, offset in program.moved]
+        for step in program.steps:
+            step()
+        return made
 
 
 @pytest.fixture
@@ -167,6 +183,20 @@ def test_a_function_that_looks_at_data_is_not_planned(device):
         Program(lambda x: [Array.upload(x.device, np.ones(3))], [x.spec])
 
 
+@pytest.mark.parametrize("offset", [4, 8, 16])
+def test_a_function_that_returns_a_part_is_not_planned(device, offset):
+    x = Array.upload(device, np.arange(8, dtype=np.float32))
+    made = Array.empty(device, (8,), np.dtype(np.float32))
+
+    def part(of):
+        return Array(of.device, (2,), of.dtype, of.buffer, of.address + offset)
+
+    for function in (lambda x: [part(x)], lambda x: [part(Array.empty(x.device, x.shape, x.dtype))]):
+        with pytest.raises(Unplanned):
+            Program(function, [x.spec])
+    assert Program(lambda x: [x.reshape((2, 4))], [part(made).spec])([part(x)])[0].address == x.address + offset
+
+
 def test_arrays_that_start_elsewhere_are_of_another_spec(device):
     whole = Array.upload(device, np.zeros((4, 2), np.float32))
     assert whole.rows(2, 2).spec is Array.upload(device, np.zeros((2, 2), np.float32)).spec
@@ -179,6 +209,31 @@ def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
         assert (x + 1).item() == 2
         with pytest.raises(ValueError, match=r"add: 10+ does not fit into float32"):
             x + 10**400
+
+
+class Scaled(mg.optim.SGD):
+    """An optimizer with a number of its own, which nobody has been told of."""
+
+    def __init__(self, parameters, scale):
+        super().__init__(parameters, lr=1.0)
+        self.scale = scale
+
+    def _update(self, p, g, v):
+        super()._update(p, g, v) if isinstance(p, np.ndarray) else SGD_STEP.launch(p.size)(
+            p, g, v, self.lr * self.scale, self.momentum, p.size
+        )
+
+
+def test_a_number_that_a_users_optimizer_has_is_its_own(device):
+    (w,), _ = tensors(device, [np.zeros(3, np.float32)])
+    w.grad = mg.Tensor(Array.upload(device, np.ones(3, np.float32)))
+    one, two = Scaled([w], 1.0), Scaled([w], 10.0)
+    for optimizer in (one, two, one):
+        optimizer.step()
+    assert w.numpy().tolist() == [-12.0] * 3
+    two.scale = 100.0
+    two.step()
+    assert w.numpy().tolist() == [-112.0] * 3
 
 
 PLACED = [case for case in CASES if (given := case.values[1].params) and list(given) == case.values[0].inputs.params]

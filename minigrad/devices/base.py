@@ -11,7 +11,7 @@ from minigrad.array import Array
 from minigrad.source import Source
 
 Dim3 = tuple[int, int, int]
-Step = Callable[[list[int]], None]  # a launch, a copy or a fill, on arrays at these addresses
+Step = Callable[[], Any]  # queues a launch, a copy or a fill
 
 # The launch limits of every CUDA GPU since 2010, kept for `sim` too, so that what runs here runs there.
 MAX_THREADS = 1024
@@ -71,9 +71,12 @@ class Repeater(Device, Protocol):
     """A device on which the launches of an op are prepared once and repeated with other addresses."""
 
     def queued(
-        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
-    ) -> Callable[[], Any]:
-        """What queues this launch, with the arguments that are packed at that time."""
+        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
+    ) -> Step:
+        """What queues this launch, with the values of its parameters that are found at these places of host memory."""
 
-    def repeat(self, steps: Sequence[Step], addresses: list[int]) -> None:
-        """Take all the steps, one after the other."""
+    def repeat(self, program: Any, arrays: Sequence[Array]) -> list[Buffer]:
+        """Let the program fill in the addresses of arrays and of new memory, take its steps, return that memory."""
+
+    def touch(self, *arrays: Array) -> None:
+        """Keep these arrays as long as what is being noted, if anything is."""

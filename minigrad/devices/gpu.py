@@ -10,13 +10,15 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from minigrad.devices import libcuda, nvcc
+from minigrad.devices.base import Step
 from minigrad.devices.capturing import Captured, Capturing
 from minigrad.devices.launching import Launching
 from minigrad.devices.measured import Measured
@@ -37,17 +39,19 @@ class GPU(Launching, Capturing, Measured):
         self._lock = threading.RLock()
         self._functions: dict[tuple, Any] = {}
         self._modules: dict[tuple, Any] = {}
-        self._launched: deque[str] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
+        self._launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
         self._dead = ""
         self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
         self.label: str = self._device.name()
         self.arch = "sm_{}{}".format(*self._device.compute_capability())
         self._context = self._device.retain_primary_context()
-        self._library, self.pool = libcuda.load(), Pool(self._take)
+        self._library, self._outside = libcuda.load(), Pool(self._take)
+        self.pool = self._outside  # or that of a graph, while it is being captured
+        self._graphs: WeakSet[Captured] = WeakSet()
         self._ours = libcuda.Context(self._library, self._context.handle)
         self._capture: Captured | None = None
         with self.current():
-            self.stream = self._driver.Stream()
+            self.stream = self._driver.Stream(libcuda.NON_BLOCKING)
             self.sender = Sender(self, self._driver)
         atexit.register(self.close)
 
@@ -63,15 +67,16 @@ class GPU(Launching, Capturing, Measured):
 
     def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
-        return self.pool.allocate(nbytes)
+        with self._lock:  # a graph that another thread captures has a pool of its own
+            return self.pool.allocate(nbytes)
 
     def _take(self, nbytes: int) -> Any:
-        """New memory from the driver; the pool gives up what it holds before that fails."""
+        """New memory from the driver; the pool of all gives up what it holds before that fails."""
         with self.guarded():
             try:
                 return self._driver.mem_alloc(nbytes)
             except self._driver.MemoryError:
-                self.pool.release()
+                self._outside.release()
             try:
                 return self._driver.mem_alloc(nbytes)
             except self._driver.MemoryError as error:
@@ -95,25 +100,13 @@ class GPU(Launching, Capturing, Measured):
             self.stream.synchronize()
             self._launched.clear()
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
-        self.touch(target, source)
-        with self.guarded():
-            self._driver.memcpy_dtod_async(target, source, nbytes, self.stream)
-
-    def zero(self, address: int, nbytes: int) -> None:
-        """Fill with zero bytes."""
-        self.touch(address)
-        with self.guarded():
-            self._driver.memset_d8_async(address, 0, nbytes, self.stream)
-
     def build(self, source: Source, defines: Mapping[str, str]) -> Any:
         """Compile for this GPU and load; what has been compiled is kept in memory and on disk."""
         key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)
             with self.guarded():
-                self._modules[key] = self._driver.module_from_buffer(image)
+                self._modules[key] = libcuda.Module(self._library, image)
         return self._modules[key]
 
     def synchronize(self) -> None:
@@ -132,12 +125,16 @@ class GPU(Launching, Capturing, Measured):
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
         if self._dead:  # nothing can be given back; PyCUDA would complain of each piece as it goes, so they never go
-            for lost in (self.pool, self.stream, *self._modules.values()):
+            for lost in (self.pool, self.stream):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return
         with self.current():
             self._functions.clear()
-            self._modules.clear()
+            while self._modules:
+                self._modules.popitem()[1].unload()
+            for graph in self._graphs:
+                graph.close()
+                graph.pool.close()
             self.pool.close()
             del self.stream, self.sender
         self._context.detach()
@@ -150,7 +147,7 @@ class GPU(Launching, Capturing, Measured):
         with self.current():
             try:
                 yield
-            except self._driver.Error as error:
+            except (self._driver.Error, libcuda.Refused) as error:
                 raise self._failure(error, f"{self.label} refused: {error}.") from error
 
     def _failure(self, error: Exception, refusal: str) -> Exception:
@@ -161,7 +158,7 @@ class GPU(Launching, Capturing, Measured):
             self.stream.synchronize()
         except self._driver.Error:
             self._dead = (
-                f"{' or '.join(dict.fromkeys(self._launched)) or 'a kernel'}: {error}. The GPU context is lost: "
+                f"{' or '.join(dict.fromkeys(self._culprits())) or 'a kernel'}: {error}. The GPU context is lost: "
                 "restart the Jupyter kernel. On device 'sim' the same launch names the buffer, block and thread."
             )
             return self._lost()
@@ -169,7 +166,12 @@ class GPU(Launching, Capturing, Measured):
         return LaunchError(refusal)
 
     def _lost(self) -> KernelError:
-        return KernelError(self._dead, self._launched[-1] if self._launched else "", "illegal-access")
+        return KernelError(self._dead, self._culprits()[-1], "illegal-access")
+
+    def _culprits(self) -> list[str]:
+        """The names of the kernels that were launched last."""
+        names = [getattr(step, "name", "") for steps in self._launched for step in steps]
+        return [name for name in names if name][-4:] or [""]
 
 
 def _driver() -> Any:

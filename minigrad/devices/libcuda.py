@@ -1,16 +1,87 @@
-"""The calls of the CUDA driver that PyCUDA has not: which context is current, and graphs of launches."""
+"""Calls of the CUDA driver that PyCUDA has not, or at several times the cost: launches, and graphs of them."""
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minigrad.errors import LaunchError
 
 RELAXED = 2  # the mode of a capture in which memory may be taken
+NON_BLOCKING = (
+    1  # a stream that does not look at the default stream, where others launch: that takes time at each launch
+)
+
+
+SHARED, LOCAL, REGISTERS, MOST_SHARED = 1, 3, 4, 8  # the driver's numbers for what is known of a function
+
+
+class Refused(Exception):
+    """What a call that failed says."""
 
 
 def load() -> Any:
     """The library that PyCUDA has loaded. No call here waits for the GPU, so Python's own lock is kept meanwhile."""
-    return ctypes.PyDLL("libcuda.so.1")
+    library = ctypes.PyDLL("libcuda.so.1")
+    library.cuMemcpyDtoDAsync_v2.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+    library.cuMemsetD8Async.argtypes = ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p
+    return library
+
+
+def why(library: Any, call: str, status: int) -> Refused:
+    """The driver's words for the status of a call."""
+    text = ctypes.c_char_p()
+    library.cuGetErrorString(status, ctypes.byref(text))
+    return Refused(f"{call} failed: {(text.value or b'status %d' % status).decode()}")
+
+
+class Module:
+    """Compiled code, loaded into the current context."""
+
+    def __init__(self, library: Any, image: bytes):
+        self._library, self._handle = library, ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(self._handle), image)
+
+    def function(self, name: str) -> "Function":
+        """One of its kernels."""
+        handle = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(handle), self._handle, name.encode())
+        return Function(self, handle)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call the driver. Raises Refused."""
+        if status := getattr(self._library, name)(*arguments):
+            raise why(self._library, name, status)
+
+    def unload(self) -> None:
+        """Give it back to the driver."""
+        self.call("cuModuleUnload", self._handle)
+
+
+class Function:
+    """A kernel of a module."""
+
+    def __init__(self, module: Module, handle: ctypes.c_void_p):
+        self.module, self.handle = module, handle
+
+    def attribute(self, number: int) -> int:
+        """What the driver knows of it: REGISTERS a thread; bytes of SHARED memory a block, of LOCAL memory a thread."""
+        value = ctypes.c_int()
+        self.module.call("cuFuncGetAttribute", ctypes.byref(value), number, self.handle)
+        return value.value
+
+    def allow_shared(self, nbytes: int) -> None:
+        """Let launches ask for so much dynamic shared memory."""
+        self.module.call("cuFuncSetAttribute", self.handle, MOST_SHARED, nbytes)
+
+
+class LaunchConfig(ctypes.Structure):
+    """The extents of a launch as the driver takes them: CUlaunchConfig."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint),
+    ]  # fmt: skip
 
 
 class Context:
@@ -28,6 +99,14 @@ class Context:
             self._set(ctypes.c_void_p(self._handle))
             return True
         return self._found.value == self._handle
+
+
+class Queue(partial):
+    """A call of the driver with its arguments, called with nothing: it gives the driver's status."""
+
+    name = ""  # of a kernel
+    refusal: Callable[[Exception], str]  # what to say where it is refused
+    keep: Any = None  # what the arguments point to
 
 
 class Capture:
@@ -66,11 +145,9 @@ class Replay:
     """A captured sequence of launches."""
 
     def __init__(self, library: Any, made: ctypes.c_void_p, stream: ctypes.c_void_p, nodes: int):
-        self._library, self._made, self._stream, self.nodes = library, made, stream, nodes
-
-    def launch(self) -> int:
-        """Queue all of it; returns the driver's status, 0 where it was accepted."""
-        return self._library.cuGraphLaunch(self._made, self._stream)
+        self._library, self._made, self.nodes = library, made, nodes
+        self.queue = Queue(library.cuGraphLaunch, made, stream)
+        self.queue.refusal = lambda error: f"the GPU refused to replay a graph: {error}. Make a new mg.graph."
 
     def close(self) -> None:
         """Give the graph back to the driver."""

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from minigrad.devices.chip import Chip, chip_of
+from minigrad.devices.libcuda import LOCAL, REGISTERS, SHARED
 
 
 class Measured:
@@ -28,8 +29,8 @@ class Measured:
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
         """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
         with self.guarded():
-            function = module.get_function(name)
-            return function.num_regs, function.shared_size_bytes, function.local_size_bytes
+            function = module.function(name)
+            return function.attribute(REGISTERS), function.attribute(SHARED), function.attribute(LOCAL)
 
     def mark(self) -> Any:
         """An event at this place in the stream."""

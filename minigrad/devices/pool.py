@@ -37,6 +37,12 @@ class Pool:
         self.pieces[int(piece)] = piece, size
         return PooledBuffer(free, int(piece), nbytes)
 
+    def lend(self, size: int) -> Any:
+        """A piece for a pool that takes its memory here: one that waits, or a new one."""
+        self._collect()
+        free = self._free.get(size)
+        return self.pieces.pop(free.pop())[0] if free else self._take(size)
+
     @property
     def held(self) -> int:
         """All bytes that were taken from the driver."""
@@ -78,7 +84,7 @@ class Pool:
 class PooledBuffer:
     """A piece of a pool; it goes back when this object is collected."""
 
-    __slots__ = ("_free", "address", "nbytes")
+    __slots__ = ("__weakref__", "_free", "address", "nbytes")
 
     def __init__(self, free: list[int], address: int, nbytes: int):
         self._free, self.address, self.nbytes = free, address, nbytes

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.devices.libcuda import NON_BLOCKING
 
 
 class Sender:
@@ -18,7 +19,7 @@ class Sender:
     def __init__(self, gpu: Any, driver: Any):
         self._gpu, self._driver = gpu, driver
         self._locked: dict[tuple, list[Locked]] = {}
-        self._stream = driver.Stream()
+        self._stream = driver.Stream(NON_BLOCKING)
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used once `arrive` was called with the event that is returned with it."""
