@@ -114,13 +114,16 @@ class Source:
 
         def follow(text: str, here: Path) -> None:
             for name in _INCLUDE.findall(text):
-                path = next((p for p in (here / name, self.folder / name) if p.is_file()), None)
-                if path and path not in found:
+                if (path := self.find(name, here)) and path not in found:
                     found.append(path)
                     follow(path.read_text(), path.parent)
 
         follow(self.unit, self.folder)
         return found
+
+    def find(self, name: str, here: Path) -> Path | None:
+        """The file that an include names: in the folder of the text where it stands, or in that of the source."""
+        return next((path for path in (here / name, self.folder / name) if path.is_file()), None)
 
     def signature(self, kernel: str) -> Signature:
         """The kernel's signature. Raises ValueError where it is not there, or not under its own name."""

@@ -55,13 +55,10 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
     for match in _INCLUDE.finditer(source.text):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
             continue  # inside a comment
-        beside, root = Path(source.name).parent, Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()
-        places = [(source.folder / match[1], root / match[1])]
-        if here != source.folder:
-            places.insert(0, (here / match[1], beside / match[1]))
-        path, name = next(((p, at.as_posix()) for p, at in places if p.is_file()), (None, ""))
-        if path is None:
+        if (path := source.find(match[1], here)) is None:
             continue
+        root = Path(*Path(source.name).parts[:1]) if "/" in source.name else Path()
+        name = (root / path.relative_to(source.folder) if path.is_relative_to(source.folder) else path).as_posix()
         text = path.read_text()
         line = source.text.count("\n", 0, match.start()) + 2
         again = name in made.parts and "#pragma once" in text
