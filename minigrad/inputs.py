@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from minigrad.convert import FLOATS
@@ -10,7 +9,6 @@ from minigrad.require import short
 
 NUMBERS = (int, float, bool)
 PLAIN = (type(None), bool, int, str)  # not floats: 0.0 is -0.0
-SPEC = attrgetter("array.spec")
 
 
 class Inputs:
@@ -81,7 +79,7 @@ def must_be_floats(op: str, first: Any, *others: Any) -> None:
 def kinds(given: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
     """What a call is given: the specs of tensors, the types of numbers, named parameters; None for anything else."""
     try:
-        inputs = tuple(map(SPEC, given))
+        inputs = tuple([x.array.spec for x in given])
     except AttributeError:
         try:
             inputs = tuple([type(x) if type(x) in NUMBERS else x.array.spec for x in given])
