@@ -76,7 +76,7 @@ class _Capture:
         self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
         given = [Tensor(array) for array in self.arrays]
         try:
-            with noted(self.effects), self.device.capture() as self.captured:
+            with noted(self.effects), self.device.memory.capture() as self.captured:
                 outputs = _detached(step(*given))
         except BaseException:
             self.effects.undo()
@@ -101,7 +101,7 @@ class _Capture:
 
     def __del__(self) -> None:
         if hasattr(self, "outputs"):
-            self.device.drop(self.captured)
+            self.device.memory.drop(self.captured)
 
 
 def _detached(result: Any) -> Any:

@@ -110,5 +110,5 @@ def _pools() -> tuple[tuple[str, int, int], ...]:
     """Name, bytes taken and bytes free of the pool of each GPU in use."""
     from minigrad.devices import get, why_not
 
-    pool = None if why_not("cuda") else getattr(get("cuda"), "pool", None)
-    return (("cuda", pool.held, pool.free),) if pool else ()
+    memory = None if why_not("cuda") else getattr(get("cuda"), "memory", None)
+    return (("cuda", memory.pool.held, memory.pool.free),) if memory else ()

@@ -73,9 +73,9 @@ def test_the_pool_hands_out_what_came_back(driver, gpu):
     del first
     again, other = gpu.allocate(600), gpu.allocate(1024)
     assert again.address == address != other.address and len(driver.taken) == 2
-    assert (gpu.pool.held, gpu.pool.free) == (2048, 0)
+    assert (gpu.memory.pool.held, gpu.memory.pool.free) == (2048, 0)
     del again, other
-    assert (gpu.pool.held, gpu.pool.free) == (2048, 2048)
+    assert (gpu.memory.pool.held, gpu.memory.pool.free) == (2048, 2048)
 
 
 def test_a_full_gpu_gets_back_what_the_pool_holds(driver, gpu):

@@ -90,11 +90,11 @@ def test_a_dropped_graph_gives_its_memory_back(gpu, driver):
     x, y = on(gpu, x), on(gpu, y)
     for _ in range(3):
         fast(x, y)
-    held, taken = gpu.pool.held, len(driver.taken)
+    held, taken = gpu.memory.pool.held, len(driver.taken)
     own = next(iter(fast._captured.values())).captured.pool.held
     del fast
     gc.collect()
-    assert gpu.pool.held == held + own and not driver.graphs
+    assert gpu.memory.pool.held == held + own and not driver.graphs
     net.optimizer.zero_grad()  # the gradients lay in the graph's memory
     net.step(x, y)
     assert len(driver.taken) == taken

@@ -78,10 +78,10 @@ def test_a_training_loop_takes_no_memory_after_its_first_steps(gpu, driver):
         optimizer.step()
 
     step(), step()
-    taken, free = len(driver.taken), gpu.pool.free
+    taken, free = len(driver.taken), gpu.memory.pool.free
     for _ in range(5):
         step()
-    assert (len(driver.taken), gpu.pool.free) == (taken, free)
+    assert (len(driver.taken), gpu.memory.pool.free) == (taken, free)
 
 
 @pytest.mark.gpu

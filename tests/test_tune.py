@@ -235,7 +235,7 @@ def test_the_arithmetic_is_that_of_the_driver():
         found = occupancy(launch, taken, gpu.chip)
         module, function, blocks = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
         image = nvcc.cubin(launch.source, launch.defines, gpu.arch)
-        with gpu.current():
+        with gpu.context.current():
             assert driver.cuModuleLoadData(ctypes.byref(module), image) == 0
             assert driver.cuModuleGetFunction(ctypes.byref(function), module, launch.kernel.encode()) == 0
             assert driver.cuFuncSetAttribute(function, 8, launch.shared) == 0  # the most of dynamic shared memory

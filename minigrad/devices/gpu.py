@@ -1,177 +1,186 @@
-"""The device `cuda`: PyCUDA's memory and launches. The only file that imports pycuda.
-
-Jupyter runs slider callbacks on other threads than cells, and CUDA's current context belongs to a thread. So every
-entry takes one lock, makes the context current, and puts back what was current before. It is the primary context,
-which PyTorch uses too; a launch on a thread where it is current already has nothing to do.
-"""
+"""The device `cuda`: a GPU's memory, what is compiled for it, and its launches. The only file that imports pycuda."""
 
 import atexit
 import ctypes
 import os
-import threading
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
+from minigrad.array import Array
 from minigrad.devices import libcuda, nvcc
-from minigrad.devices.base import Step
-from minigrad.devices.capturing import Captured, Capturing
-from minigrad.devices.launching import Launching
-from minigrad.devices.measured import Measured
-from minigrad.devices.pool import Pool, PooledBuffer
+from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.chip import Chip, chip_of
+from minigrad.devices.context import Context
+from minigrad.devices.launching import prepared
+from minigrad.devices.memory import Captured, Memory
+from minigrad.devices.pool import PooledBuffer
 from minigrad.devices.sending import Sender
-from minigrad.errors import DeviceError, KernelError, LaunchError
+from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 
-class GPU(Launching, Capturing, Measured):
-    """One NVIDIA GPU: its primary context, a stream, a memory pool, and what has been compiled for it."""
+class GPU:
+    """One NVIDIA GPU: its context, a memory pool, and what has been compiled for it."""
 
     name = "cuda"
     repeats = True
 
     def __init__(self) -> None:
         self._driver = _driver()
-        self._lock = threading.RLock()
-        self._functions: dict[tuple, Any] = {}
-        self._modules: dict[tuple, Any] = {}
-        self._launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
-        self._dead = ""
         self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
-        self.label: str = self._device.name()
         self.arch = "sm_{}{}".format(*self._device.compute_capability())
-        self._context = self._device.retain_primary_context()
-        self._library, self._outside = libcuda.load(), Pool(self._take)
-        self.pool = self._outside  # or that of a graph, while it is being captured
-        self._graphs: WeakSet[Captured] = WeakSet()
-        self._ours = libcuda.Context(self._library, self._context.handle)
-        self._capture: Captured | None = None
-        with self.current():
-            self.stream = self._driver.Stream(libcuda.NON_BLOCKING)
-            self.sender = Sender(self, self._driver)
+        self.context = Context(self._driver, self._device)
+        self.label, self.stream = self.context.label, self.context.stream
+        self._modules: dict[tuple, libcuda.Module] = {}
+        self.memory = Memory(self.context)
+        self.sender = Sender(self, self._driver)
         atexit.register(self.close)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """The lock held and the context current on this thread."""
-        with self._lock:
-            self._context.push()
-            try:
-                yield
-            finally:
-                self._driver.Context.pop()
+    # --- memory ---
 
     def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
-        with self._lock:  # a graph that another thread captures has a pool of its own
-            return self.pool.allocate(nbytes)
-
-    def _take(self, nbytes: int) -> Any:
-        """New memory from the driver; the pool of all gives up what it holds before that fails."""
-        with self.guarded():
-            try:
-                return self._driver.mem_alloc(nbytes)
-            except self._driver.MemoryError:
-                self._outside.release()
-            try:
-                return self._driver.mem_alloc(nbytes)
-            except self._driver.MemoryError as error:
-                free, total = self._driver.mem_get_info()
-                raise MemoryError(
-                    f"{nbytes} bytes asked for; {self.label} has {free} of {total} bytes free. "
-                    "Use smaller arrays, or del some."
-                ) from error
+        return self.memory.allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
-        self.must_not_capture("sends data to the GPU", "Pass what changes as an argument; numbers stay the same.")
-        with self.guarded():
+        self.context.must_not_capture(
+            "sends data to the GPU", "Pass what changes as an argument; numbers stay the same."
+        )
+        with self.context.guarded():
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
-        self.must_not_capture("reads a tensor on the host", "Return the tensor, and read it after the step.")
-        with self.guarded():
+        self.context.must_not_capture("reads a tensor on the host", "Return the tensor, and read it after the step.")
+        with self.context.guarded():
             self._driver.memcpy_dtoh_async(host, address, self.stream)
-            self.stream.synchronize()
-            self._launched.clear()
+            self.context.wait()
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+        self._plain(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Fill with zero bytes."""
+        self._plain(self.context.library.cuMemsetD8Async, address, 0, nbytes)
+
+    def _plain(self, call: Callable, *arguments: int) -> None:
+        queue = libcuda.Queue(call, *arguments, self.stream.handle)
+        queue.refusal = lambda error: f"{self.label} refused: {error}."
+        with self.context.lock:
+            self.context.take([queue])
+
+    # --- kernels ---
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> libcuda.Module:
         """Compile for this GPU and load; what has been compiled is kept in memory and on disk."""
         key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)
-            with self.guarded():
-                self._modules[key] = libcuda.Module(self._library, image)
+            with self.context.guarded():
+                self._modules[key] = libcuda.Module(self.context.library, image)
         return self._modules[key]
+
+    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Queue a kernel on the stream."""
+        packed = arguments.packed
+        at = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
+        queue = self.queued(module, name, grid, block, shared, packed, at)
+        with self.context.lock:
+            self.memory.touch([array for _, array in arguments.arrays])
+            self.context.take([queue])
+
+    def queued(
+        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
+    ) -> libcuda.Queue:
+        """What queues a launch, with the values of its parameters that are found at these places then."""
+        return prepared(self.context, module, name, grid, block, shared, packed, at)
+
+    def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
+        """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
+        with self.context.lock:
+            made = [self.memory.pool.allocate(nbytes) for nbytes in program.sizes]
+            addresses = [x.address for x in arrays] + [x.address for x in made]
+            if program.moved:
+                addresses += [addresses[number] + offset for number, offset in program.moved]
+            program.table[:] = addresses
+            if self.context.capturing:
+                self.memory.touch(arrays)
+            self.context.take(program.steps)
+        return made
 
     def synchronize(self) -> None:
         """Wait for the stream. Raises KernelError where a kernel went wrong. In a capture nothing runs: no wait."""
-        if self._capture is not None:
-            return
-        with self.guarded():
-            self.stream.synchronize()
-            self._launched.clear()
+        with self.context.guarded():
+            self.context.wait()
 
     def finish(self) -> None:
         """Wait for all that this process has queued on the GPU, on streams of other libraries too."""
-        with self.guarded():
+        with self.context.guarded():
             self._driver.Context.synchronize()
+
+    # --- graphs ---
+
+    def replay(self, captured: Captured) -> None:
+        """Queue a captured graph."""
+        with self.context.lock:
+            self.context.take([captured.replay.queue])  # type: ignore[union-attr]
+
+    def touch(self, *arrays: Array) -> None:
+        """Note what a graph that is being captured works on."""
+        self.memory.touch(arrays)
+
+    # --- measures ---
+
+    @cached_property
+    def chip(self) -> Chip:
+        """What the driver says of this GPU."""
+        return chip_of(self)
+
+    def attribute(self, name: str) -> int:
+        """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
+        return self._device.get_attribute(getattr(self._driver.device_attribute, name))
+
+    def resources(self, module: Any, name: str) -> tuple[int, int, int]:
+        """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
+        with self.context.guarded():
+            function = module.function(name)
+            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
+
+    def mark(self) -> Any:
+        """An event at this place in the stream."""
+        with self.context.guarded():
+            return self._driver.Event().record(self.stream)
+
+    def passed(self, event: Any) -> bool:
+        """Whether the GPU has come to the event."""
+        with self.context.guarded():
+            return bool(event.query())
+
+    def between(self, start: Any, stop: Any) -> float:
+        """The seconds from one event to another, once the GPU has come to both."""
+        with self.context.guarded():
+            stop.synchronize()
+            return float(start.time_till(stop)) * 1e-3
 
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
-        if self._dead:  # nothing can be given back; PyCUDA would complain of each piece as it goes, so they never go
-            for lost in (self.pool, self.stream):
+        if (
+            self.context.dead
+        ):  # nothing can be given back; PyCUDA would complain of each piece as it goes: they never go
+            for lost in (self.memory, self.stream):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return
-        with self.current():
-            self._functions.clear()
+        with self.context.current():
+            self.memory.close()
             while self._modules:
                 self._modules.popitem()[1].unload()
-            for graph in self._graphs:
-                graph.close()
-                graph.pool.close()
-            self.pool.close()
-            del self.stream, self.sender
-        self._context.detach()
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Current, and the driver's errors in a sentence."""
-        if self._dead:
-            raise self._lost()
-        with self.current():
-            try:
-                yield
-            except (self._driver.Error, libcuda.Refused) as error:
-                raise self._failure(error, f"{self.label} refused: {error}.") from error
-
-    def _failure(self, error: Exception, refusal: str) -> Exception:
-        """A LaunchError where a call was refused and no harm done; after a fault of a kernel every call fails."""
-        if self._capture is not None:
-            return LaunchError(refusal)  # nothing runs, so nothing can have failed, and to wait is not allowed
-        try:
-            self.stream.synchronize()
-        except self._driver.Error:
-            self._dead = (
-                f"{' or '.join(dict.fromkeys(self._culprits())) or 'a kernel'}: {error}. The GPU context is lost: "
-                "restart the Jupyter kernel. On device 'sim' the same launch names the buffer, block and thread."
-            )
-            return self._lost()
-        self._launched.clear()
-        return LaunchError(refusal)
-
-    def _lost(self) -> KernelError:
-        return KernelError(self._dead, self._culprits()[-1], "illegal-access")
-
-    def _culprits(self) -> list[str]:
-        """The names of the kernels that were launched last."""
-        names = [getattr(step, "name", "") for steps in self._launched for step in steps]
-        return [name for name in names if name][-4:] or [""]
+            del self.stream, self.sender, self.context.stream
+        self.context.detach()
 
 
 def _driver() -> Any:

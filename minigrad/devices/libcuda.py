@@ -40,13 +40,16 @@ class Module:
 
     def __init__(self, library: Any, image: bytes):
         self._library, self._handle = library, ctypes.c_void_p()
+        self.functions: dict[str, Function] = {}
         self.call("cuModuleLoadData", ctypes.byref(self._handle), image)
 
     def function(self, name: str) -> "Function":
         """One of its kernels."""
-        handle = ctypes.c_void_p()
-        self.call("cuModuleGetFunction", ctypes.byref(handle), self._handle, name.encode())
-        return Function(self, handle)
+        if name not in self.functions:
+            handle = ctypes.c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(handle), self._handle, name.encode())
+            self.functions[name] = Function(self, handle)
+        return self.functions[name]
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call the driver. Raises Refused."""

@@ -19,13 +19,14 @@ class Sender:
     def __init__(self, gpu: Any, driver: Any):
         self._gpu, self._driver = gpu, driver
         self._locked: dict[tuple, list[Locked]] = {}
-        self._stream = driver.Stream(NON_BLOCKING)
+        with gpu.context.guarded():
+            self._stream = driver.Stream(NON_BLOCKING)
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used once `arrive` was called with the event that is returned with it."""
-        self._gpu.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
+        self._gpu.context.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
         array = Array.empty(self._gpu, host.shape, host.dtype)
-        with self._gpu.guarded():
+        with self._gpu.context.guarded():
             piece = self._piece(host)
             piece.memory[...] = host
             # What was launched until now may still read the memory that this array has got from the pool.
@@ -37,7 +38,7 @@ class Sender:
 
     def arrive(self, sent: Sequence[Any]) -> None:
         """Let the launches that come wait for copies; the host goes on."""
-        with self._gpu.guarded():
+        with self._gpu.context.guarded():
             for event in sent:
                 self._gpu.stream.wait_for_event(event)
 

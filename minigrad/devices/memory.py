@@ -1,0 +1,108 @@
+"""The memory of the device `cuda`: from a pool of all, or from that of a graph while it is being captured."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet, ref
+
+from minigrad.array import Array
+from minigrad.devices.context import Context
+from minigrad.devices.libcuda import Capture, Replay
+from minigrad.devices.pool import Pool, PooledBuffer
+
+
+class Captured:
+    """A graph, the memory that it works in, and the buffers of others that it reads or writes: they stay as long."""
+
+    def __init__(self, pool: Pool):
+        self.pool, self.touched, self.held = pool, set[ref](), list[Any]()
+        self.replay: Replay | None = None
+
+    def touch(self, arrays: Sequence[Array]) -> None:
+        """Note what is worked on beside the graph's own memory."""
+        self.touched.update(ref(x.buffer) for x in arrays if x.buffer.address not in self.pool.pieces)
+
+    def hold(self) -> None:
+        """Keep what is worked on. Raises RuntimeError where the step has let go of some of it."""
+        self.held = [buffer() for buffer in self.touched]
+        if None in self.held:
+            raise RuntimeError(
+                "mg.graph: the step lets go of a tensor that it works on, and a replay would read the old one. "
+                "Overwrite it instead: x.assign(new), under `with mg.no_grad():`."
+            )
+
+    def close(self) -> None:
+        """Give the graph back."""
+        if self.replay:
+            self.replay.close()
+            self.replay = None
+
+
+class Memory:
+    """Hands out memory, to graphs too; it takes more from the driver when there is none."""
+
+    def __init__(self, context: Context):
+        self._context, self._shared = context, Pool(self._take)
+        self.pool = self._shared  # or that of a graph, while it is being captured
+        self._graphs: WeakSet[Captured] = WeakSet()
+        self._capture: Captured | None = None
+
+    def allocate(self, nbytes: int) -> PooledBuffer:
+        """Memory from the pool. Raises MemoryError with the number."""
+        with self._context.lock:  # a graph that another thread captures has a pool of its own
+            return self.pool.allocate(nbytes)
+
+    def _take(self, nbytes: int) -> Any:
+        """New memory from the driver; the pool of all gives up what it holds before that fails."""
+        driver = self._context.driver
+        with self._context.guarded():
+            try:
+                return driver.mem_alloc(nbytes)
+            except driver.MemoryError:
+                self._shared.release()
+            try:
+                return driver.mem_alloc(nbytes)
+            except driver.MemoryError as error:
+                free, total = driver.mem_get_info()
+                raise MemoryError(
+                    f"{nbytes} bytes asked for; {self._context.label} has {free} of {total} bytes free. "
+                    "Use smaller arrays, or del some."
+                ) from error
+
+    @contextmanager
+    def capture(self) -> Iterator[Captured]:
+        """Within it launches are noted, in memory from a pool of the graph's own; other threads wait."""
+        context = self._context
+        with context.current():
+            captured = Captured(Pool(self._shared.lend))
+            noting = Capture(context.library, context.stream.handle)
+            self.pool, self._capture, context.capturing = captured.pool, captured, True
+            try:
+                yield captured
+                captured.hold()
+            except BaseException:
+                noting.abandon()
+                self._shared.adopt(captured.pool)  # somebody may hold a piece of it
+                raise
+            else:
+                captured.replay = noting.end()
+                self._graphs.add(captured)
+            finally:
+                self.pool, self._capture, context.capturing = self._shared, None, False
+
+    def touch(self, arrays: Sequence[Array]) -> None:
+        """Note what a graph that is being captured works on."""
+        if self._capture is not None:
+            self._capture.touch(arrays)
+
+    def drop(self, captured: Captured) -> None:
+        """Give a graph back; its memory goes to the pool of all."""
+        captured.close()
+        self._shared.adopt(captured.pool)
+
+    def close(self) -> None:
+        """Give everything back, also what is in use."""
+        for captured in self._graphs:
+            captured.close()
+            captured.pool.close()
+        self._shared.close()
