@@ -82,7 +82,10 @@ class Op(Kernels):
             OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        key = kinds(given, named)
+        try:
+            key = tuple([x.array.spec for x in given]) if not named else kinds(given, named)
+        except AttributeError:
+            key = kinds(given, named)
         if plan := self._plans.get(key):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
@@ -136,7 +139,7 @@ class Op(Kernels):
         """The forward pass on arrays, on the device that they are on; nothing is recorded."""
         if isinstance(arrays[0], Array):
             if arrays[0].device.repeats and (plan := self._plan(arrays, params)):  # type: ignore[arg-type]
-                return plan.forward.first(arrays)
+                return plan.forward(arrays)[0]
             return self.launch(self.running, *arrays, **params)
         with np.errstate(all="ignore"):  # as a GPU does: 1/0 is inf and log(-1) is nan, in silence
             return np.asarray(self.forward(*arrays, **params))

@@ -25,20 +25,28 @@ class Plan:
     def __init__(self, op: "Op", specs: Sequence[Spec], params: Mapping[str, Any]):
         self.op, self.specs, self.params = op, specs, params
         self.forward = Program(lambda *xs: (op.run(xs, params),), specs)
-        self._rules: dict[Needs, Rule] = {}
+        self._repeat, self._output = self.forward.device.repeat, self.forward.outputs[0]
+        self._rules: dict[Needs, Rule] | None = {} if op.backward else None
 
     def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
         """The op on these tensors, recorded where one of them wants a gradient."""
-        y = self.forward.first([t.array for t in tensors])
+        arrays = [t.array for t in tensors]
+        y = self._output(arrays, self._repeat(self.forward, arrays))  # type: ignore[misc]
         result = Tensor(y, False, tensors[0].version if self.op.shares else None)
-        if self.op.backward and tape.grad_enabled():
-            needs = tuple([t._requires_grad or t.node is not None for t in tensors])
-            if True in needs:
-                rule = self._rules.get(needs)
-                if rule is None:
-                    rule = self._rules[needs] = Rule(self, needs, y.spec)
-                rule.record(tensors, result)
+        if self._rules is not None and tape.mode.enabled:
+            for t in tensors:
+                if t.node is not None or t._requires_grad:
+                    self._record(tensors, result)
+                    break
         return result
+
+    def _record(self, tensors: Sequence[Tensor], result: Tensor) -> None:
+        parents = tuple([t.node or (t if t._requires_grad else None) for t in tensors])
+        needs = tuple([parent is not None for parent in parents])
+        rule = self._rules.get(needs)  # type: ignore[union-attr]
+        if rule is None:
+            rule = self._rules[needs] = Rule(self, needs, result.array.spec)  # type: ignore[index]
+        result.node = rule.node(tensors, parents, result)
 
 
 class Rule:
@@ -54,12 +62,12 @@ class Rule:
         self._constants = {name: x for name, x in self.kept.items() if isinstance(x, Array) and x.device is not notes}
         self._programs: dict[Spec, Program] = {}  # by the spec of dy
 
-    def record(self, tensors: Sequence[Tensor], result: Tensor) -> None:
-        """Make `result` the output of the op on these tensors."""
+    def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
+        """The op on these tensors, recorded."""
         all_of_it = (*tensors, result)
         kept = [all_of_it[i].array for i in self._places]
         saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()] if kept else ()
-        result.record(self.op.name, tensors, partial(self.pull, kept), saved)
+        return tape.Node(self.op.name, parents, partial(self.pull, kept), saved, result.array)
 
     def pull(self, kept: Sequence[Array], dy: Array) -> Sequence[Array | None]:
         """The gradients of the inputs, from the gradient of the output and what was kept."""

@@ -42,16 +42,16 @@ class Program:
         made = self.device.repeat(self, arrays)
         return [output and output(arrays, made) for output in self.outputs]
 
-    def first(self, arrays: Sequence[Array]) -> Any:
-        """The only thing that the function gives."""
-        return self.outputs[0](arrays, self.device.repeat(self, arrays))  # type: ignore[misc]
-
     def _output(self, array: Array, inputs: Sequence[Spec]) -> Callable[[Sequence[Array], list[Any]], Array]:
         """What makes an output, from the inputs and the new memory."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
-            return lambda arrays, made: Array.like(spec, made[new])
+
+            def fresh(arrays: Sequence[Array], made: list[Any]) -> Array:
+                return Array.like(spec, made[new])
+
+            return fresh
         if new < 0 and spec is inputs[number]:
             return lambda arrays, made: arrays[number]
         if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):

@@ -70,52 +70,52 @@ class _Mode(threading.local):
     trace: "Trace | None" = None
 
 
-_mode = _Mode()
+mode = _Mode()
 
 
 def grad_enabled() -> bool:
     """Whether operations are being recorded on this thread."""
-    return _mode.enabled
+    return mode.enabled
 
 
 def effects() -> "Effects | None":
     """Where a step that is being captured on this thread notes what it does."""
-    return _mode.effects
+    return mode.effects
 
 
 @contextmanager
 def noted(effects: "Effects") -> Iterator[None]:
     """Within it, this thread's operations are those of a step that is being captured."""
-    _mode.effects = effects
+    mode.effects = effects
     try:
         yield
     finally:
-        _mode.effects = None
+        mode.effects = None
 
 
 def trace() -> "Trace | None":
     """Where the operations of a function that is being fused on this thread are noted, instead of being run."""
-    return _mode.trace
+    return mode.trace
 
 
 @contextmanager
 def traced(trace: "Trace") -> Iterator[None]:
     """Within it, this thread's operations are those of a function that is being fused."""
-    before, _mode.trace = _mode.trace, trace
+    before, mode.trace = mode.trace, trace
     try:
         yield
     finally:
-        _mode.trace = before
+        mode.trace = before
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Within it nothing is recorded: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
-    before, _mode.enabled = _mode.enabled, False
+    before, mode.enabled = mode.enabled, False
     try:
         yield
     finally:
-        _mode.enabled = before
+        mode.enabled = before
 
 
 def order(root: Parent) -> list[Any]:

@@ -23,7 +23,7 @@ class Context:
         self.driver, self.library, self.label = driver, libcuda.load(), device.name()
         self.lock = threading.RLock()
         self.capturing = False  # launches are noted, and nothing runs
-        self._launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
+        self.launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
         self.dead = ""
         self._primary = device.retain_primary_context()
         self._ours = libcuda.Context(self.library, self._primary.handle)
@@ -43,8 +43,7 @@ class Context:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Current, and the driver's errors in a sentence."""
-        if self.dead:
-            raise self._lost()
+        self.must_live()
         with self.current():
             try:
                 yield
@@ -53,25 +52,29 @@ class Context:
 
     def take(self, steps: Sequence[Step]) -> None:
         """Queue each step; the lock is held."""
-        if self.dead:
-            raise self._lost()
-        self._launched.append(steps)
+        self.must_live()
+        self.launched.append(steps)
         for step in steps:
             if step():  # a Queue, whose call the driver has refused
-                self._again(step)
+                self.again(step)
 
-    def _again(self, queue: Any) -> None:
+    def again(self, queue: Any) -> None:
         """On a thread where another context is current, try in ours. Raises LaunchError where it is refused there."""
         with nullcontext() if self._ours.is_current() else self.current():
             if status := queue():
                 error = libcuda.why(self.library, queue.func.__name__, status)
                 raise self.failure(error, queue.refusal(error))
 
+    def must_live(self) -> None:
+        """Raise KernelError where a kernel has destroyed the context."""
+        if self.dead:
+            raise self._lost()
+
     def wait(self) -> None:
         """Wait for the stream; the context is current. In a capture nothing runs: no wait."""
         if not self.capturing:
             self.stream.synchronize()
-            self._launched.clear()
+            self.launched.clear()
 
     def must_not_capture(self, what: str, instead: str) -> None:
         """Raise RuntimeError while a graph is being captured."""
@@ -101,5 +104,5 @@ class Context:
 
     def _culprits(self) -> list[str]:
         """The names of the kernels that were launched last."""
-        names = [getattr(step, "name", "") for steps in self._launched for step in steps]
+        names = [getattr(step, "name", "") for steps in self.launched for step in steps]
         return [name for name in names if name][-4:] or [""]

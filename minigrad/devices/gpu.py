@@ -101,16 +101,25 @@ class GPU:
         return prepared(self.context, module, name, grid, block, shared, packed, at)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
-        """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
-        with self.context.lock:
-            made = [self.memory.pool.allocate(nbytes) for nbytes in program.sizes]
+        """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned.
+
+        Every op comes through here, so there is no call in it that can be spared: each takes longer than what it does.
+        """
+        context = self.context
+        with context.lock:
+            allocate = self.memory.pool.allocate
+            made = [allocate(nbytes) for nbytes in program.sizes]
             addresses = [x.address for x in arrays] + [x.address for x in made]
             if program.moved:
                 addresses += [addresses[number] + offset for number, offset in program.moved]
             program.table[:] = addresses
-            if self.context.capturing:
+            if context.capturing or context.dead:
+                context.must_live()
                 self.memory.touch(arrays)
-            self.context.take(program.steps)
+            context.launched.append(program.steps)
+            for step in program.steps:
+                if step():  # a Queue, whose call the driver has refused
+                    context.again(step)
         return made
 
     def synchronize(self) -> None:
