@@ -168,7 +168,7 @@ def test_as_many_wavefronts_are_drawn_as_were_counted(report):
             drawn = 0
             for number in range(line.requests):
                 lanes = request_of("banks", report, site, number)
-                served = wavefronts(lanes, report.variables[line.variable].itemsize, line.kind == "atomic")
+                served = wavefronts(lanes, line.kind == "atomic")
                 rows = {row for row, _ in served}
                 assert rows == set(range(len(rows))) and {t % 32 for t in lanes["thread"]} == set().union(
                     *served.values()
@@ -233,3 +233,39 @@ def test_pictures_follow_a_slider_and_name_the_file_of_a_header():
     ]
     texts = [text.get_text() for text in mg.show.banks(summed("warp")).figure.axes[0].texts]
     assert any(text.startswith("cuda/reduce.cuh:") and text.endswith(": write warps") for text in texts)
+
+
+# --- accesses of other sizes than an element ---
+
+HALVES = """extern "C" __global__ void halves(const float* x, float* y) {
+    __shared__ float2 s[16];
+    int i = threadIdx.x;
+    ((float*)s)[i] = x[i];
+    __syncthreads();
+    if (i < 8) ((float4*)y)[i] = ((float4*)s)[i];
+}
+"""
+
+
+def halves():
+    return mg.inspect(HALVES, np.arange(32, dtype=np.float32), np.zeros(32, np.float32), grid=1, block=32)
+
+
+def test_a_vector_touches_all_its_elements_and_a_half_its_own():
+    told = repr(mg.show.phases(halves(), "s"))
+    assert "0  write      4        16       32          0  0: [0]  1: [0]  2: [1]" in told
+    assert "1  read       6        16        8          0  0: [0] [1]  1: [2] [3]  2: [4] [5]" in told
+    assert "32        8          0  0: [0] [1] …" in repr(mg.show.phases(halves(), "y"))
+
+
+def test_the_banks_of_halves_of_elements_are_their_own():
+    report = halves()
+    stores = next(i for i, line in enumerate(report.lines) if (line.space, line.kind) == ("shared", "write"))
+    served = wavefronts(request_of("banks", report, stores, 0), False)
+    assert served == {(0, bank): [bank] for bank in range(32)}
+
+
+def test_sectors_are_drawn_for_a_part_of_an_element():
+    text = HALVES[: HALVES.index("{")].replace("float* y", "double* y") + "{ ((float*)y)[threadIdx.x] = x[0]; }"
+    report = mg.inspect(text, np.zeros(32, np.float32), np.zeros(16), grid=1, block=32)
+    assert repr(mg.show.sectors(report)).startswith("halves, a warp: 1 sector to read x, 4 sectors to write y")

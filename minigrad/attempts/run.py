@@ -151,7 +151,10 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> _Differen
 
 def _written_by(record: Inspection, wrong: _Difference, what: str) -> Fault:
     seen = record.traffic
-    mine = (seen["variable"] == wrong.name) & (seen["element"] == wrong.element) & (seen["kind"] != "read")
+    mine = (seen["variable"] == wrong.name) & (seen["kind"] != "read")
+    if mine.any():
+        start = wrong.element * record.variables[wrong.name].itemsize
+        mine &= (seen["offset"] <= start) & (start < seen["offset"] + seen["bytes"])
     if not mine.any():
         return Fault("never-written", f"{what} No thread writes it.")
     last = seen[mine][-1]

@@ -105,11 +105,11 @@ class Accesses:
         width = max((len(line.variable) for line in self.lines), default=1)
         names = [("space", "U6"), ("kind", "U6"), ("variable", f"U{width}")]
         numbers = [(name, "i4") for name in ("phase", "block", "thread", "line")]
-        more = [("element", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
+        more = [("element", "i8"), ("offset", "i8"), ("bytes", "i4"), ("request", "i4"), ("site", "i4")]
         order = np.lexsort((self.rows["thread"], self.requests.of_row))
         rows, site = self.rows[order], self.site[order]
         traffic = np.zeros(len(rows), [*numbers, *names, *more])
-        for name in ("phase", "block", "thread", "bytes"):
+        for name in ("phase", "block", "thread", "offset", "bytes"):
             traffic[name] = rows[name]
         for name in ("line", "space", "kind", "variable") if self.lines else ():
             traffic[name] = np.array([getattr(line, name) for line in self.lines])[site]

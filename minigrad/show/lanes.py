@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from math import gcd
 
 import numpy as np
 from matplotlib.axes import Axes as Canvas
@@ -14,6 +15,7 @@ from minigrad.show.picture import GREY, INK, PALE, Picture, boxes, canvas, strok
 from minigrad.show.seen import DARK, LIGHT, accesses, label, request_of
 from minigrad.show.tables import table
 
+DOES = {"read": "read", "write": "write", "atomic": "change"}
 WIDTH = 9.6
 BANK = WIDTH / 36  # inches of a bank; the rest is the margin
 
@@ -59,7 +61,8 @@ def _title(report: Inspection, lines: Sequence[Line], cost: Callable[[Line], str
 
 
 def _sectors_of(line: Line) -> str:
-    return f"{line.sectors_per_request:.4g} sectors to {line.kind} {line.variable}"
+    each = line.sectors_per_request
+    return f"{each:.4g} sector{'s' * (each != 1)} to {DOES[line.kind]} {line.variable}"
 
 
 def _fan(axes: Canvas, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
@@ -74,15 +77,16 @@ def _fan(axes: Canvas, top: float, report: Inspection, line: Line, lanes: np.nda
     boxes(axes, idle, np.full(len(idle), top + 0.6), 1, 0.6, "white", hatch="////", edgecolors="#9a9a9a")
     for i in lane:
         words(axes, i + 0.5, top + 0.9, str(i), fontsize=10)
-    first = lanes["element"] * itemsize
+    first, size = lanes["offset"], int(lanes["bytes"].max())
     touched = np.unique(np.concatenate([first // SECTOR, (first + lanes["bytes"] - 1) // SECTOR]))
-    each = SECTOR // itemsize  # elements
+    unit = gcd(itemsize, size, SECTOR)  # an element, or the part of one that a lane asks for
+    each = SECTOR // unit
     wide = WARP / len(touched)
     cell = 0.94 * wide / each
     left = np.arange(len(touched)) * wide
     x = (left[:, None] + np.arange(each) * cell).ravel()
     boxes(axes, x, np.full(len(x), top + 2.15), cell, 0.6, PALE, edgecolors="#b5b5b5", linewidths=0.4)
-    spans = lanes["element"][:, None] + np.arange(lanes["bytes"].max() // itemsize)
+    spans = first[:, None] // unit + np.arange(size // unit)
     asked = np.searchsorted(touched, spans // each) * wide + spans % each * cell
     boxes(
         axes, asked.ravel(), np.full(asked.size, top + 2.15), cell, 0.6, DARK[line.kind], edgecolors=INK, linewidths=0.4
@@ -91,10 +95,11 @@ def _fan(axes: Canvas, top: float, report: Inspection, line: Line, lanes: np.nda
                      np.stack([asked[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
     strokes(axes, ends, GREY)
     boxes(axes, left, np.full(len(left), top + 2.15), 0.94 * wide, 0.6, "none", edgecolors=INK, linewidths=1)
-    longest = len(str(touched[-1] * each))
+    number = touched * SECTOR // itemsize  # of the first element in a sector
+    longest = len(str(number[-1]))
     step = max(1, round((longest + 1.5) * 0.085 / (wide * WIDTH / 34)))
     for i in range(0, len(touched), step):
-        words(axes, left[i], top + 2.98, str(touched[i] * each), ha="left", fontsize=10, color=GREY)
+        words(axes, left[i], top + 2.98, str(number[i]), ha="left", fontsize=10, color=GREY)
 
 
 def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> Picture:
@@ -106,8 +111,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
     chosen = accesses("banks", report, at, "shared", lambda line: line.wavefronts_per_request)
     drawn = [request_of("banks", report, site, request) for site in chosen]
     lines = [report.lines[site] for site in chosen]
-    stacks = [wavefronts(lanes, report.variables[line.variable].itemsize, line.kind == "atomic")
-              for line, lanes in zip(lines, drawn, strict=True)]  # fmt: skip
+    stacks = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, drawn, strict=True)]
     heights = [1 + max(row for row, _ in stack) for stack in stacks]
     high = sum(heights) + 2.5 * len(chosen)
     title = _title(report, lines, _wavefronts_of)
@@ -128,18 +132,18 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
 
 def _wavefronts_of(line: Line) -> str:
     each = line.wavefronts_per_request
-    return f"{each:.4g} wavefront{'s' * (each != 1)} to {line.kind} {line.variable}"
+    return f"{each:.4g} wavefront{'s' * (each != 1)} to {DOES[line.kind]} {line.variable}"
 
 
-def wavefronts(lanes: np.ndarray, itemsize: int, atomic: bool) -> dict[tuple[int, int], list[int]]:
+def wavefronts(lanes: np.ndarray, atomic: bool) -> dict[tuple[int, int], list[int]]:
     """The lanes served by each (wavefront, bank). Lanes share a word, but atomics take turns.
 
     Accesses of 8 bytes go by half warps, of 16 by quarters, one after the other.
     """
     size = max(4, int(lanes["bytes"].max(initial=4)))
     wanted: dict[int, dict[tuple, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for thread, element in zip(lanes["thread"].tolist(), lanes["element"].tolist(), strict=True):
-        lane, byte = thread % WARP, element * itemsize
+    for thread, byte in zip(lanes["thread"].tolist(), lanes["offset"].tolist(), strict=True):
+        lane = thread % WARP
         for word in range(byte // 4, (byte + size - 1) // 4 + 1):
             wanted[lane * size // (WARP * 4)][word, lane if atomic else None].append(lane)
     served: dict[tuple[int, int], list[int]] = {}

@@ -12,7 +12,7 @@ from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 from minigrad.require import a
 from minigrad.show.picture import INK, VERMILLION, Picture, box, boxes, canvas, plural, words
-from minigrad.show.seen import RAMP
+from minigrad.show.seen import RAMP, parts
 from minigrad.show.tables import table
 
 WIDTH, LABEL = 9.6, 1.5  # inches, of all and of what stands left of a row
@@ -42,8 +42,8 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
     """Who touches which element of a variable in each barrier phase: `phases(mg.inspect(...), "tile")`.
 
     by is "thread" or "block": the darker an element, the higher its number. Phase 0 ends at the first barrier. Outlined
-    are elements that several threads of a block touch in one phase, one of them writing: a race, unless warps keep an
-    order there. Raises ValueError where the variable was not touched.
+    are elements that several threads of a block touch in one phase, one of them writing, and not each its own part: a
+    race, unless warps keep an order there. Raises ValueError where the variable was not touched.
     """
     a("phases", report, Inspection, "a record of mg.inspect")
     if by not in ("thread", "block"):
@@ -54,8 +54,9 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
         raise ValueError(
             f"phases: {report.kernel} touched no {variable!r} in the blocks looked at; it touched {names}."
         )
-    panels = _panels(rows)
     known = report.variables[variable]
+    panels = _panels(rows, known.itemsize)
+    rows = parts(rows, known.itemsize)
     high, wide = _shape(known)
     down = _span(rows["element"] // wide, high)
     across = _span(rows["element"] % wide, wide)
@@ -65,19 +66,26 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
     return Picture(figure, title, _told(panels, known))
 
 
-def _panels(rows: np.ndarray) -> list[Panel]:
+def _panels(rows: np.ndarray, itemsize: int) -> list[Panel]:
     """In the order of time; what is read comes before what is written."""
     found = []
+    whole = not ((rows["offset"] % itemsize).any() or (rows["bytes"] % itemsize).any())
     for phase in np.unique(rows["phase"]):
         now = rows[rows["phase"] == phase]
-        who = np.unique(np.stack([now["block"], now["element"], now["thread"]]), axis=1)[:2]
-        shared, count = np.unique(who, axis=1, return_counts=True)
-        plain = np.unique(now["element"][now["kind"] == "write"])
-        contested = np.intersect1d(shared[1, count > 1], plain)
+        contested = _contested(now, itemsize) if whole else np.unique(_contested(now, 1) // itemsize)
+        now = parts(now, itemsize)
         for kind in ("read", "atomic", "write"):
             if (now["kind"] == kind).any():
                 found.append(Panel(int(phase), kind, now[now["kind"] == kind], contested))
     return found
+
+
+def _contested(rows: np.ndarray, size: int) -> np.ndarray:
+    """The pieces of `size` bytes that several threads of a block touch, one of them by a plain write."""
+    pieces = parts(rows, size)
+    who = np.unique(np.stack([pieces["block"], pieces["element"], pieces["thread"]]), axis=1)[:2]
+    shared, count = np.unique(who, axis=1, return_counts=True)
+    return np.intersect1d(shared[1, count > 1], pieces["element"][pieces["kind"] == "write"])
 
 
 def _shape(variable: Variable) -> tuple[int, int]:

@@ -37,6 +37,15 @@ def label(report: Inspection, line: Line) -> str:
     return f"{place}: {line.kind} {line.variable}"
 
 
+def parts(rows: np.ndarray, size: int) -> np.ndarray:
+    """The rows, once for each piece of `size` bytes that they touch; "element" is the number of the piece."""
+    first, last = rows["offset"] // size, (rows["offset"] + rows["bytes"] - 1) // size
+    count = last - first + 1
+    made = np.repeat(rows, count)
+    made["element"] = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(made))
+    return made
+
+
 def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndarray:
     """The rows of one request, the `number`-th instruction of a warp in that access, lane after lane."""
     rows = report.traffic[report.traffic["site"] == site]
