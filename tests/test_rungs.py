@@ -9,6 +9,7 @@ import minigrad as mg
 from minigrad.bench import Measurement, Record, Timing
 from minigrad.devices.chip import Chip
 from minigrad.show.counts import counted, rungs, settings
+from minigrad.show.rungs import ladder, rung, rung_slider
 from minigrad.source import Source
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
@@ -67,22 +68,22 @@ def record(n, **speeds):
 
 
 def test_the_ladder_is_that_of_the_record():
-    picture = mg.show.ladder(4096, record(4096, naive=1, warp_tiled=48))
+    picture = ladder(4096, record(4096, naive=1, warp_tiled=48))
     assert picture.title.startswith("The ladder at 4096 x 4096: from the foot to the top 48 times faster, on Some GPU")
     cells = [re.split(r"\s{2,}", line) for line in picture.numbers.splitlines()[1:]]
     assert [(row[0], row[3], row[-1]) for row in cells] == [("naive", "1.00", "0.01"), ("warp_tiled", "48.00", "0.50")]
     with pytest.raises(ValueError, match="no record has the rungs of matmul at 64 x 64"):
-        mg.show.ladder(64, record(4096, naive=1))
+        ladder(64, record(4096, naive=1))
 
 
 def test_a_rung_says_what_was_counted_and_what_was_timed():
-    told = mg.show.rung("naive", 4096, record(4096, naive=1, warp_tiled=48)).numbers
+    told = rung("naive", 4096, record(4096, naive=1, warp_tiled=48)).numbers
     assert "2 from global memory and 0 from shared memory" in told and "1.00 TFLOP/s" in told
     assert "Times: recorded on Some GPU, 2026-01-02." in told
-    assert "not timed" in mg.show.rung("tiled", 4096, record(4096, naive=1)).numbers
-    assert "only a GPU has" in mg.show.rung("mma_tf32", 4096, record(4096, naive=1)).title
+    assert "not timed" in rung("tiled", 4096, record(4096, naive=1)).numbers
+    assert "only a GPU has" in rung("mma_tf32", 4096, record(4096, naive=1)).title
     with pytest.raises(ValueError, match="the ladder has no rung 'fast'; it has naive, coalesced"):
-        mg.show.rung("fast")
+        rung("fast")
 
 
 def test_what_a_thread_loads_is_a_table():
@@ -92,7 +93,7 @@ def test_what_a_thread_loads_is_a_table():
 
 
 def test_the_slider_goes_over_all_rungs():
-    slider = mg.show.rung_slider(4096, record(4096, naive=1, warp_tiled=48))
+    slider = rung_slider(4096, record(4096, naive=1, warp_tiled=48))
     assert list(slider.sliders["rung"].options) == rungs() and slider.value == "tiled"
 
 

@@ -9,7 +9,7 @@ from minigrad.bench.record import Record, records
 from minigrad.show.counts import SIDE, Counts, counted, rungs, settings
 from minigrad.show.curves import frame
 from minigrad.show.picture import GREY, INK, LIGHT_BLUE, PALE, VERMILLION, Picture, canvas, plural, words
-from minigrad.show.roofs import COLOURS, NAMES
+from minigrad.show.roofs import COLOURS
 from minigrad.show.sliders import Slider
 from minigrad.show.tables import table
 
@@ -149,8 +149,7 @@ def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | N
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]
         axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)
-        told = f"PyTorch,\n{NAMES[unit].replace(' tensor', chr(10) + 'tensor')}"
-        words(axes, speed * 1.08, (min(rows) + max(rows)) / 2, told, ha="left", fontsize=9, color=GREY)
+        words(axes, speed * 1.08, (min(rows) + max(rows)) / 2, f"PyTorch, {unit}", ha="left", fontsize=9, color=GREY)
     n = next(iter(found.values())).title.split(" of ")[1].split(" x ")[0]
     axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place if record else ''}", fontsize=10, color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
