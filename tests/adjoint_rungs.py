@@ -75,11 +75,11 @@ def poles(broadening):
     return [uniform(20) * 3 + 0.5, window, normal(18), normal(18), count, broadening, normal(20), 20, 3]
 
 
-def gas(n):
+def gas(n, pressure=1, cut=1e-7, floor=-1e3):
     change, rep = 0.2 * normal(n), integers(1, 4, n)
     return [
-        uniform(n) + 0.5, uniform(n), 0.1 * uniform(n), 0.7 + 0.5 * uniform(n), change, rep, 1e-7, -1e3, normal(n),
-        normal(n), n,
+        uniform(n) + 0.5, pressure * uniform(n), 0.1 * uniform(n), 0.5 + 0.7 * uniform(n), change, rep, cut, floor,
+        normal(n), normal(n), n,
     ]  # fmt: skip
 
 
@@ -100,7 +100,7 @@ RUNGS |= {
     "rsbench cold": (ladder("multipole"), poles(0.0), 1, 32),
     "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
     "eos": (ladder("equation_of_state"), gas(20), 1, 32),
-    "eos clipped": (ladder("equation_of_state"), [*gas(20)[:6], 0.4, -1e3, *gas(20)[8:]], 1, 32),
-    "eos at the floor": (ladder("equation_of_state"), [*gas(20)[:6], 1e-7, 0.4, *gas(20)[8:]], 1, 32),
+    "eos clipped": (ladder("equation_of_state"), gas(100, pressure=8, cut=0.4, floor=-0.1), 4, 32),
+    "eos at the floor": (ladder("equation_of_state"), gas(100, pressure=8, floor=0.4), 4, 32),
     "dg": (ladder("dg_volume"), flow(2), 2, (5, 5)),
 }  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 from adjoint_rungs import RUNGS
 
 import minigrad as mg
+from minigrad.devices import get
 from minigrad.errors import KernelError
 from minigrad.kernel import Kernel
 from minigrad.microscope import watching
@@ -97,7 +98,8 @@ KERNELS = {kernel.name: [r for r, (k, *_) in RUNGS.items() if k.name == kernel.n
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_no_statement_can_be_left_out(name):
+def test_no_statement_can_be_left_out(name, monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 2.0)  # seconds, of a mutant whose loop has no end
     made = mg.adjoint(RUNGS[KERNELS[name][0]][0])
     alive = built(made)
     for rung in KERNELS[name]:
@@ -105,3 +107,11 @@ def test_no_statement_can_be_left_out(name):
         assert not problems
         alive = {what: mutant for what, mutant in alive.items() if survives(mutant, rung, right)}
     assert not list(alive)
+
+
+def test_mutants_are_many():
+    """So that the test above cannot pass for want of mutants."""
+    made = mg.adjoint(RUNGS["matmul"][0])
+    changed = [what for what, _ in mutants(parts(made.source)[1])]
+    assert len(changed) == 18 and sum(what.startswith("plain") for what in changed) == 2
+    assert sum("__syncthreads" in what for what in changed) == 2

@@ -139,12 +139,19 @@ class Facts:
     def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
         """The bound of a digit that makes the next one's factor the wanted one, if there is such a bound."""
         known = [*self.below.get(digit, []), *([Polynomial({(EXTENTS[digit],): 1})] if digit in EXTENTS else [])]
-        known = [self.spelled(b) for b in known]
+        known = [self.spelled(b) for bound in known for b in (bound, *self.wider(bound))]
         yield next((b for b in known if stride * b == wanted), None)
         if digit in IDS[:3] and wanted is not None:
             for e in self.constants_between(stride, wanted):
                 if self.conditions.setdefault(EXTENTS[digit], e) == e:
                     yield polynomial(e)
+
+    def wider(self, bound: Polynomial) -> Iterator[Polynomial]:
+        """Bounds beyond this one: of `l <= j`, where j < m, it is m."""
+        for name in bound.names():
+            if bound.of(name) == number(1):
+                rest = bound + Polynomial({(name,): -1})
+                yield from (limit + rest + number(-1) for limit in self.below.get(name, []))
 
     def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
         """The macro or literal, if any, by which a stride has to be multiplied to give the wanted one."""
