@@ -99,6 +99,7 @@ RUNGS |= {
     ),
     "rsbench cold": (ladder("multipole"), poles(0.0), 1, 32),
     "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
+    "rsbench far": (ladder("multipole"), poles(8.0), 1, 32),
     "eos": (ladder("equation_of_state"), gas(20), 1, 32),
     "eos clipped": (ladder("equation_of_state"), gas(100, pressure=8, cut=0.4, floor=-0.1), 4, 32),
     "eos at the floor": (ladder("equation_of_state"), gas(100, pressure=8, floor=0.4), 4, 32),

@@ -28,7 +28,7 @@ def normal(*shape):
 
 def rows(name, x, dy):
     n, m = x.shape
-    return gradients(ladder(name), [x.ravel(), np.zeros(n), n, m], [dy], 1, 32)[0].reshape(n, m)
+    return gradients(ladder(name), [x.T.ravel(), np.zeros(n), n, m], [dy], 1, 32)[0].reshape(m, n).T
 
 
 def elementwise(name, *args, dy):

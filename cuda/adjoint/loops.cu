@@ -1,26 +1,27 @@
 #include "common.cuh"
 
-// In all of these: thread -> one row of x, m numbers, and one element of y.
+// In all of these: thread -> one element of y. Where x is (m, n), it also has one column of x, so that neighbours in a
+// warp read neighbours in memory.
 
-// y = sum of the row, each x weighted by itself
+// y = sum of the column, each x weighted by itself
 extern "C" __global__ void sum_of_squares(const real* x, real* y, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         real sum = 0;
         for (int j = 0; j < m; ++j) {
-            sum += x[i * m + j] * x[i * m + j];
+            sum += x[j * n + i] * x[j * n + i];
         }
         y[i] = sum;
     }
 }
 
-// y = product of the row
+// y = product of the column
 extern "C" __global__ void product(const real* x, real* y, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         real p = 1;
         for (int j = 0; j < m; ++j) {
-            p *= x[i * m + j];
+            p *= x[j * n + i];
         }
         y[i] = p;
     }
@@ -48,7 +49,7 @@ extern "C" __global__ void triangular(const real* x, real* y, int n, int m) {
         for (int j = 0; j < m; ++j) {
             real p = 1;
             for (int l = 0; l <= j; ++l) {
-                p *= x[i * m + l];
+                p *= x[l * n + i];
             }
             sum += p;
         }
@@ -84,14 +85,14 @@ extern "C" __global__ void newton(const real* x, real* y, int n) {
     }
 }
 
-// y = the largest of the row
+// y = the largest of the column
 extern "C" __global__ void largest(const real* x, real* y, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         real best = -INFINITY;
         for (int j = 0; j < m; ++j) {
-            if (x[i * m + j] <= best) continue;
-            best = x[i * m + j];
+            if (x[j * n + i] <= best) continue;
+            best = x[j * n + i];
         }
         y[i] = best;
     }
