@@ -76,10 +76,12 @@ def poles(broadening):
 
 
 def gas(n, pressure=1, cut=1e-7, floor=-1e3):
-    change, rep = 0.2 * normal(n), integers(1, 4, n)
+    """A gas of which some elements come to the cut-off or to the floor in each step, if there are 300."""
+    rng = np.random.default_rng(3)
+    change, rep = 0.2 * rng.standard_normal(n), rng.integers(1, 4, n).astype(np.int32)
+    energy, old, viscosity, volume = rng.random((4, n))
     return [
-        uniform(n) + 0.5, pressure * uniform(n), 0.1 * uniform(n), 0.5 + 0.7 * uniform(n), change, rep, cut, floor,
-        normal(n), normal(n), n,
+        energy + 0.5, pressure * old, 0.1 * viscosity, 0.4 + 0.8 * volume, change, rep, cut, floor, *np.zeros((2, n)), n
     ]  # fmt: skip
 
 
@@ -101,7 +103,7 @@ RUNGS |= {
     "rsbench": (ladder("multipole"), poles(2.0), 1, 32),
     "rsbench far": (ladder("multipole"), poles(8.0), 1, 32),
     "eos": (ladder("equation_of_state"), gas(20), 1, 32),
-    "eos clipped": (ladder("equation_of_state"), gas(100, pressure=8, cut=0.4, floor=-0.1), 4, 32),
-    "eos at the floor": (ladder("equation_of_state"), gas(100, pressure=8, floor=0.4), 4, 32),
+    "eos clipped": (ladder("equation_of_state"), gas(300, pressure=8, cut=0.4, floor=-0.1), 10, 32),
+    "eos at the floor": (ladder("equation_of_state"), gas(300, pressure=8, floor=0.4), 10, 32),
     "dg": (ladder("dg_volume"), flow(2), 2, (5, 5)),
 }  # fmt: skip
