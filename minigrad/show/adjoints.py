@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from minigrad.bench.adjoint_record import AdjointRecord, Growth, Ratio, newest
 from minigrad.show.curves import frame
-from minigrad.show.picture import BLUE, FONT, GREY, INK, PAPER, VERMILLION, Picture, canvas, words
+from minigrad.show.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
 from minigrad.show.tables import table
 
+FLAT = 1.3  # the largest ratio over the smallest, of what is called flat
 TARGETS = (4, 10, 20)  # for the median, for each rung up to the multipole lookup, for the discontinuous Galerkin term
 
 
@@ -49,30 +51,38 @@ def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] | No
     """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold."""
     record = _known(record)
     costs = {name: cost for name, cost in record.costs.items() if only is None or name in only}
-    worst = [max((g.spread or 1 for g in pair), default=1.0) for pair in _growths(costs)]
+    pairs = ([cost.sizes for cost in costs.values()], [cost.works for cost in costs.values()])
+    worst = [max((growth.spread or 1 for growth in growths), default=1.0) for growths in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
     figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
     first.remove()
-    for number, (side, along) in enumerate(zip(_growths(costs), ("threads", "work per thread"), strict=True)):
+    for number, along in enumerate(("threads", "work per thread")):
+        grown = {name: growth for name, cost in costs.items() if (growth := (cost.sizes, cost.works)[number])}
         axes = figure.add_subplot(1, 2, number + 1)
         axes.invert_yaxis()
         frame(axes, f"{along}, in multiples of the smallest", "ratio" if not number else "")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        for growth in side:
-            sizes = sorted(growth)
-            axes.plot([n / sizes[0] for n in sizes], [growth[n].ratio for n in sizes], color=BLUE, linewidth=1.2)
+        for name, growth in grown.items():
+            _line(axes, name, growth)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_locator(NullLocator())
         axes.set_yticks([1, 2, 4, 10, 20])
-        axes.set_title(f"{len(side)} kernels", fontsize=FONT, color=INK, loc="left")
+        axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
     rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
     return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
 
 
-def _growths(costs: dict) -> tuple[list[Growth], list[Growth]]:
-    return [cost.sizes for cost in costs.values()], [cost.works for cost in costs.values() if cost.works]
+def _line(axes: Axes, name: str, growth: Growth) -> None:
+    """The ratio over the growth; a line that is not flat is dashed, and has its name at its highest point."""
+    sizes = sorted(growth)
+    x, y = [n / sizes[0] for n in sizes], [growth[n].ratio for n in sizes]
+    steep = (growth.spread or 1) > FLAT
+    axes.plot(x, y, color=VERMILLION if steep else BLUE, linestyle="--" if steep else "-", linewidth=1.3)
+    if steep:
+        top = int(np.argmax(y))
+        words(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")
 
 
 def _spread(growth: Growth) -> str:
