@@ -47,7 +47,7 @@ class Fused(Op):
     @property
     def source(self) -> Listing:
         """The CUDA C++ of both kernels, as it was written."""
-        return Listing(self.launches.source.name, 1, self.written.text)
+        return Listing(self.launches.source.name, 1, self.written.text.rstrip())
 
     def traffic(self, *shapes: Any, dtype: str = "float32") -> Traffic:
         """The bytes of a forward and a backward pass for inputs of these shapes, fused and op by op."""
