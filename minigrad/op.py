@@ -20,9 +20,8 @@ from minigrad.kernels import Kernels
 from minigrad.program import Unplanned
 
 AnyArray = Union[np.ndarray, "Array"]
-Cuda = Sequence[str | None]
 OPS: dict[str, "Op"] = {}
-__all__ = ["OPS", "AnyArray", "Case", "Cuda", "Op", "unbroadcast"]
+__all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
 class Op(Kernels):
@@ -61,7 +60,7 @@ class Op(Kernels):
         integers: bool = False,
         shares: bool = False,
         fast: Mapping[str, str] | None = None,
-        cuda: Cuda = (),
+        cuda: Sequence[str | None] = (),
         cases: Sequence[Case] = (),
         listed: bool = True,
     ):
@@ -69,15 +68,12 @@ class Op(Kernels):
         self.__name__, self.__doc__ = name, forward.__doc__
         self.fast, self.kernels = fast or {}, kernels
         self.launch, self.launch_backward = launch, launch_backward
-        self.prepare, self.uses, self.cost = prepare, uses, cost
-        self.backward_flops = backward_flops
+        self.prepare, self.uses, self.cost, self.backward_flops = prepare, uses, cost, backward_flops
         self.broadcasts, self.integers, self.shares = broadcasts, integers, shares
-        self.cuda, self.cases = tuple(cuda), tuple(cases)
+        self.cuda, self.cases, self.listed = tuple(cuda), tuple(cases), listed
         self.inputs = Inputs(name, forward)
         wanted = list(inspect.signature(backward).parameters)[1:] if backward else []
-        self.keeps = [key for key in wanted if key != "needs"]
-        self._asks_needs = "needs" in wanted
-        self.listed = listed
+        self.keeps, self._asks_needs = [key for key in wanted if key != "needs"], "needs" in wanted
         if listed:
             OPS.setdefault(name, self)
 

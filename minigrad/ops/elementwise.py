@@ -9,10 +9,11 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
-from minigrad.op import Case, Cuda, Op
+from minigrad.op import Case, Op
 from minigrad.source import Source
 from minigrad.view import Shape, broadcast
 
+Cuda = Sequence[str | None]
 BLOCKS = (256, 32, 64, 128, 512, 1024)
 RAGGED = ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (0,), (33, 65), (4, 3, 2))
 PAIRS = (
