@@ -107,7 +107,7 @@ def cost(subject: Subject, rival: Any = None) -> Cost:
         works[work], _ = subject.ratio(rung.sizes[0], work)
     for size in rung.sizes:
         sizes[size], backward = subject.ratio(size, subject.first_work)
-    beside = rival.ratio(subject, rung.sizes[-1], subject.first_work) if rival else None
+    beside = rival.ratio(subject, rung.rival or rung.sizes[-1], subject.first_work) if rival else None
     return Cost(rung.kernel.name, rung.dtype, sizes, works, subject.resources, backward.tape_bytes, beside)
 
 

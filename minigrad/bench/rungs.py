@@ -33,6 +33,7 @@ class Rung:
     dtype: str = "float32"
     small: int = 0  # the size at which it is checked
     state: tuple[str, str] | None = None
+    rival: int = 0  # the size at which another's gradient is timed, where the largest would take it minutes
 
     @property
     def checked(self) -> int:
@@ -50,8 +51,8 @@ def flat(n: int, *args: Any) -> Inputs:
     return list(args), ceil_div(n, 256), 256
 
 
-def rows(d: Draw, n: int, m: int) -> Inputs:
-    """Thread -> one row of m numbers near 1, of which a product stays a number."""
+def columns(d: Draw, n: int, m: int) -> Inputs:
+    """Thread -> one column of m numbers near 1, of which a product stays a number."""
     return flat(n, d.real(n * m, 0.9, 1.1), d.real(n), n, m)
 
 
@@ -126,7 +127,7 @@ def image(tile: int) -> Make:
     return make
 
 
-MANY, ROWS, REPEATS = doubled(2**23), doubled(2**21), doubled(8)
+MANY, COLUMNS, REPEATS = doubled(2**23), doubled(2**21), doubled(8)
 INDEX = 2**20  # elements that a gather reads and a scatter writes
 RUNGS: dict[str, Rung] = {
     "axpy": Rung(ladder("axpy"), lambda d, n, _: flat(n, 1.5, d.real(n), d.real(n), n), MANY),
@@ -142,8 +143,8 @@ RUNGS: dict[str, Rung] = {
     "scatter": Rung(
         ladder("scatter"), lambda d, n, _: flat(n, d.real(n), d.whole(n, 0, INDEX), d.real(INDEX), n), MANY
     ),
-    **{name: Rung(ladder(name), rows, ROWS, REPEATS) for name in ("sum_of_squares", "product", "largest")},
-    "triangular": Rung(ladder("triangular"), rows, ROWS, (4, 6, 9, 13, 18, 25)),  # 10 to 325 rounds
+    **{name: Rung(ladder(name), columns, COLUMNS, REPEATS) for name in ("sum_of_squares", "product", "largest")},
+    "triangular": Rung(ladder("triangular"), columns, COLUMNS, (4, 6, 9, 13, 18, 25)),  # 10 to 325 rounds
     "horner": Rung(ladder("horner"), lambda d, n, _: flat(n, d.real(8), d.real(n), d.real(n), n), MANY),
     "eighth_power": Rung(ladder("eighth_power"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
     "newton": Rung(  # in float32 the last round is a matter of rounding
@@ -173,7 +174,8 @@ RUNGS: dict[str, Rung] = {
     "matmul_tiled": Rung(ladder("matmul_tiled", TILE=16), product, doubled(1024), doubled(512), small=40),
     "nbody": Rung(
         ladder("nbody", TILE=128),
-        lambda d, n, _: ([d.real(3 * n), 0.1, d.real(3 * n), n], ceil_div(n, 128), 128), doubled(2**13), small=500,
+        lambda d, n, _: ([d.real(3 * n), 0.1, d.real(3 * n), n], ceil_div(n, 128), 128), doubled(2**14), small=500,
+        rival=2**17,
     ),
     "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21), doubled(1), state=("f", "g")),
     "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20), doubled(1), state=("f", "g")),

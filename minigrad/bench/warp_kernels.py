@@ -60,7 +60,7 @@ def sum_of_squares(x: reals, y: reals, n: int, m: int):
     i = wp.tid()
     total = float(0.0)
     for j in range(m):
-        total += x[i * m + j] * x[i * m + j]
+        total += x[j * n + i] * x[j * n + i]
     y[i] = total
 
 
@@ -69,7 +69,7 @@ def product(x: reals, y: reals, n: int, m: int):
     i = wp.tid()
     p = float(1.0)
     for j in range(m):
-        p *= x[i * m + j]
+        p *= x[j * n + i]
     y[i] = p
 
 
