@@ -1,6 +1,6 @@
 """The kernels of a trace as CUDA C++: the chain of operations, and the chain again with its rules in reverse."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 import numpy as np
@@ -10,26 +10,13 @@ from minigrad.fusion.values import WORDS, Constant, Step, Value
 
 FOURS = "thread -> four elements."
 PIECES = "block -> one piece of a row; thread -> every BLOCK-th four elements of it."
-AGAIN = "by the chain rule. The values of the forward pass are worked out again: registers are nearer than memory."
+AGAIN = " The values of the forward pass are worked out again: registers are nearer than memory."
 NULL = " A null pointer: that one is not wanted."
-FORWARD = """\
+KERNEL = """\
 {comment}
-extern "C" __global__ void {name}_forward({params}) {{
-    {over}, [](real {reals}) {{
-{lines}
-        return {result};
-    }}, {inputs});
-}}
-"""
-BACKWARD = """\
-{comment}
-extern "C" __global__ void {name}_backward({params}) {{
-    {over}, [](real {reals}) {{
-        // [values again]
-{lines}
-        // [rules in reverse]
-{rules}
-        return {result};
+extern "C" __global__ void {name}({params}) {{
+    {owner}({extent}, [](real {reals}) {{
+{body}
     }}, {inputs});
 }}
 """
@@ -41,9 +28,6 @@ class Written:
     def __init__(self, name: str, trace: Trace, formula: str):
         self.name, self.trace, self.formula = name, trace, formula
         self.closes = trace.closing is not None
-        self.extent = ["n", "chunk"] if self.closes else ["n"]
-        self.sizes = [f"int {size}" for size in self.extent]
-        self.owner = PIECES if self.closes else FOURS
         self.rules, arrived = rules(trace)
         self.wanted = [x for x in trace.inputs if id(x) in arrived]  # inputs that a gradient reaches
         self.gradients = [arrived[id(x)] for x in self.wanted]
@@ -64,39 +48,41 @@ class Written:
         return "\n".join(['#include "fused.cuh"\n', *kernels])
 
     def _forward(self) -> str:
-        trace, views = self.trace, self.viewed(self.trace.inputs)
+        trace = self.trace
         sums = ", as sums over pieces of rows, which the kernel of sum adds up" if self.closes else ""
-        params = [*pointers(trace.inputs), "real* y", *views.values(), *self.sizes]
-        return FORWARD.format(
-            comment=comment(f"{self.formula}{sums}.", self.owner),
-            name=self.name,
-            params=listed(params, len(f"{self.name}_forward")),
-            over="sum_pieces(y, n, chunk" if self.closes else "map(y, n",
-            reals=", real ".join(x.name for x in trace.inputs),
-            lines=indented(map(line, trace.steps)),
-            result=trace.output.name,
-            inputs=", ".join(found(x.name, views) for x in trace.inputs),
-        )
+        body = [*map(line, trace.steps), f"return {trace.output.name};"]
+        owner = "sum_pieces" if self.closes else "map"
+        return self._kernel("forward", f"{self.formula}{sums}.", owner, [], trace.inputs, ["y"], "y", body)
 
     def _backward(self) -> str:
-        views, outputs = self.viewed(self.reread), [f"d{x.name}" for x in self.wanted]
-        params = ["const real* dy", *pointers(self.reread), *(f"real* {name}" for name in outputs), *views.values()]
-        names = ["dy", *(x.name for x in self.reread)]
-        return BACKWARD.format(
-            comment=comment(f"{', '.join(outputs)} {AGAIN}", f"{self.owner}{NULL if len(outputs) > 1 else ''}"),
-            name=self.name,
-            params=listed([*params, *self.sizes], len(f"{self.name}_backward")),
-            over=f"{'map_pieces' if self.closes else 'map'}(Outputs{{{', '.join(outputs)}}}, {', '.join(self.extent)}",
-            reals=", real ".join(names),
-            lines=indented(map(line, self.again)),
-            rules=indented(self.rules),
-            result=f"Reals{{{', '.join(self.gradients)}}}",
-            inputs=", ".join(found(name, views) for name in names),
-        )
+        outputs = [f"d{x.name}" for x in self.wanted]
+        again = ["// [values again]", *map(line, self.again)] if self.again else []
+        body = [*again, "// [rules in reverse]", *self.rules, f"return Reals{{{', '.join(self.gradients)}}};"]
+        owner, made = "map_pieces" if self.closes else "map", f"Outputs{{{', '.join(outputs)}}}"
+        does = f"{', '.join(outputs)} by the chain rule.{AGAIN if self.again else ''}"
+        return self._kernel("backward", does, owner, ["dy"], self.reread, outputs, made, body)
 
-    def viewed(self, inputs: Sequence[Value]) -> dict[str, str]:
-        """The views that inputs are found through; where there is one input, it has the shape of the output."""
-        return {x.name: f"View {x.name}_at" for x in inputs} if len(self.trace.inputs) > 1 else {}
+    def _kernel(
+        self, way: str, does: str, owner: str, first: list[str], inputs: Sequence[Value], outputs: Sequence[str],
+        made: str, body: Iterable[str],
+    ) -> str:  # fmt: skip
+        """One kernel. `first` are inputs without a view; `made` is what the helper takes for the outputs."""
+        views = [f"{x.name}_at" for x in inputs] if len(self.trace.inputs) > 1 else []  # one has the output's shape
+        names, extent = [*first, *(x.name for x in inputs)], ["n", *(["chunk"] if self.closes else [])]
+        params = [*(f"const real* {name}" for name in names), *(f"real* {name}" for name in outputs)]
+        params += [*(f"View {view}" for view in views), *(f"int {size}" for size in extent)]
+        whose = f"{PIECES if self.closes else FOURS}{NULL if len(outputs) > 1 else ''}"
+        found = [f"Viewed{{{view[:-3]}, {view}}}" for view in views] or [x.name for x in inputs]
+        return KERNEL.format(
+            comment=comment(does, whose),
+            name=f"{self.name}_{way}",
+            params=listed(params, len(f"{self.name}_{way}")),
+            owner=owner,
+            extent=", ".join([made, *extent]),
+            reals=", real ".join(names),
+            body="\n".join(f"        {text}" for text in body),
+            inputs=", ".join([*first, *found]),
+        )
 
 
 def rules(trace: Trace) -> tuple[list[str], dict[int, str]]:
@@ -134,16 +120,6 @@ def words(lines: Iterable[str]) -> set[str]:
     return {word for text in lines for word in WORDS.findall(text)}
 
 
-def pointers(inputs: Iterable[Value]) -> Iterator[str]:
-    """The inputs as parameters of a kernel."""
-    return (f"const real* {x.name}" for x in inputs)
-
-
-def found(name: str, views: dict[str, str]) -> str:
-    """An array as `map` takes it, with its view if it has one."""
-    return f"Viewed{{{name}, {name}_at}}" if name in views else name
-
-
 def listed(params: Sequence[str], before: int) -> str:
     """The parameters of a kernel, on lines of their own where they are long."""
     text = ", ".join(param.replace(" ", "~") for param in params)  # a line does not end within one
@@ -155,8 +131,3 @@ def listed(params: Sequence[str], before: int) -> str:
 def comment(*sentences: str) -> str:
     """Each sentence on lines of its own."""
     return "\n".join(fill(text, 120, initial_indent="// ", subsequent_indent="// ") for text in sentences)
-
-
-def indented(lines: Iterable[str]) -> str:
-    """Lines of the inner function."""
-    return "\n".join(f"        {text}" for text in lines)
