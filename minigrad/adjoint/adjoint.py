@@ -11,6 +11,7 @@ from minigrad.adjoint import activity, launching
 from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive import KernelAdjoint
+from minigrad.adjoint.examine import examine
 from minigrad.adjoint.module import read
 from minigrad.kernel import Kernel
 from minigrad.kernel import kernel as compiled
@@ -79,7 +80,7 @@ class Adjoint:
         """
         run = launching.prepare(self.module, args, grid, block)
         launching.check_conditions(run, self.derived)
-        launching.examine(self.primal, run, self._examined)
+        examine(self.primal, run, self._examined)
         while True:
             made = launching.gradients_of(run, self.derived, self.outputs, dy, self.assembled.params)
             needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self.slots)

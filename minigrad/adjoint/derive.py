@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate, Choice
 from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.divergence import Divergence, check_barriers
 from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.keeping import LOST
@@ -14,11 +13,10 @@ from minigrad.adjoint.module import Module
 from minigrad.adjoint.order import Order, Uncounted
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.prune import Prune
-from minigrad.adjoint.reuse import read_again
 from minigrad.adjoint.rounds import Loops
 from minigrad.adjoint.shadows import cleared, unseen
-from minigrad.adjoint.stores import apart, first_stores, repeated
-from minigrad.adjoint.structure import structured
+from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
+from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tidy import Copies, Hoist, Merge, Sink, everywhere
 from minigrad.adjoint.tree import (

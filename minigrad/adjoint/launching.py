@@ -14,7 +14,7 @@ from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import STORED, Tape
-from minigrad.adjoint.tree import Param, Place
+from minigrad.adjoint.tree import Param
 from minigrad.adjoint.types import floating
 from minigrad.array import Array
 from minigrad.convert import copied, move
@@ -25,7 +25,6 @@ from minigrad.limits import Extent, dim3
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
-EXAMINED = 4096  # threads of a launch that is looked at for races
 MOST_COPIED = 1 << 22  # elements of all the copies of a gradient to which all blocks add
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
 DTYPES = {
@@ -119,29 +118,6 @@ def check_conditions(run: Run, derived: Derived) -> None:
                 f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {expression(e)}"
                 f"{'' if str(wanted) == expression(e) else f' = {wanted}'}, as its indices do. Launch it so."
             )
-
-
-def examine(kernel: Kernel, run: Run, seen: set[tuple]) -> None:
-    """Run the kernel on copies under the microscope, where it is small and on sim. Raises Refused at a race.
-
-    seen: the launches already examined, by what their indices are made of.
-    """
-    if run.threads > EXAMINED or any(a.device.name != "sim" for a in run.arrays.values()):
-        return
-    whole = {name: a.numpy().tobytes() for name, a in run.arrays.items() if a.dtype.kind in "iub"}
-    whole |= {name: v for name, v in run.scalars.items() if isinstance(v, int | np.integer)}
-    launch = (run.grid, run.block, *whole.items(), *(a.shape for a in run.arrays.values()))
-    if launch in seen:
-        return
-    from minigrad.microscope import inspect
-
-    arrays = {name: copied(a) for name, a in run.arrays.items()}
-    args = [{**arrays, **run.scalars}[p.name] for p in run.module.kernel.params]
-    for problem in inspect(kernel, *args, grid=run.grid, block=run.block, blocks=0).problems:
-        if problem.kind == "race":
-            why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise run.module.refuse(Place(problem.line or 0, 1), why)
-    seen.add(launch)
 
 
 def gradients_of(

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count, evaluate, exact
-from minigrad.adjoint.covering import axis_of
 from minigrad.adjoint.effects import each, expressions, nested
+from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tree import Add, Barrier, Binary, Do, Expr, If, Index, Loop, Name, Stmt, walk
 
 Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own

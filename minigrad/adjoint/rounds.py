@@ -2,8 +2,8 @@
 
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
-from minigrad.adjoint.covering import covers
 from minigrad.adjoint.effects import declared, read
+from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied

@@ -1,12 +1,9 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
-from functools import cache
-
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, negative, number_of, over, plus, test, times
+from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, number_of, over, plus, test, times
+from minigrad.adjoint.derivatives import derivative
 from minigrad.adjoint.effects import opposite
-from minigrad.adjoint.expressions import Expressions
-from minigrad.adjoint.tokens import tokenize
 from minigrad.adjoint.tree import (
     Binary,
     Call,
@@ -17,7 +14,6 @@ from minigrad.adjoint.tree import (
     Index,
     Name,
     Number,
-    Place,
     Stmt,
     Ternary,
     Unary,
@@ -171,36 +167,3 @@ def _works(seed: Expr) -> bool:
 def _call(function: str, like: Call, x: Expr) -> Call:
     """The function, with the f of a sister function."""
     return Call(function + ("f" if plain(like.function) != like.function else ""), (x,), like.type)
-
-
-def derivative(function: str, x: Expr, y: Expr) -> Expr:
-    """The derivative of a maths function at x, where its value is y."""
-    name = plain(function)
-    suffix = "f" if name != function else ""
-    kind = "float" if suffix else y.type
-
-    def fill(e: Expr) -> Expr | None:
-        match e:
-            case Name():
-                return x if e.name == "x" else y
-            case Number():
-                return number(e.text, kind)
-            case Call():
-                return Call(e.function + suffix, tuple(change(a, fill) for a in e.arguments), kind)
-        return None
-
-    return change(_template(name), fill)
-
-
-def number(text: str, kind: str) -> Expr:
-    """A literal of this type."""
-    if text.isdigit() or kind == "double":
-        return Number(text, "int" if text.isdigit() else kind)
-    return Number(f"{text}f", kind) if kind == "float" else Cast("real", Number(text, "double"))
-
-
-@cache
-def _template(function: str) -> Expr:
-    reader = Expressions(tokenize(DERIVATIVES[function], "rule"), {}, {})
-    reader.scopes[0] = {name: Declare(name, "real", place=Place(1, 1)) for name in "xy"}
-    return reader.expression()

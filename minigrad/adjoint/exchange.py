@@ -1,0 +1,169 @@
+"""A loop's variable and a part of threadIdx exchanged in a nest of loops, so that sums change their owner."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from minigrad.adjoint.accumulate import Choice
+from minigrad.adjoint.build import change
+from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.printer import expression
+from minigrad.adjoint.prune import Prune
+from minigrad.adjoint.tree import (
+    Assign,
+    Binary,
+    Call,
+    Comment,
+    Declare,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Stmt,
+    While,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from minigrad.adjoint.turn import Turn
+
+NONE = Declare("", "int")  # in place of the declaration of what is no array
+COST = 32  # operations that one sum over a warp is worth
+
+
+class Stage(NamedTuple):
+    """A shared array through which the threads read what is a thread's own."""
+
+    name: str
+    own: Name | Index
+    varying: tuple[tuple[Name, Expr], ...]  # those of its indices that loops go through, each with its extent
+
+
+class Exchange:
+    """A nest of loops again, with only the sums that lack an axis, and a loop's variable and that axis exchanged.
+
+    made: the nest, None where it cannot be turned.
+    """
+
+    def __init__(self, turn: "Turn", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
+        self.turn, self.before, self.var, self.to = turn, before, var, to
+        self.changed = written([nest])
+        self.counters = {s.start.name for s in each([nest]) if isinstance(s, For) and isinstance(s.start, Declare)}
+        self.own = declared(nest.body)  # what each round has for itself
+        self.staged, self.padded = dict(turn.staged), set(turn.padded)
+        kept = _slice(nest, sums)
+        self.possible = True
+        turned = self.statement(kept)
+        work = sum(isinstance(e, Binary | Call) for s in each(kept.body) for x in expressions(s) for e in walk(x))
+        self.made = turned if self.possible and work <= COST * len(sums) else None
+        if self.made is not None:
+            turn.staged, turn.padded = self.staged, self.padded
+
+    def choice(self, s: Assign) -> Choice:
+        """The row of the table for one of the sums."""
+        assert isinstance(s.target, Index)
+        target = Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
+        why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
+        return Choice(expression(target), "ownership turned round", why)
+
+    def statement(self, s: Stmt) -> Stmt:
+        """A statement as the thread runs it that has taken over."""
+        match s:
+            case For():
+                self.possible &= not {t for e in header_of(s) for t in reads(e)} - self.counters - self.turn.uniform
+                return replace(s, body=[self.statement(t) for t in s.body])
+            case If():
+                then, orelse = ([self.statement(t) for t in side] for side in nested(s))
+                return If(self.value(s.condition), then, orelse, s.place, s.text)
+            case Declare():
+                return replace(s, value=None if s.value is None else self.value(s.value))
+            case Assign():
+                target = s.target
+                if isinstance(target, Index):
+                    target = Index(target.array, tuple(map(self.value, target.indices)), target.type)
+                return replace(s, target=target, value=self.value(s.value))
+        self.possible &= isinstance(s, Comment)
+        return s
+
+    def value(self, e: Expr) -> Expr:
+        """A value as the thread finds it that has taken over."""
+        return change(e, self.leaf)
+
+    def leaf(self, e: Expr) -> Expr | None:
+        """A variable or an element as that thread finds it; None for what is made of several."""
+        if e == self.var:
+            return self.turn.variable(self.to)
+        if (axis := self.turn.axis(e)) is not None:
+            return self.var if axis == self.to else e
+        match e:
+            case Name() if e.name in self.turn.uniform or e.name in self.counters or e.name in self.own:
+                return e
+            case Index() if self.turn.declared.get(e.array, NONE).shared:
+                self.possible &= e.array not in self.changed
+                indices = tuple(map(self.value, e.indices))
+                if len(indices) == 2 and self.turn.axis(indices[0]) == "x" and indices[1] == self.var:
+                    self.padded.add(e.array)
+                return Index(e.array, indices, e.type)
+            case Name() | Index():
+                return self.other(e)
+        return None
+
+    def other(self, e: Name | Index) -> Expr:
+        """Another thread's own variable, or element of its own array, by way of shared memory."""
+        array = self.turn.declared.get(e.array) if isinstance(e, Index) else NONE
+        indices = e.indices if isinstance(e, Index) else ()
+        counted = [
+            (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if reads(i) & self.counters
+        ]
+        changes = (reads(e) - self.counters) & self.changed or e in self.before  # so it would be another value
+        if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
+            self.possible = False
+            return e
+        name = self.staged[e].name if e in self.staged else self.turn.made.fresh(f"{name_of(e)}_of")
+        self.staged[e] = Stage(name, e, tuple(counted))  # type: ignore[arg-type]
+        threads = map(self.turn.variable, self.turn.axes[::-1])
+        return Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
+
+
+def sums_of(s: For) -> Iterator[tuple[list[Stmt], Assign]]:
+    """The sums in a nest of loops that count 0, 1, 2, ..., each with the statements beside it."""
+    header = count(s)
+    if header is None or not header.simple or not exact(s, header):
+        return
+    for body, t in _straight(s.body):
+        if isinstance(t, For):
+            yield from sums_of(t)
+        elif isinstance(t, Assign) and isinstance(t.target, Index) and t.op in ("+=", "-="):
+            yield body, t
+
+
+def _straight(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
+    for t in body:
+        yield body, t
+        for side in nested(t) if isinstance(t, If) else ():
+            yield from _straight(side)
+
+
+def _slice(nest: For, sums: list[Assign]) -> For:
+    """Of a nest of loops what these sums need, in statements of its own."""
+    results = {name_of(s.target) for s in sums}
+
+    def kept(body: list[Stmt]) -> list[Stmt]:
+        return [again(s) for s in body if s in sums or not written_here(s) & results]
+
+    def again(s: Stmt) -> Stmt:
+        if isinstance(s, If):
+            return replace(s, then=kept(s.then), orelse=kept(s.orelse))
+        return replace(s, body=kept(s.body)) if isinstance(s, For | While) else s
+
+    pruned, _ = Prune(written([nest]) - results).body([again(nest)], set())
+    return pruned[0]  # type: ignore[return-value]
+
+
+def header_of(s: For) -> tuple[Expr, ...]:
+    """The expressions in the head of a loop."""
+    parts = [e for part in (s.start, s.step) if part is not None for e in expressions(part)]
+    return (s.condition, *parts)
