@@ -1,10 +1,10 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
 The modules in the order of the work. Parse: `tokens`, `scope`, `expressions`, `declarations`, `parser`, `module` read a
-file into a `tree`. Analyse: `activity`, `structure`, `counting`, `stores`, `injective` find out about it. Reverse: `rules`,
-`keeping`, `assign`, `sweep`, `rounds` make the forward and the backward sweep. Tidy: `prune`, `tidy`, `order`, `turn`,
-`accumulate`, `phases` make them lean and let no two threads meet. Print: `derive` does these in turn, `assemble` writes
-the file, `launching` runs it. `ladder` has kernels to try it on.
+file into a `tree`. Analyse: `activity`, `structure`, `counting`, `stores`, `injective` find out about it. Reverse:
+`rules`, `keeping`, `assign`, `sweep`, `rounds` make the forward and the backward sweep. Tidy: `prune`, `tidy`, `order`,
+`turn`, `accumulate`, `phases` make them lean and let no two threads meet. Print: `derive` does these in turn,
+`assemble` writes the file, `launching` runs it. `ladder` has kernels to try it on.
 """
 
 import sys
