@@ -78,10 +78,7 @@ class Op(Kernels):
             OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        try:
-            key = tuple([x.array.spec for x in given]) if not named else kinds(given, named)
-        except AttributeError:
-            key = kinds(given, named)
+        key = kinds(given, named)
         if plan := self._plans.get(key):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
@@ -120,15 +117,12 @@ class Op(Kernels):
         named = ((name, type(v), str(v) if type(v) is float else v) for name, v in params.items())
         key = (*inputs, *named)  # by name, for 1 is True and 0.0 is -0.0
         try:
-            plan = self._plans.get(key)
+            if (plan := self._plans.get(key)) is None:
+                plan = self._plans.keep(key, Plan(self, inputs, params))
         except TypeError:  # a slice is no key of a dict before Python 3.12
             return None
-        if plan is None:
-            try:
-                plan = Plan(self, inputs, params)
-            except Unplanned:
-                plan = False
-            self._plans.keep(key, plan)
+        except Unplanned:
+            plan = self._plans.keep(key, False)
         return plan
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> AnyArray:

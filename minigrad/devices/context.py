@@ -58,6 +58,13 @@ class Context:
             if step():  # a Queue, whose call the driver has refused
                 self.again(step)
 
+    def call(self, function: Any, *arguments: int) -> None:
+        """Queue what a function of the driver does with these arguments and the stream."""
+        queue = libcuda.Queue(function, *arguments, self.stream.handle)
+        queue.refusal = lambda error: f"{self.label} refused: {error}."
+        with self.lock:
+            self.take([queue])
+
     def again(self, queue: Any) -> None:
         """On a thread where another context is current, try in ours. Raises LaunchError where it is refused there."""
         with nullcontext() if self._ours.is_current() else self.current():

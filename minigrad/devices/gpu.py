@@ -3,7 +3,7 @@
 import atexit
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -62,17 +62,11 @@ class GPU:
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""
-        self._plain(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
+        self.context.call(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
-        self._plain(self.context.library.cuMemsetD8Async, address, 0, nbytes)
-
-    def _plain(self, call: Callable, *arguments: int) -> None:
-        queue = libcuda.Queue(call, *arguments, self.stream.handle)
-        queue.refusal = lambda error: f"{self.label} refused: {error}."
-        with self.context.lock:
-            self.context.take([queue])
+        self.context.call(self.context.library.cuMemsetD8Async, address, 0, nbytes)
 
     # --- kernels ---
 
@@ -101,10 +95,7 @@ class GPU:
         return prepared(self.context, module, name, grid, block, shared, packed, at)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
-        """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned.
-
-        Every op comes through here, so there is no call in it that can be spared: each takes longer than what it does.
-        """
+        """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
         context = self.context
         with context.lock:
             allocate = self.memory.pool.allocate
