@@ -1,6 +1,6 @@
 """Array: contiguous memory on a device that runs kernels. NumPy's own arrays are the arrays of `numpy`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,8 +8,6 @@ from minigrad.spec import Spec, elements, spec_of
 
 if TYPE_CHECKING:
     from minigrad.devices.base import Buffer, Device
-
-_new = object.__new__
 
 
 class Array:
@@ -20,13 +18,6 @@ class Array:
     def __init__(self, device: "Device", shape: tuple[int, ...], dtype: np.dtype, buffer: "Buffer", address: int = 0):
         self.buffer, self.address = buffer, address or buffer.address
         self.spec = spec_of(device, shape, dtype, self.address)
-
-    @staticmethod
-    def like(spec: Spec, buffer: "Buffer") -> "Array":
-        """An array of this spec over a buffer, with nothing to be worked out."""
-        array = _new(Array)
-        array.spec, array.buffer, array.address = spec, buffer, buffer.address
-        return array
 
     @classmethod
     def empty(cls, device: "Device", shape: tuple[int, ...], dtype: np.dtype) -> "Array":
@@ -104,3 +95,10 @@ class Array:
 
     def __repr__(self) -> str:
         return f"Array(shape={self.shape}, dtype={self.dtype}, device={self.device.name})"
+
+
+def array_over(buffer: "Buffer", spec: Spec, new: Any = object.__new__) -> Array:
+    """The array of this spec that a buffer holds, with nothing to be worked out."""
+    array = new(Array)
+    array.spec, array.buffer, array.address = spec, buffer, buffer.address
+    return array

@@ -26,13 +26,14 @@ class Plan:
         self.op, self.specs, self.params = op, specs, params
         self.forward = Program(lambda *xs: (op.run(xs, params),), specs)
         self._repeat, self._output = self.forward.device.repeat, self.forward.outputs[0]
+        self._shares = op.shares
         self._rules: dict[Needs, Rule] | None = {} if op.backward else None
 
     def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
         """The op on these tensors, recorded where one of them wants a gradient."""
         arrays = [t.array for t in tensors]
         y = self._output(arrays, self._repeat(self.forward, arrays))  # type: ignore[misc]
-        result = Tensor(y, False, tensors[0].version if self.op.shares else None)
+        result = Tensor(y, False, tensors[0].version if self._shares else None)
         if self._rules is not None and tape.mode.enabled:
             for t in tensors:
                 if t.node is not None or t._requires_grad:

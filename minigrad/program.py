@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
+from minigrad.array import Array, array_over
 from minigrad.devices.base import Arguments, Dim3, Step
 from minigrad.devices.dry import Nowhere
 from minigrad.source import Source
@@ -47,11 +47,7 @@ class Program:
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
-
-            def fresh(arrays: Sequence[Array], made: list[Any]) -> Array:
-                return Array.like(spec, made[new])
-
-            return fresh
+            return lambda arrays, made: array_over(made[new], spec)
         if new < 0 and spec is inputs[number]:
             return lambda arrays, made: arrays[number]
         if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):

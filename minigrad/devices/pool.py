@@ -16,26 +16,24 @@ class Pool:
         self._take = take
         self.pieces: dict[int, tuple[Any, int]] = {}  # all that was taken, with its size, by address
         self._free: dict[int, list[int]] = {}  # addresses by the size of the piece
-        self._fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
+        self.fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
         self._adopted: list[tuple[int, list[int]]] = []
 
     def allocate(self, nbytes: int) -> "PooledBuffer":
-        """A buffer of at least so many bytes. Popping from a list is one step: no lock is needed."""
-        try:
-            free = self._fitting[nbytes]
-            return PooledBuffer(free, free.pop(), nbytes)
-        except (KeyError, IndexError):
-            return self._more(nbytes)
+        """A buffer of at least so many bytes."""
+        free = self.fitting.get(nbytes) or self._free_for(nbytes)
+        return PooledBuffer(free, free.pop(), nbytes)
 
-    def _more(self, nbytes: int) -> "PooledBuffer":
+    def _free_for(self, nbytes: int) -> list[int]:
+        """The addresses of pieces for so many bytes, one at least."""
         self._collect()
         size = piece_size(nbytes)
-        free = self._fitting[nbytes] = self._free.setdefault(size, [])
-        if free:
-            return PooledBuffer(free, free.pop(), nbytes)
-        piece = self._take(size)
-        self.pieces[int(piece)] = piece, size
-        return PooledBuffer(free, int(piece), nbytes)
+        free = self.fitting[nbytes] = self._free.setdefault(size, [])
+        if not free:
+            piece = self._take(size)
+            self.pieces[int(piece)] = piece, size
+            free.append(int(piece))
+        return free
 
     def lend(self, size: int) -> Any:
         """A piece for a pool that takes its memory here: one that waits, or a new one."""
@@ -76,7 +74,7 @@ class Pool:
     def close(self) -> None:
         """Give all of it back, also what is in use."""
         self._free.clear()
-        self._fitting.clear()
+        self.fitting.clear()
         while self.pieces:
             self.pieces.popitem()[1][0].free()
 
