@@ -98,11 +98,9 @@ class GPU:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
         context = self.context
         with context.lock:
-            made, allocate = [], self.memory.pool.allocate
-            addresses = [x.address for x in arrays]
-            for nbytes in program.sizes:
-                made.append(buffer := allocate(nbytes))
-                addresses.append(buffer.address)
+            allocate = self.memory.pool.allocate
+            made = [allocate(nbytes) for nbytes in program.sizes]
+            addresses = [x.address for x in (*arrays, *made)]
             if program.moved:
                 addresses += [addresses[number] + offset for number, offset in program.moved]
             program.table[:] = addresses
