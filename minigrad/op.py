@@ -78,7 +78,10 @@ class Op(Kernels):
             OPS.setdefault(name, self)
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        key = kinds(given, named)
+        try:
+            key = tuple([x.array.spec for x in given]) if not named else kinds(given, named)
+        except AttributeError:  # a number among them
+            key = kinds(given, named)
         if plan := self._plans.get(key):
             return plan(given)
         inputs, params = self.inputs.split(given, named)
