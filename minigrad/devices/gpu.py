@@ -100,7 +100,7 @@ class GPU:
         with context.lock:
             allocate = self.memory.pool.allocate
             made = [allocate(nbytes) for nbytes in program.sizes]
-            addresses = [x.address for x in (*arrays, *made)]
+            addresses = [x.address for x in arrays] + [x.address for x in made]
             if program.moved:
                 addresses += [addresses[number] + offset for number, offset in program.moved]
             program.table[:] = addresses
