@@ -305,12 +305,23 @@ def test_checking_costs_at_most_forty_times_the_plain_build():
     assert ratio < 40, f"{ratio:.0f} times"
 
 
+PARTS = """__device__ short table[2][16];
+extern "C" __global__ void k(const float* x, float* y) {
+    __shared__ double s[16];
+    int i = threadIdx.x;
+    ((float*)s)[i] = x[i];
+    __syncthreads();
+    volatile float* v = y;
+    v[i] = ((float*)s)[31 - i];
+    table[i / 16][i % 16] = i;
+}
+"""
 COUNTS = """
 import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, LOOPS, VECTORS, X
+from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, LOOPS, PARTS, VECTORS, X
 
 def table(record):
     assert record.ok, record
@@ -323,6 +334,7 @@ found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, b
 found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
 found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
 found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
+found.append(table(mg.inspect(PARTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))
 found.append(table(mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32))[:2])  # what is a stretch in while (true) differs
 with watching(blocks=9) as report:

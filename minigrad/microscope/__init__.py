@@ -65,7 +65,8 @@ def inspect(
     has others that are set; two calls of one function that has a barrier, in both branches of an if. Not counted:
     accesses outside an array, which are problems instead, and those of constants and of a thread's own arrays. Volatile
     accesses to global memory are taken for a flag: reads beside one thread's writes are no race, and order other
-    accesses only together with a __threadfence().
+    accesses only together with a __threadfence(). To Clang, who sets a bit-field reads it first: in shared memory that
+    was not filled before, this is a finding.
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """

@@ -68,14 +68,15 @@ static void check_vector(const void* at, size_t bytes, const void* caller) {
     fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));
 }
 
+// While a file is loaded, nobody watches yet.
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
     check_vector(from, bytes, caller);
     check_vector(to, bytes, caller);
-    if (bytes) read_struct(from, bytes, caller), touch<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) read_struct(from, bytes, caller), touch<WRITE>(to, bytes, caller);
     return memmove(to, from, bytes);
 }
 static inline void* fill_bytes(void* to, int value, size_t bytes, const void* caller) {
-    if (bytes) touch<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) touch<WRITE>(to, bytes, caller);
     return memset(to, value, bytes);
 }
 #define MINIGRAD_BLOCKS(prefix)                                                                             \

@@ -1,0 +1,123 @@
+// The variables of a watched launch, with what is remembered of each of their elements.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "watch.h"
+
+namespace minigrad {
+
+static char* map_zeros(size_t bytes) {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? nullptr : static_cast<char*>(at);
+}
+
+static bool make_cells(Variable& variable) {
+    variable.count = (variable.bytes >> variable.shift) + 1;
+    variable.cells = reinterpret_cast<Cell*>(map_zeros(variable.count * sizeof(Cell)));
+    return variable.cells;
+}
+
+Pair* make_atomics(Variable& variable) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    variable.atomics = reinterpret_cast<Pair*>(map_zeros(variable.count * sizeof(Pair)));
+    if (!variable.atomics) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", variable.name);
+    leave_critical(worker);
+    return variable.atomics;
+}
+
+// Each of the finer cells begins as a copy of the one that it was part of; most were never touched.
+template <class T>
+static T* split(T* coarse, uint64_t coarse_count, uint64_t count, unsigned by) {
+    T* fine = reinterpret_cast<T*>(map_zeros(count * sizeof(T)));
+    if (!fine) fail(SYSTEM, nullptr, 0, "the system has no memory to watch single bytes");
+    static const T untouched = {};
+    for (uint64_t i = 0; i < count; ++i)
+        if (memcmp(&coarse[i >> by], &untouched, sizeof(T))) fine[i] = coarse[i >> by];
+    munmap(coarse, coarse_count * sizeof(T));
+    return fine;
+}
+
+// An access to a part of an element: from here on the parts are remembered one by one.
+void refine(Variable& variable, unsigned shift) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    unsigned by = variable.shift - shift;
+    uint64_t before = variable.count;
+    variable.shift = shift;
+    variable.count = (variable.bytes >> shift) + 1;
+    variable.cells = split(variable.cells, before, variable.count, by);
+    if (variable.atomics) variable.atomics = split(variable.atomics, before, variable.count, by);
+    leave_critical(worker);
+}
+
+static unsigned granule(unsigned element) {
+    return element == 1 ? 0 : element == 2 ? 1 : element == 8 ? 3 : 2;
+}
+
+static Variable named(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+    Variable variable = {};
+    variable.start = start;
+    variable.bytes = bytes;
+    variable.element = element;
+    variable.shift = granule(element);
+    strncpy(variable.name, name, sizeof variable.name - 1);
+    while (variable.dims < 8 && extent[variable.dims]) ++variable.dims;
+    memcpy(variable.extent, extent, sizeof variable.extent);
+    return variable;
+}
+
+// A variable of the block's shared memory, when the first thread of the launch meets it.
+static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
+    Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, extent);
+    variable.shared = 1;
+    if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
+    for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
+        watch.slot[at / 16] = watch.variables;
+    ++watch.variables;
+    leave_critical(worker);
+}
+
+// The __device__ variables of all files that were ever loaded.
+struct Device {
+    Variable variable;
+    Device* next;
+};
+static Device* devices;
+
+// Those of the file that the kernel is in.
+static bool add_devices() {
+    for (Device* device = devices; device; device = device->next) {
+        Dl_info home;
+        if (!dladdr(device->variable.start, &home) || reinterpret_cast<uint64_t>(home.dli_fbase) != watch.base) continue;
+        if (watch.variables == MAX_VARIABLES) return false;
+        Variable& variable = watch.variable[watch.variables++] = device->variable;
+        ++watch.devices;
+        if (!make_cells(variable)) return false;
+    }
+    return true;
+}
+
+}  // namespace minigrad
+
+using namespace minigrad;
+
+// A kernel that is watched tells of its __shared__ variables as it meets them; the dynamic one has no bytes of its own.
+MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element,
+                                       const uint32_t* extent) {
+    if (!bytes) bytes = watch.dynamic;
+    for (unsigned i = watch.buffers; i < watch.variables; ++i)
+        if (watch.variable[i].start == start) return;
+    add_shared(name, start, bytes, element, extent);
+}
+
+// And of its __device__ variables when its file is loaded, which is never unloaded.
+MINIGRAD_EXPORT void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element,
+                                              const uint32_t* extent) {
+    devices = new Device{named(name, start, bytes, element, extent), devices};
+}
