@@ -67,11 +67,15 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
             if not param.const and array is not arg:
                 written.append(arg)
     real = real or FLOAT32
+    maps = []
     for i, (param, arg) in enumerate(zip(params, args, strict=True)):
         if not param.pointer:
             values[i] = _scalar(kernel, i, param, C_NAMES[real] if param.type == "real" else param.type, arg)
+        if param.type == "TensorMap":
+            arrays.append((param.name, arg.array))
+            maps.append((i, arg))
     layout, size = _layout(params, real)
-    return Bound(Arguments(layout(*values), size, arrays), _one_device(kernel, arrays), real, written)
+    return Bound(Arguments(layout(*values), size, arrays, maps), _one_device(kernel, arrays), real, written)
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -93,6 +97,8 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
         if not is_bfloat16(array.dtype):
             raise TypeError(f"{_place(kernel, i, param)} takes the bfloat16 of ml_dtypes; got {array.dtype}.")
         return
+    if param.type == "real" and is_bfloat16(array.dtype):
+        raise TypeError(f"{_place(kernel, i, param)}: no arithmetic in bfloat16 but matmul. Use .astype('float32').")
     dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
     if dtype is None and param.type != "void":
         raise TypeError(f"{_place(kernel, i, param)}: pointers to {param.type} are not known here.")

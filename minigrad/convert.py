@@ -19,6 +19,11 @@ def is_bfloat16(dtype: np.dtype) -> bool:
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
+def has_gradient(dtype: np.dtype) -> bool:
+    """Whether a tensor of this dtype can be differentiated."""
+    return dtype in FLOATS or is_bfloat16(dtype)
+
+
 def move(array: Any, device: str) -> Any:
     """An array on another device."""
     host = array.numpy() if isinstance(array, Array) else array

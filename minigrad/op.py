@@ -13,7 +13,7 @@ import numpy as np
 from minigrad import tape
 from minigrad.array import Array
 from minigrad.case import Case
-from minigrad.convert import zero_like
+from minigrad.convert import has_gradient, zero_like
 from minigrad.inputs import Inputs, as_tensors, for_numbers, kinds
 from minigrad.kernel import Kernel
 from minigrad.kernels import Kernels
@@ -156,7 +156,7 @@ class Op(Kernels):
         """The output, and what turns its gradient into those of the inputs: a node of the tape without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
         y = self.run(arrays, params)
-        needs = needs or tuple(a.dtype.kind == "f" for a in arrays)
+        needs = needs or tuple(has_gradient(a.dtype) for a in arrays)
         return y, partial(self.pull, self.keep(arrays, y, params, needs), tuple(a.shape for a in arrays), needs)
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:

@@ -34,7 +34,7 @@ class Program:
         places = [*((number, 0) for number in range(len(specs) + len(self.sizes))), *self.moved]
         self.table = (ctypes.c_uint64 * len(places))()  # the kernels' pointers, where the driver reads them
         words = {at: ctypes.addressof(self.table) + 8 * i for i, at in enumerate(places)}
-        self.steps = [step(lambda address: words[place(address)]) for step in notes.steps]
+        self.steps = [step for made in notes.steps for step in made(lambda address: words[place(address)])]
         self.outputs = [None if array is None else self._output(array, specs) for array in given]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Any]:
@@ -61,9 +61,9 @@ class Notes:
     repeats = False
 
     def __init__(self, device: Any, inputs: int):
-        self.device, self.name, self._inputs = device, device.name, inputs
+        self.device, self.name, self.arch, self._inputs = device, device.name, device.arch, inputs
         self.sizes: list[int] = []
-        self.steps: list[Callable[[Callable[[int], int]], Step]] = []  # each asks where an address will stand
+        self.steps: list[Callable[[Callable[[int], int]], list[Step]]] = []  # each asks where an address will stand
         self.moved: dict[tuple[int, int], None] = {}  # places within arrays
 
     def input(self, number: int, spec: Spec) -> Array:
@@ -88,10 +88,15 @@ class Notes:
             if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
                 pointers[i] = self._used(address)
         at = [start + getattr(type(packed), field).offset for field, *_ in packed._fields_]
+        maps = {i: (given, self._used(given.address)) for i, given in arguments.maps}
 
-        def step(word: Callable[[int], int]) -> Step:
+        def step(word: Callable[[int], int]) -> list[Step]:
             places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            return self.device.queued(module, name, grid, block, shared, packed, places)
+            steps = []
+            for i, (given, address) in maps.items():
+                made, places[i] = self.device.mapped(given, word(address))
+                steps.append(made)
+            return [*steps, self.device.queued(module, name, grid, block, shared, packed, places)]
 
         self.steps.append(step)
 
@@ -105,9 +110,9 @@ class Notes:
         """Note a copy."""
         to, at = self._used(target), self._used(source)
 
-        def step(word: Callable[[int], int]) -> Step:
+        def step(word: Callable[[int], int]) -> list[Step]:
             there, here = (ctypes.c_uint64.from_address(word(address)) for address in (to, at))
-            return lambda: self.device.copy(there.value, here.value, nbytes)
+            return [lambda: self.device.copy(there.value, here.value, nbytes)]
 
         self.steps.append(step)
 
@@ -115,9 +120,9 @@ class Notes:
         """Note a fill."""
         at = self._used(address)
 
-        def step(word: Callable[[int], int]) -> Step:
+        def step(word: Callable[[int], int]) -> list[Step]:
             here = ctypes.c_uint64.from_address(word(at))
-            return lambda: self.device.zero(here.value, nbytes)
+            return [lambda: self.device.zero(here.value, nbytes)]
 
         self.steps.append(step)
 

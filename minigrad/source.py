@@ -179,7 +179,8 @@ def _split(params: str) -> list[str]:
 
 def _param(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    words = re.sub(r"__restrict__|\brestrict\b", " ", text).replace("*", " * ").replace("&", " & ").split()
+    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text)
+    words = plain.replace("*", " * ").replace("&", " & ").split()
     name = words.pop()
     pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
     kind = " ".join(word for word in words if word not in ("const", "*", "volatile"))

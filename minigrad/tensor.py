@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad import tape
 from minigrad.array import Array
-from minigrad.convert import FLOATS, check_dtype, convert, copied, device_of, memory, move, number, to_host
+from minigrad.convert import check_dtype, convert, copied, device_of, has_gradient, memory, move, number, to_host
 from minigrad.devices import check
 from minigrad.operators import Operators
 from minigrad.require import a, flag
@@ -44,8 +44,8 @@ class Tensor(Operators, Values):
     def requires_grad(self, wanted: bool) -> None:
         if self.node is not None:
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
-        if flag("tensor", "requires_grad", wanted) and self.dtype not in FLOATS:
-            raise TypeError(f"only float32 and float64 tensors can require gradients, not {self.dtype}: write 1.0.")
+        if flag("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
+            raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
         self._requires_grad = bool(wanted)
 
     @property
@@ -180,7 +180,7 @@ class Tensor(Operators, Values):
 
     def _converted(self, name: str, array: Any, vjp: tape.Vjp) -> "Tensor":
         result = Tensor(array)
-        if self.requires_grad and tape.grad_enabled() and array.dtype in FLOATS:
+        if self.requires_grad and tape.grad_enabled() and has_gradient(array.dtype):
             result.record(name, (self,), vjp, ())
         return result
 

@@ -227,6 +227,14 @@ class Driver:
     def cuGraphInstantiateWithFlags(self, place, graph, flags):
         place._obj.value = graph.value
 
+    def cuTensorMapEncodeTiled(self, place, kind, rank, address, shape, strides, box, steps, *how):
+        """The numbers that it is given in a row; bytes that no GPU would understand."""
+        assert place.value % 64 == 0, "a tensor map lies at a multiple of 64 bytes"
+        numbers = [kind, rank, address.value, *shape, *strides[: rank - 1], *box, *steps, *how]
+        (ctypes.c_uint64 * 16).from_address(place.value)[:] = numbers[:16]
+        self.said = "invalid argument"
+        return 1 if any(stride % 16 for stride in strides[: rank - 1]) else 0
+
     def cuGraphLaunch(self, graph, stream):
         return self.status(lambda: self.queue("replay", lambda: [do() for do in self.graphs[graph.value]]))
 

@@ -159,7 +159,7 @@ def test_tensor_cores_are_compared_with_tensor_cores_and_measured_by_their_own_p
 def test_bfloat16_is_checked_and_measured_in_two_bytes():
     pytest.importorskip("ml_dtypes")
     dry = replace(work_of("matmul", [(64, 64), (64, 64)]), dtype="bfloat16").dry()
-    assert [run.kernel for run in dry.launches] == ["matmul_mma_bf16"] and dry.nbytes == 3 * 64 * 64 * 2
+    assert [run.kernel for run in dry.launches] == ["matmul_wgmma"] and dry.nbytes == 3 * 64 * 64 * 2
 
 
 def test_an_unknown_rival():

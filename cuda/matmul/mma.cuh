@@ -2,7 +2,7 @@
 // assembly language of NVIDIA's GPUs.
 #pragma once
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "these kernels need the tensor cores of a GPU from sm_80 on; no other device runs them, nor the simulator"
+#error "tensor cores take these types from sm_80 on; on this GPU: matmul as it is, in float32"
 #endif
 #include "async.cuh"
 
@@ -37,10 +37,15 @@ __device__ inline void mma_tf32(float (&c)[4], const unsigned (&a)[4], unsigned 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The bits of the nearest TF32. The tensor core would cut off what does not count, an error of twice the size.
+// The bits of the nearest TF32. The tensor core would cut off what does not count, an error of twice the size. Hopper
+// rounds by one instruction, halves to even; GPUs before it take two, and round halves away from 0.
 __device__ inline unsigned to_tf32(unsigned bits) {
     unsigned rounded;
+#if __CUDA_ARCH__ >= 900
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+#else
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+#endif
     return rounded;
 }
 

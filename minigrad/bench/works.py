@@ -25,6 +25,7 @@ from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.op import OPS, Op
+from minigrad.ops.ladder import TENSOR_CORES
 from minigrad.outcome import variants
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
@@ -72,8 +73,11 @@ OWN: dict[str, tuple[Size, ...]] = {
         *(at((n, n), (n, n)) for n in (1024, 4096)),
         *(forward_at((n, n), (n, n)) for n in (2048, 8192)),
         forward_at((4095, 4097), (4097, 4099)),
-        *(Size(((n, n), (n, n)), {}, False, "float32", "mma_tf32") for n in (1024, 4096, 8192)),
-        *(Size(((n, n), (n, n)), {}, False, "bfloat16") for n in (1024, 4096, 8192)),
+        *(
+            Size(((n, n), (n, n)), {}, n == 4096, "float32" if "tf32" in rung else "bfloat16", rung)
+            for rung in TENSOR_CORES
+            for n in (1024, 4096, 8192)
+        ),
     ),
     "reshape": (),
 }
@@ -101,7 +105,7 @@ def suite(only: str | None = None) -> list[Work]:
         for op in chosen
         for s in sizes(op)
         for name in variants(op)
-        if s.backward
+        if s.backward and not s.variant
     ]
     return works + [work for work in others if alike(work.dry()) not in known]
 

@@ -34,6 +34,7 @@ class Arguments:
     packed: ctypes.Structure
     size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
     arrays: list[tuple[str, Array]]  # the pointers by parameter name, for messages
+    maps: Sequence[tuple[int, Any]] = ()  # the tensor maps, by the number of the parameter
 
 
 class Device(Protocol):
@@ -41,6 +42,7 @@ class Device(Protocol):
 
     name: str
     repeats: bool  # whether it also is a Repeater
+    arch: str  # what its kernels are compiled for, as "sm_90a"; empty where that is no GPU
 
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory of at least one byte, aligned to 16."""
@@ -74,6 +76,9 @@ class Repeater(Device, Protocol):
         self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
     ) -> Step:
         """What queues this launch, with the values of its parameters that are found at these places of host memory."""
+
+    def mapped(self, given: Any, at: int) -> tuple[Step, int]:
+        """What makes a tensor map of the array whose address is found at this place then, and the map's own place."""
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[Buffer]:
         """Let the program fill in the addresses of arrays and of new memory, take its steps, return that memory."""

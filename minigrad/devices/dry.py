@@ -37,6 +37,7 @@ class DryRun:
 
     name = "dry run"
     repeats = False
+    arch = "sm_90a"  # as of the GPUs of the records
 
     def __init__(self) -> None:
         self.launches: list[Launched] = []

@@ -11,15 +11,17 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.devices import libcuda, nvcc
-from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.base import Arguments, Dim3, Step
 from minigrad.devices.chip import Chip, chip_of
 from minigrad.devices.context import Context
 from minigrad.devices.launching import prepared
 from minigrad.devices.memory import Captured, Memory
 from minigrad.devices.pool import PooledBuffer
 from minigrad.devices.sending import Sender
+from minigrad.devices.tensor_maps import mapped
 from minigrad.errors import DeviceError
 from minigrad.source import Source
+from minigrad.tensor_map import TensorMap
 
 
 class GPU:
@@ -31,7 +33,8 @@ class GPU:
     def __init__(self) -> None:
         self._driver = _driver()
         self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
-        self.arch = "sm_{}{}".format(*self._device.compute_capability())
+        compute = self._device.compute_capability()
+        self.arch = "sm_{}{}{}".format(*compute, "a" * (compute >= (9, 0)))  # "a": what only this generation has, too
         self.context = Context(self._driver, self._device)
         self.label, self.stream = self.context.label, self.context.stream
         self._modules: dict[tuple, libcuda.Module] = {}
@@ -83,16 +86,24 @@ class GPU:
         """Queue a kernel on the stream."""
         packed = arguments.packed
         at = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        queue = self.queued(module, name, grid, block, shared, packed, at)
+        steps: list[Step] = []
+        for i, given in arguments.maps:
+            step, at[i] = self.mapped(given, at[i])
+            steps.append(step)
+        steps.append(self.queued(module, name, grid, block, shared, packed, at))
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
-            self.context.take([queue])
+            self.context.take(steps)
 
     def queued(
         self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
     ) -> libcuda.Queue:
         """What queues a launch, with the values of its parameters that are found at these places then."""
         return prepared(self.context, module, name, grid, block, shared, packed, at)
+
+    def mapped(self, given: TensorMap, at: int) -> tuple[libcuda.Queue, int]:
+        """What makes a tensor map of the array whose address is found at this place then, and the map's own place."""
+        return mapped(self.context.library, given, at)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""

@@ -15,6 +15,10 @@ from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.source import Source
 
 
+class Unfit(CompileError):
+    """A text that says itself, by #error, that it is not for this GPU."""
+
+
 def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     """The compiled image, from the disk cache or new. Raises CompileError, or LaunchError: too much shared memory."""
     options = [f"-arch={arch}", "-std=c++17", "-lineinfo"]
@@ -24,7 +28,10 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
         return cached.read_bytes()
     options.append(f"-I{source.folder}")
     compiler = find_nvcc()
-    image = _by_nvcc(str(compiler), source, options) if compiler else _by_nvrtc(source, options)
+    try:
+        image = _by_nvcc(str(compiler), source, options) if compiler else _by_nvrtc(source, options)
+    except Unfit as unfit:
+        raise CompileError(f"{source.name}: {unfit}. This GPU is {arch}.") from None
     disk.keep(cached, image)
     return image
 
@@ -82,6 +89,8 @@ def explain(source: Source, log: str) -> Exception:
             f"{too_much[1]}: static shared memory of {int(too_much[2], 16)} bytes; a block may use {MAX_SHARED}. "
             "Choose a smaller tile."
         )
+    if unfit := re.search(r'#error(?: directive:)? "(.+)"', log):
+        return Unfit(unfit[1])
     lines = source.text.splitlines()
     errors = []
     for line in log.splitlines():

@@ -1,13 +1,19 @@
 """The kernels of matmul: a ladder, each rung one idea faster than the one before, and which of them runs."""
 
+from collections.abc import Mapping
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from minigrad.array import Array
 from minigrad.convert import is_bfloat16
 from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
+
+if TYPE_CHECKING:
+    from minigrad.ops.matmul import Work
 
 TILES = (16, 4, 8, 32)
 ENDS = {"forward": "", "backward_a": "_backward_a", "backward_b": "_backward_b"}
@@ -53,12 +59,18 @@ def tile(rows: int, columns: int, count: int) -> tuple[int, int]:
     return min((shape for shape in COSTS if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
 
 
-def tensor_cores(unit: str, shared: int) -> Kernel:
-    """A product on tensor cores, with tiles in so many bytes of shared memory."""
-    grid = ("n/256", "m/128", "batch")
-    return Kernel("matmul/tensor_cores.cu", f"matmul_mma_{unit}", grid, ("256",), "m n k batch=1", shared=shared)
+def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
+    """A product on tensor cores, of matrices as they are or, for a gradient, with one of them transposed."""
+    file, sizes = f"{'wgmma' if name == 'wgmma' else 'tensor_cores'}{'_backward' if end else ''}", "m n k batch=1"
+    if name == "wgmma":  # a block on each multiprocessor, which goes from tile to tile
+        return Kernel(
+            f"matmul/{file}.cu", f"matmul_{name}{end}", (str(PROCESSORS), "1"), ("384",), sizes, shared=196672
+        )
+    grid = (f"{x}/256", f"{y}/128", "batch")
+    return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=221184)
 
 
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma")
 COLUMN, SQUARE, EIGHTHS = ("EDGE", "EDGE/EACH"), ("EDGE/EACH", "EDGE/EACH"), ("EDGE/8", "EDGE/8")
 kernels = {
     "naive": per_tile("naive", "m", "n"),
@@ -69,20 +81,31 @@ kernels = {
     "vectorized": per_edge("vectorized", "vectorized", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "double_buffered": per_edge("double_buffered", "double_buffered", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "warp_tiled": warp_tiled("warp_tiled", "n", "m"),
-    "mma_tf32": tensor_cores("tf32", 208896),
-    "mma_bf16": tensor_cores("bf16", 156672),
+    **{name: tensor_cores(name, "", "n", "m") for name in TENSOR_CORES},
     "backward_a": per_tile("backward_a", "k", "m"),
     "backward_b": per_tile("backward_b", "n", "k"),
     "warp_tiled_backward_a": warp_tiled("warp_tiled_backward_a", "k", "m"),
     "warp_tiled_backward_b": warp_tiled("warp_tiled_backward_b", "n", "k"),
+    **{f"{name}_backward_a": tensor_cores(name, "_backward_a", "k", "m") for name in TENSOR_CORES},
+    **{f"{name}_backward_b": tensor_cores(name, "_backward_b", "n", "k") for name in TENSOR_CORES},
 }
 kernels["forward"] = kernels["tiled"]
 # While `using` asks for nothing else, float32 goes the fast way.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 
 
-def single(kernels: dict[str, Kernel], way: str, dtype: np.dtype) -> Kernel:
-    """The fast kernel for float32, whose large tiles would overflow registers with float64; the one for bfloat16."""
-    if is_bfloat16(dtype):
-        return kernels["mma_bf16"]
-    return kernels.get(f"{way}_float32" if dtype == np.float32 else way, kernels[way])
+def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array) -> Kernel:
+    """The kernel that multiplies x and y. A gradient goes through the same tensor cores as the forward pass."""
+    asked, end = kernels["forward"], ENDS[way]
+    if is_bfloat16(x.dtype):
+        hopper = asked is kernels["wgmma"] or (asked is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
+        return kernels[f"{'wgmma' if hopper and fits_wgmma(w, x, y) else 'mma_bf16'}{end}"]
+    if asked is kernels["mma_tf32"]:
+        return kernels[f"mma_tf32{end}"]
+    # the fast one for float32 would overflow registers with float64
+    return kernels.get(f"{way}_float32" if x.dtype == np.float32 else way, kernels[way])
+
+
+def fits_wgmma(w: "Work", x: Array, y: Array) -> bool:
+    """Whether the copy engine takes these matrices: every row begins at a multiple of 16 bytes, and there are some."""
+    return w.n % 8 == 0 and w.k % 8 == 0 and all(array.size and not array.spec.offset for array in (x, y))

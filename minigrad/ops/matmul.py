@@ -13,13 +13,18 @@ from minigrad.devices.base import MAX_GRID
 from minigrad.inputs import must_be_floats
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.ladder import FAST, kernels, single
+from minigrad.ops.ladder import FAST, kernels, pick
 from minigrad.ops.slabs import ONE, multiply, multiply_transposed
 from minigrad.view import Shape, View, broadcast
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
+    return _product(a, b)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b; bfloat16 is added up in float32, as on tensor cores."""
     if is_bfloat16(a.dtype):
         return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)
     return np.asarray(a @ b)
@@ -30,8 +35,8 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs:
     row, column = (len(shape) == 1 for shape in shapes)  # a vector is a row on the left, a column on the right
     dy = dy[..., None] if column else dy
     dy = dy[..., None, :] if row else dy
-    da = _without(dy @ (b[:, None] if column else b).swapaxes(-1, -2), -2, row) if needs[0] else None
-    db = _without((a[None] if row else a).swapaxes(-1, -2) @ dy, -1, column) if needs[1] else None
+    da = _without(_product(dy, (b[:, None] if column else b).swapaxes(-1, -2)), -2, row) if needs[0] else None
+    db = _without(_product((a[None] if row else a).swapaxes(-1, -2), dy), -1, column) if needs[1] else None
     return da, db
 
 
@@ -74,7 +79,7 @@ def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
     """One launch for the whole batch, or one for each slab of very many rows."""
     w = work(a.shape, b.shape)
     c = Array.empty(a.device, w.c, a.dtype)
-    multiply(single(kernels, "forward", a.dtype), w, a, b, c, w.a_at, w.b_at)
+    multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
     return c
 
 
@@ -84,9 +89,9 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
     da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
     db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
     if da is not None:
-        multiply(single(kernels, "backward_a", dy.dtype), w, dy, b, da, w.c_at, w.b_at)
+        multiply(pick(kernels, "backward_a", w, dy, b), w, dy, b, da, w.c_at, w.b_at)
     if db is not None:
-        multiply_transposed(single(kernels, "backward_b", dy.dtype), w, a, dy, db, w.a_at, w.c_at)
+        multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
     return da, db
 
 

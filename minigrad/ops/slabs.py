@@ -1,41 +1,68 @@
 """Products of matrices that are longer than a grid is along y, where a device allows 65535 blocks."""
 
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from minigrad.array import Array
 from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.op import OPS
+from minigrad.tensor_map import TensorMap
 from minigrad.view import View
 
 if TYPE_CHECKING:
     from minigrad.ops.matmul import Work
 
 ONE = View.of((), ())  # a batch of one matrix
+Sizes = tuple[int, int, int]  # m, n, k
+# What each kernel with tensor maps takes: rows and columns of its two matrices, and the rows of a box of 64 columns.
+BOXES = {
+    "matmul_wgmma": (("m", "k", 128), ("k", "n", 64)),
+    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", 256)),
+    "matmul_wgmma_backward_b": (("m", "k", 64), ("m", "n", 64)),
+}
 
 
 def multiply(kernel: Kernel, w: "Work", x: Array, y: Array, out: Array, x_at: View, y_at: View) -> None:
     """out = x times y, where x and out have w.m rows: slab after slab of them, where one launch cannot hold all."""
     most = _most(kernel, "m")
     if w.m <= most:
-        return kernel.launch(w.m, w.n, w.k, w.count)(x, y, out, w.m, w.n, w.k, x_at, y_at)
+        return _launch(kernel, (w.m, w.n, w.k), x, y, out, x_at, y_at, w.count)
     _must_be_one(w, w.m, most)
     x, out = (matrix.reshape((w.m, matrix.size // w.m)) for matrix in (x, out))
     for start in range(0, w.m, most):
         rows = min(most, w.m - start)
-        slab, result = x.rows(start, rows), out.rows(start, rows)
-        kernel.launch(rows, w.n, w.k)(slab, y, result, rows, w.n, w.k, ONE, ONE)
+        _launch(kernel, (rows, w.n, w.k), x.rows(start, rows), y, out.rows(start, rows))
 
 
 def multiply_transposed(kernel: Kernel, w: "Work", a: Array, dy: Array, db: Array, a_at: View, dy_at: View) -> None:
     """db = a^T @ dy, with w.k rows; where one launch cannot hold them, as (dy^T @ a)^T: they lie along x then."""
     most = _most(kernel, "k")
     if w.k <= most:
-        return kernel.launch(w.m, w.n, w.k, w.count)(a, dy, db, w.m, w.n, w.k, a_at, dy_at)
+        return _launch(kernel, (w.m, w.n, w.k), a, dy, db, a_at, dy_at, w.count)
     _must_be_one(w, w.k, most)
     across, transpose = Array.empty(dy.device, (w.n, w.k), dy.dtype), OPS["transpose"]
-    kernel.launch(w.m, w.k, w.n)(dy, a, across, w.m, w.k, w.n, ONE, ONE)
+    _launch(kernel, (w.m, w.k, w.n), dy, a, across)
     db.copy_from(transpose.launch(transpose.kernels, across, (1, 0)))
+
+
+def _launch(
+    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
+) -> None:
+    """Launch a kernel for m, n and k, on x and y as it takes them: as they are, or as tensor maps."""
+    if boxes := BOXES.get(kernel.name):
+        kernel.launch(*sizes, count)(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
+    else:
+        kernel.launch(*sizes, count)(x, y, out, *sizes, x_at, y_at)
+
+
+def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:
+    """The matrices of each array, in boxes."""
+    extents = dict(zip("mnk", sizes, strict=True))
+    for array, (rows, columns, tall) in zip(arrays, boxes, strict=True):
+        shape = extents[rows], extents[columns]
+        yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 64))
 
 
 def _most(kernel: Kernel, rows: str) -> int:

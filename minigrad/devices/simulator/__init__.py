@@ -32,6 +32,7 @@ class Simulator:
 
     name = "sim"
     repeats = False
+    arch = ""
 
     def __init__(self) -> None:
         if sys.platform == "win32":

@@ -1,0 +1,88 @@
+// What only Hopper (sm_90a) has: a copy engine that fetches whole boxes of a matrix, barriers that count its bytes, and
+// products that four warps start together on tiles in shared memory. C++ has no words for it, so this is PTX.
+#pragma once
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma is an instruction of Hopper GPUs (sm_90a) alone; others from sm_80 on: matmul.using('mma_bf16')"
+#endif
+#include "common.cuh"
+
+typedef unsigned short bfloat16;                              // the upper half of a float
+typedef unsigned long long Barrier;                           // in shared memory
+typedef unsigned long long Tile;                              // where a tile lies, as wgmma wants to be told
+struct alignas(64) TensorMap { unsigned long long word[16]; };  // a matrix as the copy engine reads it; made by the driver
+
+__device__ inline unsigned shared_address(const void* p) { return __cvta_generic_to_shared(p); }
+
+// A barrier goes through phases 0, 1, 0, 1, ...; one ends when `count` threads have arrived, and all bytes expected.
+__device__ inline void barrier_init(Barrier* barrier, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count));
+}
+
+// Makes fresh barriers known to the copy engine.
+__device__ inline void barriers_ready() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+__device__ inline void barrier_arrive(Barrier* barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives, and lets the phase last until so many bytes have been copied, too.
+__device__ inline void barrier_expect(Barrier* barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+// Waits for the end of the phase of this parity.
+__device__ inline void barrier_wait(Barrier* barrier, int parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@done bra over;\nbra again;\n"
+        "over:\n}" ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+
+// One thread starts the copy of a box that begins at column x, row y of matrix z; zeros where it is outside. Each row
+// of the box is 128 bytes. They are swizzled: the 16 bytes number i of row y lie at place i ^ y % 8, and so columns of
+// the box, too, can be read without bank conflicts.
+__device__ inline void copy_box(void* to, const TensorMap* map, int x, int y, int z, Barrier* barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+            shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
+}
+
+// A tile in swizzled rows of 128 bytes, in eights that are 1024 bytes apart; where a row of the tile is longer, its next
+// 128 bytes are `next` bytes further on. The instruction takes addresses in units of 16 bytes.
+__device__ inline Tile describe(const void* tile, int next) {
+    constexpr Tile EIGHT = 1024 >> 4, SWIZZLED = 1;
+    return (shared_address(tile) >> 4 & 0x3fff) | (Tile)(next >> 4) << 16 | EIGHT << 32 | SWIZZLED << 62;
+}
+
+// The registers of a product are its own from the fence until the group that was committed has been waited for.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+__device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+
+// c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, while they go on. TURNED: the tile lies in memory as its
+// transpose, with the sum down the rows. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
+#define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
+template <bool A_TURNED, bool B_TURNED>
+__device__ void wgmma(float (&c)[128], Tile a, Tile b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+        "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"
+        "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"
+        "%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,"
+        "%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,"
+        "%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127},"
+        "%128, %129, 1, 1, 1, %130, %131;"
+        : SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
+        : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
+}
+
+// Two neighbours, rounded to bfloat16.
+__device__ inline unsigned to_bf16(float first, float second) {
+    unsigned both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    return both;
+}

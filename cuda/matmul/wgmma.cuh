@@ -1,0 +1,109 @@
+// A product by wgmma, of matrices as they are or with one of them transposed.
+#pragma once
+#include "matmul/hopper.cuh"
+
+// block -> tile after tile of ROWS x COLUMNS of c, so that it copies the next one's factors while it stores. Of its three
+// groups of four warps two multiply, each 64 rows, and one thread of the third keeps the copy engine busy. A stage is
+// what they hand on: DEPTH of the sum, of a and of b.
+constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 64, STAGES = 4, GROUP = 128, BAND = 8, SHARED = 196672;
+constexpr int A_SIZE = ROWS * DEPTH, STAGE = A_SIZE + DEPTH * COLUMNS;
+static_assert(STAGES * (STAGE * sizeof(bfloat16) + 2 * sizeof(Barrier)) == SHARED, "the launch gives so much shared memory");
+
+// What a stage holds of a matrix: EXTENT rows or columns of c. ALONG: the sum goes along the rows of the matrix in
+// memory, so one box holds them all; else it goes down the columns, and each box holds 64 of them, which is 128 bytes.
+template <int EXTENT, bool ALONG>
+struct Operand {
+    static __device__ void copy(bfloat16* tile, const TensorMap* map, int first, int start, int matrix, Barrier* full) {
+        if (ALONG) {
+            copy_box(tile, map, start, first, matrix, full);
+        } else {
+#pragma unroll
+            for (int i = 0; i < EXTENT; i += 64) copy_box(tile + i * DEPTH, map, first + i, start, matrix, full);
+        }
+    }
+    static __device__ Tile slice(const bfloat16* tile, int start) {
+        return ALONG ? describe(tile + start, 16) : describe(tile + start * 64, DEPTH * 128);
+    }
+};
+
+// Four lanes have a pair of columns each, of four times 8 columns. They exchange them, so that each has 8 neighbours.
+__device__ inline uint4 exchange(unsigned (&pair)[4], int lane) {
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) {  // what lies off the diagonal of 2 x 2 blocks changes sides
+        bool upper = lane & bit;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (i & bit) continue;
+            unsigned given = __shfl_xor_sync(~0u, upper ? pair[i] : pair[i + bit], bit);
+            (upper ? pair[i] : pair[i + bit]) = given;
+        }
+    }
+    return make_uint4(pair[0], pair[1], pair[2], pair[3]);
+}
+
+// c = a @ b, m x n, with a sum of length k, for `count` matrices.
+template <bool A_ALONG, bool B_ALONG>
+__device__ void product(
+    const TensorMap& a, const TensorMap& b, bfloat16* c, int m, int n, int k, int count, const View& a_at, const View& b_at) {
+    using A = Operand<ROWS, A_ALONG>;
+    using B = Operand<COLUMNS, B_ALONG>;
+    extern __shared__ __align__(1024) bfloat16 stages[];
+    Barrier *full = reinterpret_cast<Barrier*>(stages + STAGES * STAGE), *empty = full + STAGES;
+    int group = threadIdx.x / GROUP, across = (n + COLUMNS - 1) / COLUMNS, down = (m + ROWS - 1) / ROWS;
+    int steps = (k + DEPTH - 1) / DEPTH, turn = 0;  // of the stages, through all tiles
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) barrier_init(&full[stage], 1), barrier_init(&empty[stage], 2);
+        barriers_ready();
+    }
+    __syncthreads();
+    for (int tile = blockIdx.x; tile < across * down * count; tile += gridDim.x) {
+        // [own]
+        // Eight rows of tiles at a time, column by column: blocks that run together read the same rows and columns.
+        int matrix = tile / (across * down), at = tile % (across * down), band = at / (BAND * across) * BAND;
+        int height = min(down - band, BAND), place = at - band * across;
+        int top = (band + place % height) * ROWS, left = place / height * COLUMNS;
+        // [copy]
+        if (group == 2) {
+            if (threadIdx.x != 2 * GROUP) return;
+            int a_matrix = a_at(matrix), b_matrix = b_at(matrix);
+            for (int step = 0; step < steps; ++step, ++turn) {
+                int stage = turn % STAGES, round = turn / STAGES;
+                bfloat16* to = stages + stage * STAGE;
+                if (round > 0) barrier_wait(&empty[stage], (round - 1) % 2);
+                barrier_expect(&full[stage], STAGE * sizeof(bfloat16));
+                A::copy(to, &a, top, step * DEPTH, a_matrix, &full[stage]);
+                B::copy(to + A_SIZE, &b, left, step * DEPTH, b_matrix, &full[stage]);
+            }
+            continue;
+        }
+        // [multiply]
+        float sum[128] = {};
+        for (int step = 0; step < steps; ++step, ++turn) {
+            int stage = turn % STAGES;
+            const bfloat16 *a_tile = stages + stage * STAGE + group * 64 * DEPTH, *b_tile = stages + stage * STAGE + A_SIZE;
+            barrier_wait(&full[stage], turn / STAGES % 2);
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < DEPTH; i += 16) wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
+            wgmma_commit();
+            wgmma_wait<1>();  // the products of the step before are done, and its stage may be filled again
+            if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
+        }
+        wgmma_wait<0>();
+        if (threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
+        // [store]
+        int lane = threadIdx.x % 32, row = top + group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {  // 32 columns of one of two rows
+            int y = row + i % 2 * 8, x = left + i / 2 * 32 + lane % 4 * 8;
+            unsigned pair[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float* first = &sum[(i / 2 * 4 + j) * 4 + i % 2 * 2];
+                pair[j] = to_bf16(first[0], first[1]);
+            }
+            uint4 eight = exchange(pair, lane);
+            if (y < m && x < n) *reinterpret_cast<uint4*>(&c[(matrix * m + y) * n + x]) = eight;
+        }
+    }
+}
