@@ -63,7 +63,7 @@ class Notes:
     def __init__(self, device: Any, inputs: int):
         self.device, self.name, self.arch, self._inputs = device, device.name, device.arch, inputs
         self.sizes: list[int] = []
-        self.steps: list[Callable[[Callable[[int], int]], list[Step]]] = []  # each asks where an address will stand
+        self.steps: list[Callable[[Callable[[int], int]], Sequence[Step]]] = []  # each asks where an address will stand
         self.moved: dict[tuple[int, int], None] = {}  # places within arrays
 
     def input(self, number: int, spec: Spec) -> Array:
@@ -88,15 +88,11 @@ class Notes:
             if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
                 pointers[i] = self._used(address)
         at = [start + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        maps = {i: (given, self._used(given.address)) for i, given in arguments.maps}
+        pointers |= {i: self._used(given.address) for i, given in arguments.maps}
 
-        def step(word: Callable[[int], int]) -> list[Step]:
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
             places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            steps = []
-            for i, (given, address) in maps.items():
-                made, places[i] = self.device.mapped(given, word(address))
-                steps.append(made)
-            return [*steps, self.device.queued(module, name, grid, block, shared, packed, places)]
+            return self.device.queued(module, name, grid, block, shared, packed, places, arguments.maps)
 
         self.steps.append(step)
 
@@ -110,7 +106,7 @@ class Notes:
         """Note a copy."""
         to, at = self._used(target), self._used(source)
 
-        def step(word: Callable[[int], int]) -> list[Step]:
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
             there, here = (ctypes.c_uint64.from_address(word(address)) for address in (to, at))
             return [lambda: self.device.copy(there.value, here.value, nbytes)]
 
@@ -120,7 +116,7 @@ class Notes:
         """Note a fill."""
         at = self._used(address)
 
-        def step(word: Callable[[int], int]) -> list[Step]:
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
             here = ctypes.c_uint64.from_address(word(at))
             return [lambda: self.device.zero(here.value, nbytes)]
 

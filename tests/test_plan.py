@@ -30,7 +30,7 @@ class Repeating(Simulator):
         self.single += 1
         super().launch(*args)
 
-    def queued(self, module, name, grid, block, shared, packed, at):
+    def queued(self, module, name, grid, block, shared, packed, at, maps):
         self.prepared += 1
         bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
 
@@ -40,7 +40,7 @@ class Repeating(Simulator):
                 ctypes.memmove(ctypes.addressof(packed) + into.offset, place, into.size)
             super(Repeating, self).launch(module, name, grid, block, shared, bare)
 
-        return queue
+        return [queue]
 
     def touch(self, *arrays):
         """Nothing is captured here."""

@@ -11,6 +11,7 @@ from minigrad.array import Array
 from minigrad.source import Source
 
 Dim3 = tuple[int, int, int]
+Maps = Sequence[tuple[int, Any]]
 Step = Callable[[], Any]  # queues a launch, a copy or a fill
 
 # The launch limits of every CUDA GPU since 2010, kept for `sim` too, so that what runs here runs there.
@@ -34,7 +35,7 @@ class Arguments:
     packed: ctypes.Structure
     size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
     arrays: list[tuple[str, Array]]  # the pointers by parameter name, for messages
-    maps: Sequence[tuple[int, Any]] = ()  # the tensor maps, by the number of the parameter
+    maps: Maps = ()  # the tensor maps, by the number of the parameter
 
 
 class Device(Protocol):
@@ -73,12 +74,20 @@ class Repeater(Device, Protocol):
     """A device on which the launches of an op are prepared once and repeated with other addresses."""
 
     def queued(
-        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
-    ) -> Step:
-        """What queues this launch, with the values of its parameters that are found at these places of host memory."""
+        self,
+        module: Any,
+        name: str,
+        grid: Dim3,
+        block: Dim3,
+        shared: int,
+        packed: ctypes.Structure,
+        at: Sequence[int],
+        maps: Maps,
+    ) -> Sequence[Step]:
+        """What queues this launch, with the values of its parameters that are found at these places of host memory.
 
-    def mapped(self, given: Any, at: int) -> tuple[Step, int]:
-        """What makes a tensor map of the array whose address is found at this place then, and the map's own place."""
+        Where a parameter is a tensor map, the place holds the address of its array.
+        """
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[Buffer]:
         """Let the program fill in the addresses of arrays and of new memory, take its steps, return that memory."""

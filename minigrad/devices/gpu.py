@@ -11,17 +11,15 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.devices import libcuda, nvcc
-from minigrad.devices.base import Arguments, Dim3, Step
+from minigrad.devices.base import Arguments, Dim3
 from minigrad.devices.chip import Chip, chip_of
 from minigrad.devices.context import Context
 from minigrad.devices.launching import prepared
 from minigrad.devices.memory import Captured, Memory
 from minigrad.devices.pool import PooledBuffer
 from minigrad.devices.sending import Sender
-from minigrad.devices.tensor_maps import mapped
 from minigrad.errors import DeviceError
 from minigrad.source import Source
-from minigrad.tensor_map import TensorMap
 
 
 class GPU:
@@ -86,24 +84,14 @@ class GPU:
         """Queue a kernel on the stream."""
         packed = arguments.packed
         at = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        steps: list[Step] = []
-        for i, given in arguments.maps:
-            step, at[i] = self.mapped(given, at[i])
-            steps.append(step)
-        steps.append(self.queued(module, name, grid, block, shared, packed, at))
+        steps = self.queued(module, name, grid, block, shared, packed, at, arguments.maps)
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
             self.context.take(steps)
 
-    def queued(
-        self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, packed: ctypes.Structure, at: Sequence[int]
-    ) -> libcuda.Queue:
+    def queued(self, *launch: Any) -> list[libcuda.Queue]:
         """What queues a launch, with the values of its parameters that are found at these places then."""
-        return prepared(self.context, module, name, grid, block, shared, packed, at)
-
-    def mapped(self, given: TensorMap, at: int) -> tuple[libcuda.Queue, int]:
-        """What makes a tensor map of the array whose address is found at this place then, and the map's own place."""
-        return mapped(self.context.library, given, at)
+        return prepared(self.context, *launch)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""

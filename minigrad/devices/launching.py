@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from minigrad.devices.base import MAX_SHARED, Dim3
+from minigrad.devices.base import MAX_SHARED, Dim3, Maps
 from minigrad.devices.context import Context
 from minigrad.devices.libcuda import REGISTERS, SHARED, LaunchConfig, Queue, Refused
+from minigrad.devices.tensor_maps import mapped
 
 
 def prepared(
@@ -19,7 +20,8 @@ def prepared(
     shared: int,
     packed: ctypes.Structure,
     at: Sequence[int],
-) -> Queue:
+    maps: Maps,
+) -> list[Queue]:
     """What queues a launch, with the values of its parameters that are found at these places then."""
     function = module.functions.get(name)
     if function is None or shared > MAX_SHARED:
@@ -28,10 +30,13 @@ def prepared(
             if shared > MAX_SHARED:  # more than every GPU has must be asked for
                 _allow(context, function, name, shared)
     config = LaunchConfig(*grid, *block, shared, context.stream.handle)
-    parameters = (ctypes.c_void_p * len(at))(*at)
+    parameters, makers = (ctypes.c_void_p * len(at))(*at), []
+    for i, given in maps:
+        make, parameters[i] = mapped(context.library, given, at[i])
+        makers.append(make)
     queue = Queue(context.library.cuLaunchKernelEx, ctypes.byref(config), function.handle, parameters, None)
     queue.name, queue.refusal, queue.keep = name, partial(_too_much, name, function, config), packed
-    return queue
+    return [*makers, queue]
 
 
 def _allow(context: Context, function: Any, name: str, shared: int) -> None:
