@@ -1,5 +1,6 @@
 """graph: a training step captured as a CUDA graph, so that a whole step costs the host one launch."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -11,6 +12,8 @@ from minigrad.spec import Spec
 from minigrad.tape import noted
 from minigrad.tensor import Tensor
 
+MANY = 4  # captures of the same in a row, from which on something changes every time
+
 
 def graph(step: Callable[..., Any]) -> "Graph":
     """`fast = mg.graph(step)`, then `loss = fast(x, y)`: each call takes one step, as step(x, y) does.
@@ -18,8 +21,9 @@ def graph(step: Callable[..., Any]) -> "Graph":
     The first call runs the step, the second captures its launches, and every later one replays them at once: the host
     has nothing to do but that. Arguments are tensors; for each set of shapes there is a graph of its own. What is
     returned are the same tensors every time, with new values. The step must forget the gradients that it makes
-    (zero_grad) and read nothing on the host: no .item() in it. An optimizer whose numbers changed is captured anew.
-    On `sim` and `numpy` the step just runs.
+    (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's numbers have changed, or a gradient
+    that the step reads is another, the step is captured anew, which takes longer than a step that just runs; a warning
+    says so where that happens every time. On `sim` and `numpy` the step just runs.
     """
     return Graph(a("mg.graph", step, Callable, "a function of tensors"))
 
@@ -29,7 +33,8 @@ class Graph:
 
     def __init__(self, step: Callable[..., Any]):
         self.step = step
-        self.replays = 0
+        self.replays = self.captures = 0
+        self._in_a_row = 0  # captures of the same with no replay between them
         self._ran: set[tuple[Spec, ...]] = set()
         self._captured: dict[tuple[Spec, ...], _Capture] = {}
         self._device = ""
@@ -48,11 +53,25 @@ class Graph:
             if like not in self._ran:  # what it compiles and keeps is there from then on
                 self._ran.add(like)
                 return self.step(*inputs)
+            self._note_capture(again=captured is not None)
             captured = self._captured[like] = _Capture(self.step, inputs)
         else:
             captured.effects.repeat()
+            self._in_a_row = 0
         self.replays += 1
         return captured.replay(inputs)
+
+    def _note_capture(self, again: bool) -> None:
+        self.captures += 1
+        self._in_a_row += again
+        if self._in_a_row == MANY:
+            warnings.warn(
+                f"mg.graph: the step was captured anew {MANY} times in a row, and that takes longer than running it. "
+                "Change the numbers of an optimizer once in many steps, make gradients and their update in one step, "
+                "or run the step without mg.graph.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def __repr__(self) -> str:
         name = getattr(self.step, "__name__", "a step")
@@ -61,7 +80,7 @@ class Graph:
         if not self._captured:
             return f"graph of {name}: not captured yet; the second call does that"
         graphs = "; ".join(map(repr, self._captured.values()))
-        return f"graph of {name}: {graphs}; replayed {self.replays} times"
+        return f"graph of {name}: {graphs}; captured {self.captures} and replayed {self.replays} times"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

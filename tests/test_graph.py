@@ -183,7 +183,8 @@ def test_it_says_what_it_is(gpu):
     x, y = (on(gpu, part) for part in batch(0))
     for _ in range(3):
         fast(x, y)
-    assert "launches and copies for float32 (4, 5), int64 (4,) in " in repr(fast) and "replayed 2 times" in repr(fast)
+    assert "launches and copies for float32 (4, 5), int64 (4,) in " in repr(fast)
+    assert "captured 1 and replayed 2 times" in repr(fast)
     with pytest.raises(TypeError, match=r"mg.graph takes a step whose arguments are tensors; got ndarray"):
         fast(np.ones(3))
     with pytest.raises(TypeError, match=r"mg.graph takes a function of tensors"):
@@ -283,22 +284,42 @@ def test_a_step_with_the_gradients_of_the_step_before(gpu):
 
 
 def test_a_gradient_that_the_step_reads_may_be_another_each_time(gpu):
-    w, lr = on(gpu, np.ones(3, np.float32), True), 0.5
+    w = on(gpu, np.ones(3, np.float32), True)
 
-    def update():
+    def update(lr):
         with mg.no_grad():
             w.assign(w - lr * w.grad)
 
     fast, truth = mg.graph(update), np.ones(3, np.float32)
     for i in range(5):
         g = np.full(3, i, np.float32)
-        w.grad = on(gpu, g)
-        w.grad = on(gpu, g)  # what was there is free, and may be handed out again
+        w.grad = None  # what was there is free, and may be handed out again
         others = [on(gpu, np.full(3, 9, np.float32)) for _ in range(3)]
-        fast()
-        truth -= np.float32(lr) * g
+        w.grad = on(gpu, g)
+        fast(on(gpu, np.float32(0.5)))
+        truth -= np.float32(0.5) * g
         np.testing.assert_array_equal(w.numpy(), truth)
         assert len(others) == 3
+    assert fast.captures == 4
+    held = w.grad
+    for _ in range(3):
+        w.grad = held
+        fast(on(gpu, np.float32(0.5)))
+        truth -= np.float32(0.5) * g
+        np.testing.assert_array_equal(w.numpy(), truth)
+    assert fast.captures == 4
+
+
+def test_it_says_so_where_every_step_is_captured_anew(gpu):
+    ours = Network(gpu)
+    fast, (x, y) = mg.graph(ours.step), (on(gpu, part) for part in batch(0))
+    fast(x, y)
+    for i in range(4):
+        ours.optimizer.momentum = i / 10
+        fast(x, y)
+    ours.optimizer.momentum = 0.5
+    with pytest.warns(RuntimeWarning, match="captured anew 4 times in a row.*Change the numbers of an optimizer once"):
+        fast(x, y)
 
 
 def test_gradients_that_the_step_changes_are_there_after_a_replay(gpu):
@@ -384,8 +405,9 @@ def test_a_graph_that_is_captured_anew_takes_no_more_memory(gpu, driver):
     net, (x, y) = Network(gpu), batch(0)
     fast, (x, y) = mg.graph(net.step), (on(gpu, x), on(gpu, y))
     taken = []
-    for i in range(8):
-        net.optimizer.momentum = 0.5 + i / 100
-        fast(x, y)
-        taken.append(len(driver.taken))
+    with pytest.warns(RuntimeWarning, match="captured anew"):
+        for i in range(8):
+            net.optimizer.momentum = 0.5 + i / 100
+            fast(x, y)
+            taken.append(len(driver.taken))
     assert taken[-1] == taken[3]
