@@ -1,4 +1,4 @@
-#include "common.cuh"
+#include "vector.cuh"
 
 // The six comparisons, with broadcasting. thread -> one element of y; a and b are found through their views.
 // `real` is any dtype here. A comparison with NaN is false, except !=.
@@ -53,4 +53,35 @@ extern "C" __global__ void not_equal_forward(
     if (i < n) {
         y[i] = a[a_at(i)] != b[b_at(i)];
     }
+}
+
+// All again with four elements a thread: see vector.cuh. Four bools are written at once.
+extern "C" __global__ void less_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a < b; }, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void less_equal_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a <= b; }, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void greater_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a > b; }, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void greater_equal_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a >= b; }, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void equal_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a == b; }, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void not_equal_vectorized(
+    const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
+    map(y, n, [](real a, real b) { return a != b; }, Viewed{a, a_at}, Viewed{b, b_at});
 }

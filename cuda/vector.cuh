@@ -5,16 +5,21 @@
 
 constexpr int LANES = 4;
 
-struct alignas(LANES * sizeof(real) < 16 ? LANES * sizeof(real) : 16) Vec {
-    real at[LANES];
+template <class T>
+struct alignas(LANES * sizeof(T) < 16 ? LANES * sizeof(T) : 16) Four {
+    T at[LANES];
 };
+using Vec = Four<real>;
 
-__device__ inline const Vec& vec(const real* first) { return *reinterpret_cast<const Vec*>(first); }
-__device__ inline Vec& vec(real* first) { return *reinterpret_cast<Vec*>(first); }
+template <class T>
+__device__ const Four<T>& vec(const T* first) { return *reinterpret_cast<const Four<T>*>(first); }
+template <class T>
+__device__ Four<T>& vec(T* first) { return *reinterpret_cast<Four<T>*>(first); }
 
-// An input that is found through a view.
+// An array that is found through a view.
+template <class T>
 struct Viewed {
-    const real* x;
+    T* x;
     const View& at;
 
     // Whether four elements, from any multiple of four on, are one run in memory: neighbours or one and the same.
@@ -27,17 +32,26 @@ struct Viewed {
         }
         return steps % LANES == 0;
     }
+
+    // Whether the four elements from i on are equally far from each other.
+    __device__ bool even(int i) const { return at.ndim < 2 || i % at.shape[0] + LANES <= at.shape[0]; }
 };
+template <class T>
+Viewed(T*, const View&) -> Viewed<T>;
 
 // Element i, and the four elements from i on.
-__device__ inline real one(const real* x, int i) { return x[i]; }
-__device__ inline Vec four(const real* x, int i) { return vec(&x[i]); }
-__device__ inline real one(const Viewed& view, int i) { return view.x[view.at(i)]; }
-__device__ inline Vec four(const Viewed& view, int i) {
-    Vec all;
-    if (view.runs()) {
-        const real* first = view.x + view.at(i);
-        if (view.at.stride[0] == 1) return vec(first);
+template <class T>
+__device__ T one(const T* x, int i) { return x[i]; }
+template <class T>
+__device__ Four<T> four(const T* x, int i) { return vec(&x[i]); }
+template <class T>
+__device__ T one(const Viewed<const T>& view, int i) { return view.x[view.at(i)]; }
+template <class T>
+__device__ Four<T> four(const Viewed<const T>& view, int i) {
+    Four<T> all;
+    if (view.even(i)) {
+        const T* first = view.x + view.at(i);
+        if (view.at.stride[0] == 1 && view.runs()) return vec(first);
 #pragma unroll
         for (int lane = 0; lane < LANES; ++lane) all.at[lane] = first[lane * view.at.stride[0]];
     } else {
@@ -47,21 +61,45 @@ __device__ inline Vec four(const Viewed& view, int i) {
     return all;
 }
 
-// y[i] = f(the inputs' element i). thread -> four neighbours of y, with the inputs of all loaded before the first f.
-template <class F, class... Vecs>
-__device__ Vec each_lane(F f, const Vecs&... loaded) {
-    Vec y;
+// The way back: element i, and the four elements from i on, take their places.
+template <class T>
+__device__ void put(T* y, int i, T value) { y[i] = value; }
+template <class T>
+__device__ void put(T* y, int i, const Four<T>& all) { vec(&y[i]) = all; }
+template <class T>
+__device__ void put(const Viewed<T>& view, int i, T value) { view.x[view.at(i)] = value; }
+template <class T>
+__device__ void put(const Viewed<T>& view, int i, const Four<T>& all) {
+    if (view.even(i)) {
+        T* first = view.x + view.at(i);
+        if (view.at.stride[0] == 1 && view.runs()) {
+            vec(first) = all;
+        } else {
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) first[lane * view.at.stride[0]] = all.at[lane];
+        }
+    } else {
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) put(view, i + lane, all.at[lane]);
+    }
+}
+
+// f of each four lanes.
+template <class F, class... Fours>
+__device__ auto each_lane(F f, const Fours&... loaded) -> Four<decltype(f(loaded.at[0]...))> {
+    Four<decltype(f(loaded.at[0]...))> y;
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) y.at[lane] = f(loaded.at[lane]...);
     return y;
 }
 
-template <class F, class... Inputs>
-__device__ void map(real* y, int n, F f, const Inputs&... inputs) {
+// y[i] = f(the inputs' element i). thread -> four neighbours of y, with the inputs of all loaded before the first f.
+template <class Y, class F, class... Inputs>
+__device__ void map(Y y, int n, F f, const Inputs&... inputs) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;
     if (i + LANES <= end) {
-        vec(&y[i]) = each_lane(f, four(inputs, i)...);
+        put(y, i, each_lane(f, four(inputs, i)...));
     } else {
-        for (; i < end; ++i) y[i] = f(one(inputs, i)...);
+        for (; i < end; ++i) put(y, i, f(one(inputs, i)...));
     }
 }

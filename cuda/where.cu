@@ -1,4 +1,4 @@
-#include "common.cuh"
+#include "vector.cuh"
 
 // y = a where cond, else b, with broadcasting.
 // thread -> one element of y; the inputs are found through their views.
@@ -20,4 +20,17 @@ extern "C" __global__ void where_backward(
         if (da) da[i] = from_a ? dy[i] : 0;
         if (db) db[i] = from_a ? 0 : dy[i];
     }
+}
+
+// Both again with four elements a thread: see vector.cuh.
+extern "C" __global__ void where_vectorized(
+    const bool* cond, const real* a, const real* b, real* y, View cond_at, View a_at, View b_at, int n) {
+    auto choose = [](bool cond, real a, real b) { return cond ? a : b; };
+    map(y, n, choose, Viewed{cond, cond_at}, Viewed{a, a_at}, Viewed{b, b_at});
+}
+
+extern "C" __global__ void where_vectorized_backward(
+    const real* dy, const bool* cond, real* da, real* db, View cond_at, int n) {
+    if (da) map(da, n, [](real dy, bool cond) { return cond ? dy : static_cast<real>(0); }, dy, Viewed{cond, cond_at});
+    if (db) map(db, n, [](real dy, bool cond) { return cond ? static_cast<real>(0) : dy; }, dy, Viewed{cond, cond_at});
 }

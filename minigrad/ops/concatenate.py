@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import must_match, per_element
+from minigrad.ops.elementwise import must_match, per_element, vectorized
 from minigrad.ops.movement import moved
 from minigrad.view import Shape, View, strides_of
 
@@ -77,6 +77,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return tuple(grads)
 
 
+vectorized_kernels, fast = vectorized("concatenate.cu", "concatenate")
 concatenate = Op(
     "concatenate",
     forward,
@@ -84,7 +85,9 @@ concatenate = Op(
     kernels={
         "forward": per_element("concatenate.cu", "concatenate_forward"),
         "backward": per_element("concatenate.cu", "concatenate_backward"),
+        **vectorized_kernels,
     },
+    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

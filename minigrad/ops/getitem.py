@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element
+from minigrad.ops.elementwise import per_element, vectorized
 from minigrad.view import Shape, View, strides_of
 
 Key = tuple[int | slice | None, ...]
@@ -107,6 +107,7 @@ def cost(x: Any, key: Any) -> tuple[int, int]:
     return 0, 2 * prod(strided(x.shape, prepare(x, key)["key"])[0]) * x.dtype.itemsize
 
 
+vectorized_kernels, fast = vectorized("getitem.cu", "getitem")
 getitem = Op(
     "getitem",
     forward,
@@ -114,7 +115,9 @@ getitem = Op(
     kernels={
         "forward": per_element("getitem.cu", "getitem_forward"),
         "backward": per_element("getitem.cu", "getitem_backward"),
+        **vectorized_kernels,
     },
+    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element
+from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element, vectorized
 from minigrad.view import broadcast
 
 
@@ -47,6 +47,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: A
     return None, da, db
 
 
+vectorized_kernels, fast = vectorized("where.cu", "where")
 where = Op(
     "where",
     forward,
@@ -54,7 +55,9 @@ where = Op(
     kernels={
         "forward": per_element("where.cu", "where_forward"),
         "backward": per_element("where.cu", "where_backward"),
+        **vectorized_kernels,
     },
+    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
