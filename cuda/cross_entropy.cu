@@ -63,3 +63,39 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
     }
     release(own, dx + blockIdx.x * n, n);
 }
+
+#ifndef SHARE
+#define SHARE 8
+#endif
+#include "lanes.cuh"
+
+// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+extern "C" __global__ void cross_entropy_lanes(
+    const real* logits, const long long* labels, real* losses, int rows, int n) {
+    Short mine(rows, n);
+    const real* x = logits + mine.row * n;
+    real own[MINE];
+    mine.hold(own, x, -INFINITY);
+    real most = lanes_reduce(own, Max());
+    real log_sum = log(lanes_exp(own, most));
+    if (mine.share == 0 && mine.count > 0) {
+        long long label = labels[mine.row];
+        bool known = 0 <= label && label < n;
+        losses[mine.row] = known ? most - x[label] + log_sum : NAN;
+    }
+}
+
+extern "C" __global__ void cross_entropy_lanes_backward(
+    const real* dy, const real* logits, const long long* labels, real* dx, int rows, int n, int step, real divisor) {
+    Short mine(rows, n);
+    real own[MINE];
+    mine.hold(own, logits + mine.row * n, -INFINITY);
+    real most = lanes_reduce(own, Max());
+    real sum = lanes_exp(own, most);
+    long long label = mine.count > 0 ? labels[mine.row] : 0;
+    bool known = 0 <= label && label < n;
+    real upstream = known && mine.count > 0 ? dy[mine.row * step] / divisor : NAN;
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] = (own[j] / sum - (mine.at(j) == label ? 1 : 0)) * upstream;
+    mine.release(own, dx + mine.row * n);
+}

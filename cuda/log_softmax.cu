@@ -50,3 +50,33 @@ extern "C" __global__ void __launch_bounds__(1024) log_softmax_held_backward(
     for (int j = 0; j < HELD; ++j) own[j] -= exp(log_share[j]) * sum;
     release(own, dx + blockIdx.x * n, n);
 }
+
+#ifndef SHARE
+#define SHARE 8
+#endif
+#include "lanes.cuh"
+
+// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+extern "C" __global__ void log_softmax_lanes(const real* x, real* y, int rows, int n) {
+    Short mine(rows, n);
+    real own[MINE], grown[MINE];
+    mine.hold(own, x + mine.row * n, -INFINITY);
+    real most = lanes_reduce(own, Max());
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) grown[j] = own[j];
+    real log_sum = log(lanes_exp(grown, most));
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] = own[j] - most - log_sum;
+    mine.release(own, y + mine.row * n);
+}
+
+extern "C" __global__ void log_softmax_lanes_backward(const real* dy, const real* y, real* dx, int rows, int n) {
+    Short mine(rows, n);
+    real own[MINE], log_share[MINE];
+    mine.hold(own, dy + mine.row * n, 0);
+    mine.hold(log_share, y + mine.row * n, 0);
+    real sum = lanes_reduce(own, Add());
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] -= exp(log_share[j]) * sum;
+    mine.release(own, dx + mine.row * n);
+}

@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "pieces.cuh"
 
 // y = the largest x along an axis, with x seen as (rows, n, inner), in passes as in sum.cu. NaN stays.
 
@@ -24,6 +24,40 @@ extern "C" __global__ void max_columns(const real* x, real* y, int outputs, int 
         }
         y[(row * gridDim.y + blockIdx.y) * inner + column] = most;
     }
+}
+
+// As max_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
+extern "C" __global__ void max_vectorized(const real* x, real* y, int outputs, int n, int inner, int chunk) {
+    Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
+    int fours = inner == 1 && (piece.x - x) % LANES == 0 ? piece.count / LANES : 0, left = fours * LANES;
+    real most = thread_reduce(fours, -INFINITY, [=](int i) {
+        Vec four = vec(&piece.x[i * LANES]);
+        return Max()(Max()(four.at[0], four.at[1]), Max()(four.at[2], four.at[3]));
+    }, Max());
+    most = thread_reduce(piece.count - left, most, [=](int i) { return piece.x[(left + i) * inner]; }, Max());
+    most = block_reduce(most, Max());
+    if (threadIdx.x == 0) y[piece.to] = most;
+}
+
+#ifndef SHARE
+#define SHARE 8
+#endif
+
+// SHARE lanes of a warp -> one piece of one output: for rows so short that a block has room for many.
+extern "C" __global__ void max_lanes(const real* x, real* y, int outputs, int n, int inner, int chunk) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    Piece piece(x, i / SHARE, outputs, n, inner, chunk);
+    bool whole = inner == 1 && n % LANES == 0 && chunk % LANES == 0;
+    real most = lanes_reduce<SHARE>(piece, whole, i % SHARE, -INFINITY, Max());
+    if (i % SHARE == 0 && i / SHARE < outputs) y[piece.to] = most;
+}
+
+// As max_columns, but a column has blockDim.y threads: block -> one piece of 32 outputs.
+extern "C" __global__ void max_strips(const real* x, real* y, int outputs, int n, int inner, int chunk) {
+    int output = blockIdx.x * 32 + threadIdx.x;
+    Piece piece(x, output, outputs, n, inner, chunk);
+    real most = column_reduce(piece, -INFINITY, Max());
+    if (threadIdx.y == 0 && output < outputs) y[piece.to] = most;
 }
 
 // ties = 1 where x is its maximum, else 0. thread -> one element of x; the view y_at finds its y.

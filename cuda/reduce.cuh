@@ -10,12 +10,10 @@ struct Max {
     __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }  // a != a: NaN wins
 };
 
-// Combines at(i) for this thread's share of 0 <= i < count: every blockDim.x-th, so that reads are coalesced.
+// Combines at(i) for i, i + step, ... below count.
 // It asks for eight before it uses the first: threads that wait for one at a time leave the memory idle.
-template <class At, class Combine>
-__device__ real thread_reduce(int count, real start, At at, Combine combine) {
-    constexpr int AHEAD = 8;
-    int i = threadIdx.x, step = blockDim.x;
+template <int AHEAD = 8, class At, class Combine>
+__device__ real strided_reduce(int i, int step, int count, real start, At at, Combine combine) {
     for (; i < count - (AHEAD - 1) * step; i += AHEAD * step) {
         real loaded[AHEAD];
 #pragma unroll
@@ -25,6 +23,12 @@ __device__ real thread_reduce(int count, real start, At at, Combine combine) {
     }
     for (; i < count; i += step) start = combine(start, at(i));
     return start;
+}
+
+// The same for this thread's share of 0 <= i < count: every blockDim.x-th, so that reads are coalesced.
+template <class At, class Combine>
+__device__ real thread_reduce(int count, real start, At at, Combine combine) {
+    return strided_reduce(threadIdx.x, blockDim.x, count, start, at, combine);
 }
 
 // Combines the values of a warp's first lanes by shuffles: lane i reads the register of lane i + step, for

@@ -58,3 +58,32 @@ extern "C" __global__ void __launch_bounds__(1024) softmax_held_backward(
     for (int j = 0; j < HELD; ++j) own[j] = share[j] * (own[j] - dot);
     release(own, dx + blockIdx.x * n, n);
 }
+
+#ifndef SHARE
+#define SHARE 8
+#endif
+#include "lanes.cuh"
+
+// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+extern "C" __global__ void softmax_lanes(const real* x, real* y, int rows, int n) {
+    Short mine(rows, n);
+    real own[MINE];
+    mine.hold(own, x + mine.row * n, -INFINITY);
+    real scale = 1 / lanes_exp(own, lanes_reduce(own, Max()));
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] *= scale;
+    mine.release(own, y + mine.row * n);
+}
+
+extern "C" __global__ void softmax_lanes_backward(const real* dy, const real* y, real* dx, int rows, int n) {
+    Short mine(rows, n);
+    real own[MINE], share[MINE], products[MINE];
+    mine.hold(own, dy + mine.row * n, 0);
+    mine.hold(share, y + mine.row * n, 0);
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) products[j] = own[j] * share[j];
+    real dot = lanes_reduce(products, Add());
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] = share[j] * (own[j] - dot);
+    mine.release(own, dx + mine.row * n);
+}

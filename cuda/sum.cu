@@ -1,4 +1,4 @@
-#include "reduce.cuh"
+#include "pieces.cuh"
 #include "vector.cuh"
 
 // y = (sum of x over an axis) / divisor, with x seen as (rows, n, inner); it has rows * inner = outputs.
@@ -84,6 +84,29 @@ extern "C" __global__ void sum_columns(
         }
         y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
     }
+}
+
+#ifndef SHARE
+#define SHARE 8
+#endif
+
+// SHARE lanes of a warp -> one piece of one output: for rows so short that a block has room for many.
+extern "C" __global__ void sum_lanes(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    Piece piece(x, i / SHARE, outputs, n, inner, chunk);
+    bool whole = inner == 1 && n % LANES == 0 && chunk % LANES == 0;
+    real sum = lanes_reduce<SHARE>(piece, whole, i % SHARE, 0, Add());
+    if (i % SHARE == 0 && i / SHARE < outputs) y[piece.to] = sum / divisor;
+}
+
+// As sum_columns, but a column has blockDim.y threads: block -> one piece of 32 outputs.
+extern "C" __global__ void sum_strips(
+    const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
+    int output = blockIdx.x * 32 + threadIdx.x;
+    Piece piece(x, output, outputs, n, inner, chunk);
+    real sum = column_reduce(piece, 0, Add());
+    if (threadIdx.y == 0 && output < outputs) y[piece.to] = sum / divisor;
 }
 
 // dx = dy / divisor, repeated along what was summed. thread -> one element of dx; the view finds its dy.

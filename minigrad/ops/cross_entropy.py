@@ -10,7 +10,7 @@ from minigrad.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.log_softmax import forward as log_softmax
 from minigrad.ops.reduction import reduce
-from minigrad.ops.rowwise import FAST, fitting, held, per_row
+from minigrad.ops.rowwise import FAST, fitting, kernels_of
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -33,17 +33,12 @@ def divisor(reduction: str, rows: int) -> int:
     return rows if reduction == "mean" else 1
 
 
-kernels = {way: per_row("cross_entropy.cu", f"cross_entropy_{way}") for way in ("forward", "backward")}
-kernels["strided"] = kernels["forward"]
-kernels |= {name: held("cross_entropy.cu", f"cross_entropy_{name}") for name in FAST.values()}
-
-
 def launch(kernels: dict[str, Kernel], logits: Array, labels: Array, reduction: str = "mean") -> Array:
     """A loss for each row, then their sum or mean."""
     rows, classes = logits.shape
     losses = Array.empty(logits.device, (rows,), logits.dtype)
-    launch, _ = fitting(kernels, "forward", rows, classes)
-    launch(logits, labels, losses, classes)
+    launch, extents = fitting(kernels, "forward", rows, classes)
+    launch(logits, labels, losses, *extents)
     if reduction == "none":
         return losses
     return reduce(OPS["sum"].running, losses, (0,), False, divisor(reduction, rows))
@@ -55,8 +50,8 @@ def launch_backward(
     """One kernel, which recomputes the softmax."""
     (rows, classes), step = logits.shape, int(reduction == "none")
     dx = Array.empty(logits.device, logits.shape, logits.dtype)
-    launch, _ = fitting(kernels, "backward", rows, classes)
-    launch(dy, logits, labels, dx, classes, step, divisor(reduction, rows))
+    launch, extents = fitting(kernels, "backward", rows, classes)
+    launch(dy, logits, labels, dx, *extents, step, divisor(reduction, rows))
     return dx, None
 
 
@@ -106,7 +101,7 @@ cross_entropy = Op(
     "cross_entropy",
     forward,
     backward,
-    kernels=kernels,
+    kernels=kernels_of("cross_entropy"),
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,

@@ -8,7 +8,18 @@ from minigrad.array import Array
 from minigrad.kernel import Kernel
 from minigrad.op import OPS, Op
 from minigrad.ops import reduction
-from minigrad.ops.reduction import CASES, Axis, cost, per_column, per_element, per_output, reduce, reduced_shape
+from minigrad.ops.reduction import (
+    CASES,
+    Axis,
+    cost,
+    per_column,
+    per_element,
+    per_lanes,
+    per_output,
+    per_strip,
+    reduce,
+    reduced_shape,
+)
 from minigrad.view import broadcast
 
 
@@ -27,6 +38,9 @@ def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple
 kernels = {
     "warp": per_output("max.cu", "max_warp", 256),
     "columns": per_column("max.cu", "max_columns"),
+    "vectorized": per_output("max.cu", "max_vectorized", 256),
+    "lanes": per_lanes("max.cu", "max_lanes"),
+    "strips": per_strip("max.cu", "max_strips"),
     "backward_ties": per_element("max.cu", "max_ties", 256),
     "backward": per_element("max.cu", "max_backward", 256),
 }
@@ -64,5 +78,6 @@ max = Op(
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost,
+    fast={"warp": "vectorized", "short": "lanes", "columns": "strips"},
     cases=CASES,
 )

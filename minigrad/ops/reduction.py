@@ -17,6 +17,9 @@ Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
 BLOCKS = (128, 32, 64, 256, 512, 1024)
 CHUNKS = (8192, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes
+SHARES = (8, 1, 2, 4, 16, 32)  # lanes of a warp that reduce a short row together
+WARP = 32
+SHORT = 2048  # elements of a row for which a block is too much
 DEPTHS = (128, 4)  # elements that a thread reduces, where a thread has a column to itself
 CASES = (
     *(Case((shape,)) for shape in ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (5000,))),
@@ -38,6 +41,22 @@ def per_column(file: str, name: str) -> Kernel:
     """A kernel in which a thread reduces CHUNK elements of one output."""
     grid = ("outputs/BLOCK", "n/CHUNK")
     return Kernel(file, name, grid, ("BLOCK",), "outputs n", BLOCK=BLOCKS, CHUNK=DEPTHS)
+
+
+def per_lanes(file: str, name: str) -> Kernel:
+    """A kernel in which SHARE lanes of a warp reduce CHUNK elements of one output, four at a time."""
+
+    def fit(outputs: int, n: int) -> dict[str, int]:
+        return {"SHARE": min(32, 1 << max(0, (n // 16).bit_length() - 1))}  # four times four elements a lane
+
+    grid = ("outputs*SHARE/BLOCK", "n/CHUNK")
+    return Kernel(file, name, grid, ("BLOCK",), "outputs n", None, fit, 0, BLOCK=first(256), SHARE=SHARES, CHUNK=CHUNKS)
+
+
+def per_strip(file: str, name: str) -> Kernel:
+    """A kernel in which a column of HEIGHT threads reduces CHUNK elements of one output."""
+    grid = ("outputs/32", "n/CHUNK")
+    return Kernel(file, name, grid, ("32", "HEIGHT"), "outputs n", HEIGHT=(8, 4, 16, 32), CHUNK=(1024, 32, 100))
 
 
 def per_element(file: str, name: str, block: int = 128) -> Kernel:
@@ -120,7 +139,12 @@ def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, 
 
 def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, divisor: tuple) -> Array:
     """(rows, n, inner) -> (rows, pieces, inner) -> ... -> (rows, 1, inner): each pass reduces the partial results."""
-    kernel = kernels.get("forward") or kernels["columns" if inner > 1 else "warp"]
+    side = WARP // inner if 1 < inner < WARP and "short" in kernels else 1
+    if side > 1 and n % side == 0 and n >= 1024 * side:  # so many times as many columns, for a warp to read
+        x = _passes(kernels, x, rows, n // side, side * inner, (1.0,) * len(divisor))
+        n = side
+    way = "columns" if inner > 1 else "short" if n <= SHORT and rows > 1 and "short" in kernels else "warp"
+    kernel = kernels.get("forward") or kernels[way]
     make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
     while True:
         chunk = max(kernel.values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)

@@ -9,12 +9,14 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.devices.base import MAX_THREADS
+from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
 from minigrad.launch import Launch
 from minigrad.op import Case, Op
-from minigrad.ops.reduction import BLOCKS, axes_of
+from minigrad.ops.reduction import BLOCKS, SHARES, axes_of
 
 FAST = {"forward_held": "held", "backward_held": "held_backward"}
+FAST |= {"forward_lanes": "lanes", "backward_lanes": "lanes_backward"}
 CASES = (
     *(Case((shape,)) for shape in ((1,), (2,), (33,), (1025,), (5000,), (2, 1024), (5, 65), (0, 3), (3, 0))),
     *(Case(((7, 5),), {"axis": axis}) for axis in (0, 1, -2)),
@@ -33,13 +35,49 @@ def held(file: str, name: str) -> Kernel:
     return Kernel(file, name, ("rows",), ("n/16",), "rows n")
 
 
-def fitting(kernels: dict[str, Kernel], way: str, rows: int, n: int, inner: int = 1) -> tuple[Launch, tuple[int, ...]]:
-    """The launch for rows of n, and what its kernel takes of n and inner: held in registers if that pays, and fits."""
-    held, general = kernels.get(f"{way}_held"), kernels["strided" if way == "forward" else way]
-    asked = kernels[way] if "n" in kernels[way].sizes else held if n >= 512 else None
-    if asked and inner == 1 and n % 4 == 0 and 0 < n <= 16 * MAX_THREADS:
-        return asked.launch(rows, n), (n,)
-    return general.launch(rows * inner), (n, inner)
+def lanes(file: str, name: str) -> Kernel:
+    """A kernel in which SHARE lanes of a warp hold their row in registers, 8 elements a lane."""
+
+    def fit(rows: int, n: int) -> dict[str, int]:
+        return {"SHARE": next(share for share in sorted(SHARES) if n <= 8 * share)}
+
+    shares = sorted(SHARES, reverse=True)  # by default as many as there can be
+    grid = ("rows*SHARE/BLOCK",)
+    return Kernel(file, name, grid, ("BLOCK",), "rows n", None, fit, BLOCK=BLOCKS, SHARE=tuple(shares))
+
+
+def kernels_of(name: str) -> dict[str, Kernel]:
+    """The kernels `<name>_forward` and `<name>_backward` of `cuda/<name>.cu`, and those for rows of certain lengths."""
+    file = f"{name}.cu"
+    kernels = {way: per_row(file, f"{name}_{way}") for way in ("forward", "backward")}
+    kernels["strided"] = kernels["forward"]
+    makers = {key: held if "held" in key else lanes for key in FAST.values()}
+    return kernels | {key: make(file, f"{name}_{key}") for key, make in makers.items()}
+
+
+def fitting(
+    kernels: dict[str, Kernel], way: str, rows: int, n: int, inner: int | None = None
+) -> tuple[Launch, tuple[int, ...]]:
+    """The launch for rows of n, and the extents that its kernel takes: held in registers if that pays, and fits."""
+    general = kernels["strided" if way == "forward" else way]
+    short, long = (_asked(kernels, way, kind) for kind in ("lanes", "held"))
+    if inner in (None, 1) and n > 0:
+        if short and n <= 8 * max(SHARES):
+            launch = short.launch(rows, n)
+            if n > 8 * launch.values["SHARE"]:
+                raise LaunchError(
+                    f"{short.name}: SHARE={launch.values['SHARE']} lanes hold 8 numbers each of a row of {n}."
+                )
+            return launch, (rows, n)
+        if long and n % 4 == 0 and n <= 16 * MAX_THREADS and (n >= 512 or long is kernels[way]):
+            return long.launch(rows, n), (n,)
+    return general.launch(rows * (inner or 1)), (n,) if inner is None else (n, inner)
+
+
+def _asked(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
+    """The kernel of a kind, where it runs by itself or was asked for by its name."""
+    own = kernels[way]
+    return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 
 
 def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
@@ -47,9 +85,6 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases:
 
     x is seen as (rows, n, inner) around the axis; a row's elements lie `inner` apart.
     """
-    kernels = {way: per_row(f"{name}.cu", f"{name}_{way}") for way in ("forward", "backward")}
-    kernels["strided"] = kernels["forward"]
-    kernels |= {way: held(f"{name}.cu", f"{name}_{way}") for way in FAST.values()}
 
     def launch(kernels: dict[str, Kernel], x: Array, axis: int) -> Array:
         y, (rows, n, inner) = Array.empty(x.device, x.shape, x.dtype), around(x.shape, axis)
@@ -67,7 +102,7 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases:
         name,
         forward,
         backward,
-        kernels=kernels,
+        kernels=kernels_of(name),
         launch=launch,
         launch_backward=launch_backward,
         prepare=partial(prepare, name),

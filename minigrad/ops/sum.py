@@ -12,7 +12,9 @@ from minigrad.ops.reduction import (
     per_column,
     per_element,
     per_four,
+    per_lanes,
     per_output,
+    per_strip,
     prepare,
     reduce,
     reduced_shape,
@@ -38,9 +40,11 @@ kernels = {
     "atomic": per_element("sum.cu", "sum_atomic"),
     "backward": per_element("sum.cu", "sum_backward"),
     "vectorized": per_output("sum.cu", "sum_vectorized", 256),
+    "lanes": per_lanes("sum.cu", "sum_lanes"),
+    "strips": per_strip("sum.cu", "sum_strips"),
     "vectorized_backward": per_four("sum.cu", "sum_vectorized_backward"),
 }
-FAST = {"warp": "vectorized", "backward": "vectorized_backward"}
+FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward": "vectorized_backward"}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:

@@ -1,0 +1,69 @@
+// A short row that SHARE lanes of a warp, neighbours, hold in their registers: a warp has several rows at a time.
+#pragma once
+#include "reduce.cuh"
+#include "vector.cuh"
+
+constexpr int MINE = 8;  // elements a lane: a row is at most MINE * SHARE long, and SHARE at most 32
+
+struct Short {
+    int row, share, count;  // of this lane: its row, its number among the lanes of the row, and how long that is
+
+    __device__ Short(int rows, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        row = i / SHARE, share = i % SHARE, count = row < rows ? n : 0;  // lanes without a row still take part in shuffles
+    }
+
+    // The j-th of the lane's elements is this one of the row: fours of neighbours, where a row is whole fours.
+    __device__ int at(int j) const { return (share + j / LANES * SHARE) * LANES + j % LANES; }
+
+    // own = this lane's share of a row, and `beyond` where it has ended. The row begins at a multiple of its length.
+    __device__ void hold(real (&own)[MINE], const real* row, real beyond) const {
+#pragma unroll
+        for (int j = 0; j < MINE; j += LANES) {
+            Vec four = {beyond, beyond, beyond, beyond};
+            if (count % LANES == 0) {
+                if (at(j) < count) four = vec(&row[at(j)]);
+            } else {
+#pragma unroll
+                for (int lane = 0; lane < LANES; ++lane) {
+                    if (at(j + lane) < count) four.at[lane] = row[at(j + lane)];
+                }
+            }
+#pragma unroll
+            for (int lane = 0; lane < LANES; ++lane) own[j + lane] = four.at[lane];
+        }
+    }
+
+    // The way back.
+    __device__ void release(const real (&own)[MINE], real* row) const {
+#pragma unroll
+        for (int j = 0; j < MINE; j += LANES) {
+            if (count % LANES == 0) {
+                if (at(j) < count) vec(&row[at(j)]) = {own[j], own[j + 1], own[j + 2], own[j + 3]};
+            } else {
+#pragma unroll
+                for (int lane = 0; lane < LANES; ++lane) {
+                    if (at(j + lane) < count) row[at(j + lane)] = own[j + lane];
+                }
+            }
+        }
+    }
+};
+
+// Combines the row for all its lanes.
+template <class Combine>
+__device__ real lanes_reduce(const real (&own)[MINE], Combine combine) {
+    real value = own[0];
+#pragma unroll
+    for (int j = 1; j < MINE; ++j) value = combine(value, own[j]);
+#pragma unroll
+    for (int step = SHARE / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
+    return value;
+}
+
+// own = exp(own - most); returns their sum.
+__device__ inline real lanes_exp(real (&own)[MINE], real most) {
+#pragma unroll
+    for (int j = 0; j < MINE; ++j) own[j] = exp(own[j] - most);
+    return lanes_reduce(own, Add());
+}

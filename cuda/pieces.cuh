@@ -1,0 +1,49 @@
+// Outputs that several threads share, for sums and maxima along an axis: see sum.cu for rows, n, inner and pieces.
+#pragma once
+#include "reduce.cuh"
+#include "vector.cuh"
+
+// What is behind one piece of an output: so many elements, `inner` apart. Its result belongs at `to`.
+struct Piece {
+    const real* x;
+    int count, inner, to;
+
+    __device__ Piece(const real* all, int output, int outputs, int n, int inner, int chunk) : inner(inner) {
+        int row = inner == 1 ? output : output / inner;  // a division takes as long as to add up some elements
+        int column = output - row * inner, first = blockIdx.y * chunk;
+        x = all + (row * n + first) * inner + column;
+        count = output < outputs ? min(chunk, n - first) : 0;
+        to = (row * gridDim.y + blockIdx.y) * inner + column;
+    }
+};
+
+// Combines a piece for WIDTH lanes of a warp, neighbours: lane `share` of them takes every WIDTH-th element, or every
+// WIDTH-th four where all pieces are `whole`, fours that begin at multiples of four.
+template <int WIDTH, class Combine>
+__device__ real lanes_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {
+    const real* x = piece.x;
+    real value = start;
+    if (whole) {
+        value = strided_reduce<4>(share, WIDTH, piece.count / LANES, start, [=](int i) {
+            Vec four = vec(&x[i * LANES]);
+            return combine(combine(four.at[0], four.at[1]), combine(four.at[2], four.at[3]));
+        }, combine);
+    } else {
+        value = strided_reduce(share, WIDTH, piece.count, start, [=](int i) { return x[i * piece.inner]; }, combine);
+    }
+#pragma unroll
+    for (int step = WIDTH / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
+    return value;
+}
+
+// Combines a piece for each column of threads of a block of 32 x blockDim.y: its threads take every blockDim.y-th element.
+template <class Combine>
+__device__ real column_reduce(const Piece& piece, real start, Combine combine) {
+    __shared__ real values[32][32];
+    int x = threadIdx.x, y = threadIdx.y;
+    values[y][x] = strided_reduce(y, blockDim.y, piece.count, start, [=](int i) { return piece.x[i * piece.inner]; }, combine);
+    __syncthreads();
+    real value = values[0][x];
+    for (int i = 1; i < blockDim.y; ++i) value = combine(value, values[i][x]);
+    return value;
+}
