@@ -79,6 +79,35 @@ extern "C" __global__ void transpose_strips(const real* x, real* y, int rows, in
     }
 }
 
+#ifndef EDGE
+#define EDGE 64
+#endif
+
+// The same for any permutation that moves the last axis: the matrices are made of the axis that is last in x, `cols` long,
+// and the one that is last in y, `rows` long; further axes lie between their rows. The views find where matrix blockIdx.z
+// begins in x and in y, and a pitch is the distance of its rows there.
+extern "C" __global__ void transpose_planes(
+    const real* x, real* y, int rows, int cols, int x_pitch, int y_pitch, View x_at, View y_at) {
+    __shared__ real tile[EDGE][EDGE + 1];
+    x += x_at(blockIdx.z);
+    y += y_at(blockIdx.z);
+    // [load tile]
+    int row = blockIdx.y * EDGE + threadIdx.y;
+    int col = blockIdx.x * EDGE + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < EDGE; i += 4) {
+        if (row + i < rows && col < cols) tile[threadIdx.y + i][threadIdx.x] = x[(row + i) * x_pitch + col];
+    }
+    __syncthreads();
+    // [store tile]
+    row = blockIdx.y * EDGE + threadIdx.x;
+    col = blockIdx.x * EDGE + threadIdx.y;
+#pragma unroll
+    for (int i = 0; i < EDGE; i += 4) {
+        if (row < rows && col + i < cols) y[(col + i) * y_pitch + row] = tile[threadIdx.x][threadIdx.y + i];
+    }
+}
+
 // y[i] = x[where the view finds element i]: any permutation of any axes. thread -> one element of y.
 extern "C" __global__ void transpose_permute(const real* x, real* y, View x_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,6 +1,7 @@
 """transpose: any permutation of the axes. Swapping the last two is the lesson in memory: through a padded tile."""
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.movement import moved, whole_numbers
 from minigrad.view import Shape, View, merge, strides_of
 
-TILES = (16, 8, 32)
+TILES, EDGES = (16, 8, 32), (64, 32)
 
 
 def prepare(x: Any, axes: Any = None) -> dict[str, Shape]:
@@ -49,13 +50,16 @@ def launch(kernels: dict[str, Kernel], x: Array, axes: Shape) -> Array:
     strides = strides_of(x.shape)
     shape, steps = tuple(x.shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
     y = Array.empty(x.device, shape, x.dtype)
-    stack = matrices(shape, steps)
-    swaps = "rows" in kernels["forward"].sizes
-    if stack and swaps:
+    forward = kernels["forward"]
+    apart = forward if "planes" in forward.sizes else kernels.get("planes")
+    if "batch" in forward.sizes and (stack := matrices(shape, steps)):
         rows, cols, batch = stack
-        kernels["forward"].launch(rows, cols, batch)(x, y, rows, cols)
+        forward.launch(rows, cols, batch)(x, y, rows, cols)
+    elif apart and (found := planes(shape, steps)):
+        apart.launch(found.rows, found.cols, found.planes)(x, y, *found[1:])
     else:
-        kernels["permute" if swaps else "forward"].launch(x.size)(x, y, View.of(shape, steps), x.size)
+        walk = kernels["permute"] if "cols" in forward.sizes else forward
+        walk.launch(x.size)(x, y, View.of(shape, steps), x.size)
     return y
 
 
@@ -75,6 +79,35 @@ def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
             return None
     fits = rows <= min(TILES) * MAX_GRID[1] and batch <= MAX_GRID[2] and rows * cols * batch < 2**31
     return (rows, cols, batch) if fits else None
+
+
+class Planes(NamedTuple):
+    """A batch of matrices whose rows lie apart, in the order in which the kernel takes it."""
+
+    planes: int
+    rows: int
+    cols: int
+    x_pitch: int
+    y_pitch: int
+    x_at: View
+    y_at: View
+
+
+def planes(shape: Shape, strides: Shape) -> Planes | None:
+    """The matrices of a permuted view: the axis that is last in x by the one that is last in y, where those differ."""
+    axes = merge(shape, strides)
+    if len(axes) < 2 or axes[-1][1] == 1 or prod(shape) == 0:
+        return None
+    extents = [extent for extent, _ in axes]
+    steps = strides_of(tuple(extents))
+    at = next(i for i, (_, stride) in enumerate(axes) if stride == 1)
+    others = [i for i in range(len(axes) - 1) if i != at]
+    batch, (rows, pitch) = prod(extents[i] for i in others), axes[-1]
+    if rows > EDGES[-1] * MAX_GRID[1] or batch > MAX_GRID[2]:
+        return None
+    outer = [extents[i] for i in others]
+    x_at, y_at = View.of(outer, [axes[i][1] for i in others]), View.of(outer, [steps[i] for i in others])
+    return Planes(batch, rows, extents[at], pitch, steps[at], x_at, y_at)
 
 
 def swap(strategy: str, height: str = "TILE", tiles: tuple[int, ...] = TILES) -> Kernel:
@@ -109,6 +142,14 @@ transpose = Op(
         "tiled": swap("tiled"),
         "padded": swap("padded"),
         "strips": swap("strips", "4", (64, 32)),
+        "strips_apart": Kernel(
+            "transpose.cu",
+            "transpose_planes",
+            grid=("cols/EDGE", "rows/EDGE", "planes"),
+            block=("EDGE", "4"),
+            sizes="rows cols planes",
+            EDGE=EDGES,
+        ),
         "permute": per_element("transpose.cu", "transpose_permute"),
         "permute_vectorized": per_four("transpose.cu", "transpose_permute_vectorized"),
     },
@@ -117,6 +158,6 @@ transpose = Op(
     prepare=prepare,
     cost=moved,
     integers=True,
-    fast={"forward": "strips", "permute": "permute_vectorized"},
+    fast={"forward": "strips", "planes": "strips_apart", "permute": "permute_vectorized"},
     cases=cases(),
 )
