@@ -252,8 +252,8 @@ def test_one_dtype_is_enough(kernel_device):
 def test_variants_are_the_kernels_that_stand_in_for_each_other():
     assert variants(mg.matmul) == [
         *("naive", "coalesced", "tiled", "register_tile_1d", "register_tile_2d"),
-        *("vectorized", "double_buffered", "warp_tiled"),
+        *("vectorized", "double_buffered", "warp_tiled", "split_k"),
     ]
-    assert variants(mg.sum) == ["warp", "columns", "tree", "atomic", "vectorized"]
+    assert variants(mg.sum) == ["warp", "columns", "tree", "atomic", "vectorized", "lanes", "strips"]
     assert variants(mg.relu) == ["forward", "vectorized"]
     assert variants(mg.softmax) == []

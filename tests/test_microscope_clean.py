@@ -15,6 +15,7 @@ from minigrad.errors import CompileError
 from minigrad.kernel import Kernel
 from minigrad.microscope import watching
 from minigrad.op import Op
+from minigrad.ops.ladder import ENDS
 from minigrad.source import CUDA, Source
 
 RAN: set[str] = set()
@@ -43,13 +44,28 @@ def test_no_kernel_of_the_package_has_a_problem(op):
     assert report.launches or op.shares
 
 
+def test_the_fast_products_of_large_matrices_have_no_problem():
+    op = copy.copy(mg.matmul)
+    op.fast = {f"{way}_small": f"warp_tiled{end}" for way, end in ENDS.items()}
+    op.kernels = op.kernels
+    with watching() as report:
+        for case in op.cases:
+            run(op, case)
+            run(mg.matmul.using("packed"), case)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def test_the_optimizers_have_no_problem():
     with watching() as report:
+        p, g, v = (mg.randn(1025, device="sim") for _ in range(3))
+        mg.optim.SGD_STEP.launch(1025)(p, g, v, 0.1, 0.9, 1025)
         for make in (mg.optim.SGD, mg.optim.Adam):
-            for n in (1, 31, 1025):
-                x = mg.randn(n, device="sim", requires_grad=True)
-                optimizer = make([x], lr=0.1)
-                (x * x).sum().backward()
+            for n in (1, 31, 1025, 9):  # and n % 10 parameters: 8 fit into a launch
+                xs = [mg.randn(n, device="sim", requires_grad=True) for _ in range(n % 10)]
+                optimizer = make(xs, lr=0.1)
+                for x in xs:
+                    (x * x).sum().backward()
                 optimizer.step()
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []

@@ -1,14 +1,18 @@
 """Every op of the registry: its rule is the slope, and its kernels do what NumPy does, at every block size."""
 
+import copy
+
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import check
 from minigrad.array import Array
+from minigrad.bench.work import work_of
 from minigrad.devices import get
 from minigrad.errors import LaunchError
-from minigrad.op import OPS
+from minigrad.op import OPS, Case
+from minigrad.ops.ladder import ENDS
 
 nan, inf = np.nan, np.inf
 CASES = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
@@ -204,6 +208,21 @@ def test_only_the_gradient_that_is_wanted_is_computed(wanted, device):
     c = a @ b
     grads = c.node.pull(mg.ones(2, 2, device=device).array)
     assert [grad is not None for grad in grads] == [i == wanted for i in range(2)]
+
+
+@pytest.mark.parametrize("rows, columns", [(128, 128), (64, 128), (64, 64), (32, None), (16, None)])
+@pytest.mark.parametrize(
+    "shapes", [((70, 100), (100, 132)), ((33, 65), (65, 35)), ((2, 5, 7), (2, 7, 3)), ((4, 0), (0, 8))]
+)
+def test_fast_products_with_every_tile(rows, columns, shapes, kernel_device):
+    """The sizes alone decide which fast kernel runs, and these are small: here each has its turn, backward too."""
+    rung = "warp_tiled" if columns else "split_k"
+    tiles = {"ROWS": rows, **({"COLUMNS": columns} if columns else {})}
+    op = copy.copy(OPS["matmul"])
+    op.fast = {f"{way}_small": f"{rung}{end}" for way, end in ENDS.items()}
+    op.kernels = {name: k.using(**tiles) if name.startswith(rung) else k for name, k in op.kernels.items()}
+    assert work_of(op, shapes).dry().launches[0].kernel == f"matmul_{rung}"
+    check.bounds(op, Case(shapes), kernel_device)
 
 
 # --- softmax and cross entropy ---

@@ -14,9 +14,9 @@ static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is a multiple of 32 
 
 // The product, as a pipeline: while the threads multiply numbers that are in registers, the next ones come from shared
 // memory, and STAGES - 1 tiles are on their way from global memory. A warp's threads stand close together: it reads few
-// different numbers, and many threads share each read.
+// different numbers, and many threads share each read. The rows of a and b are a_width and b_width long.
 template <bool A_TRANSPOSED, bool B_TRANSPOSED>
-__device__ void product(const real* a, const real* b, real* c, int m, int n, int k) {
+__device__ void product(const real* a, const real* b, real* c, int m, int n, int k, int a_width, int b_width) {
     // [own]
     __shared__ alignas(16) real a_tiles[STAGES][DEPTH][ROWS + LANES], b_tiles[STAGES][DEPTH][COLUMNS + LANES];
     int top = blockIdx.y * ROWS, left = blockIdx.x * COLUMNS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -28,10 +28,10 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     // [copy a stage]
     auto copy = [&](int stage, int start) {
         if (start < k) {
-            if (A_TRANSPOSED) copy_tile<THREADS, DEPTH, ROWS>(a_tiles[stage], a, start, top, k, m, threadIdx.x);
-            else copy_transposed<THREADS, DEPTH, ROWS>(a_tiles[stage], a, top, start, m, k, threadIdx.x);
-            if (B_TRANSPOSED) copy_transposed<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, left, start, n, k, threadIdx.x);
-            else copy_tile<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, start, left, k, n, threadIdx.x);
+            if (A_TRANSPOSED) copy_tile<THREADS, DEPTH, ROWS>(a_tiles[stage], a, start, top, k, a_width, threadIdx.x);
+            else copy_transposed<THREADS, DEPTH, ROWS>(a_tiles[stage], a, top, start, m, a_width, threadIdx.x);
+            if (B_TRANSPOSED) copy_transposed<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, left, start, n, b_width, threadIdx.x);
+            else copy_tile<THREADS, DEPTH, COLUMNS>(b_tiles[stage], b, start, left, k, b_width, threadIdx.x);
         }
         copy_commit();
     };
@@ -82,19 +82,27 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k);
+    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k, k, n);
 }
 
 // da = dy @ b^T: (m, n) @ (n, k). b is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n);
+    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n, n, n);
 }
 
 // db = a^T @ dy: (k, m) @ (m, n). a is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
     int batch = blockIdx.z;
-    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m);
+    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m, k, n);
+}
+
+// c = a @ b once more, of copies: a's is transposed, (k, m), and the rows of both are filled up to multiples of four. So
+// all tiles come in fours, for the price of copies that take k + n and k + m steps where the product takes m n k.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_packed(
+    const real* a, const real* b, real* c, int m, int n, int k) {
+    auto filled = [](int width) { return (width + LANES - 1) / LANES * LANES; };
+    product<true, false>(a, b, c, m, n, k, filled(m), filled(n));
 }

@@ -31,32 +31,57 @@ def per_edge(file: str, name: str, x: str, y: str, block: tuple[str, ...], **tun
     return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, 0, **tunables)
 
 
-def warp_tiled(name: str, x: str, y: str) -> Kernel:
+def warp_tiled(name: str, x: str, y: str, batch: tuple[str, ...] = ("batch",)) -> Kernel:
     """A product in warp tiles, of matrices as they are or with one of them transposed."""
     return Kernel(
         "matmul/warp_tiled.cu",
         f"matmul_{name}",
-        grid=(f"{x}/COLUMNS", f"{y}/ROWS", "batch"),
+        grid=(f"{x}/COLUMNS", f"{y}/ROWS", *batch),
         block=("128",),
-        sizes="m n k batch=1",
-        fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), tile(sizes[y], sizes[x], sizes["batch"]), strict=True)),
+        sizes="m n k batch=1" if batch else "m n k",
+        fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), fitting(sizes, y, x, LARGE), strict=True)),
         ROWS=(128, 64),
         COLUMNS=(128, 64),
     )
 
 
-COSTS = {(128, 128): 1.0, (64, 128): 1.05, (64, 64): 1.15}  # rows and columns of a tile, and the time for an element
+def split_k(name: str, x: str, y: str) -> Kernel:
+    """A product in small tiles, with the sum over k shared out among the warps of a block."""
+    return Kernel(
+        "matmul/split_k.cu",
+        f"matmul_{name}",
+        grid=(f"{x}/32", f"{y}/ROWS", "batch"),
+        block=("256",),
+        sizes="m n k batch=1",
+        fit=lambda **sizes: {"ROWS": fitting(sizes, y, x, SMALL)[0]},
+        ROWS=(32, 16),
+    )
+
+
+# Rows and columns of a tile, and the time for an element of it: measured on an H200, 1.0 is 45 TFLOP/s.
+LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
+SMALL = {(32, 32): 1.8, (16, 32): 2.3}
 PROCESSORS = 132  # of an H100 or H200; each takes a block at a time, and in the last round many may be idle
 
 
-def tile(rows: int, columns: int, count: int) -> tuple[int, int]:
+def tile(rows: int, columns: int, count: int, costs: Mapping[tuple[int, int], float]) -> tuple[int, int]:
     """The tile for which rounds of blocks x elements x time is least."""
 
     def time(shape: tuple[int, int]) -> float:
         blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-        return ceil_div(blocks, PROCESSORS) * prod(shape) * COSTS[shape]
+        return ceil_div(blocks, PROCESSORS) * prod(shape) * costs[shape]
 
-    return min((shape for shape in COSTS if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
+    return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
+
+
+def is_small(rows: int, columns: int, count: int) -> bool:
+    """Whether there are too few large tiles in these results to keep a GPU busy."""
+    return tile(rows, columns, count, LARGE | SMALL) in SMALL
+
+
+def fitting(sizes: Mapping[str, int], y: str, x: str, costs: Mapping[tuple[int, int], float]) -> tuple[int, int]:
+    """The tile for the sizes of a launch, of which y and x are the result's."""
+    return tile(sizes[y], sizes[x], sizes.get("batch", 1), costs)
 
 
 def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
@@ -81,17 +106,23 @@ kernels = {
     "vectorized": per_edge("vectorized", "vectorized", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "double_buffered": per_edge("double_buffered", "double_buffered", "n", "m", EIGHTHS, EDGE=(128, 64)),
     "warp_tiled": warp_tiled("warp_tiled", "n", "m"),
+    "packed": warp_tiled("packed", "n", "m", batch=()),
+    "split_k": split_k("split_k", "n", "m"),
     **{name: tensor_cores(name, "", "n", "m") for name in TENSOR_CORES},
     "backward_a": per_tile("backward_a", "k", "m"),
     "backward_b": per_tile("backward_b", "n", "k"),
     "warp_tiled_backward_a": warp_tiled("warp_tiled_backward_a", "k", "m"),
     "warp_tiled_backward_b": warp_tiled("warp_tiled_backward_b", "n", "k"),
+    "split_k_backward_a": split_k("split_k_backward_a", "k", "m"),
+    "split_k_backward_b": split_k("split_k_backward_b", "n", "k"),
     **{f"{name}_backward_a": tensor_cores(name, "_backward_a", "k", "m") for name in TENSOR_CORES},
     **{f"{name}_backward_b": tensor_cores(name, "_backward_b", "n", "k") for name in TENSOR_CORES},
 }
 kernels["forward"] = kernels["tiled"]
-# While `using` asks for nothing else, float32 goes the fast way.
+BESIDE = ("packed", "split_k")  # no rungs of the ladder, but for matrices of other sizes or for copies of them
+# While `using` asks for nothing else, float32 goes the fast way, and small products another.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
+FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
 
 
 def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array) -> Kernel:
@@ -102,8 +133,11 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
         return kernels[f"{'wgmma' if hopper and fits_wgmma(w, x, y) else 'mma_bf16'}{end}"]
     if asked is kernels["mma_tf32"]:
         return kernels[f"mma_tf32{end}"]
-    # the fast one for float32 would overflow registers with float64
-    return kernels.get(f"{way}_float32" if x.dtype == np.float32 else way, kernels[way])
+    rows, columns = {"forward": (w.m, w.n), "backward_a": (w.m, w.k), "backward_b": (w.k, w.n)}[way]
+    size = "small" if is_small(rows, columns, w.count) else "float32"
+    # the fast ones for float32 would overflow registers with float64
+    chosen = kernels.get(f"{way}_{size}" if x.dtype == np.float32 else way, kernels[way])
+    return kernels["warp_tiled"] if chosen is kernels["packed"] else chosen  # which multiplies no batch
 
 
 def fits_wgmma(w: "Work", x: Array, y: Array) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from minigrad.create import ones
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
+from minigrad.ops.ladder import BESIDE
 from minigrad.show.tables import Table, table
 
 SIDE, DEPTH = 128, 16  # what is counted: c is SIDE x SIDE, and each of its elements a sum of DEPTH
@@ -16,7 +17,8 @@ HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", 
 
 def rungs() -> list[str]:
     """The kernels of the ladder, from the foot to the top."""
-    return [name for name in OPS["matmul"].kernels if name != "forward" and "backward" not in name]
+    others = ("forward", *BESIDE)
+    return [name for name in OPS["matmul"].kernels if name not in others and "backward" not in name]
 
 
 def settings(name: str, n: int) -> dict[str, int]:

@@ -1,0 +1,62 @@
+"""Large products of copies that lie as the fastest kernel wants them: n^2 elements are copied, n^3 multiplied."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.kernel import Kernel
+from minigrad.launch import ceil_div
+from minigrad.op import OPS
+from minigrad.ops.ladder import is_small
+from minigrad.ops.slabs import ONE
+from minigrad.view import View
+
+LANES = 4  # neighbours that the kernel reads at once
+# The multiplications in which as much time is saved as it takes to copy a number: where rows of an array begin at
+# multiples of LANES, and where they begin anywhere. From the times of an H200.
+ALIGNED, RAGGED = 1700, 250
+
+
+class Operand(NamedTuple):
+    """A matrix of a product, (rows, columns), of which its transpose is meant if it goes `across`."""
+
+    x: Array
+    rows: int
+    columns: int
+    across: bool = False
+
+    @property
+    def copied(self) -> int:
+        """The elements to be copied before the kernel can read it."""
+        return self.rows * self.columns if self.across or self.columns % LANES else 0
+
+    def laid(self) -> Array:
+        """The matrix with its rows filled up, with anything, to a multiple of LANES."""
+        if not self.copied:
+            return self.x.reshape((self.rows, self.columns))
+        height, width = (self.columns, self.rows) if self.across else (self.rows, self.columns)
+        pitch = ceil_div(width, LANES) * LANES
+        y = Array.empty(self.x.device, (height, pitch), self.x.dtype)
+        if self.across:
+            swap = OPS["transpose"].kernels["strips_apart"].launch(self.rows, self.columns, 1)
+            swap(self.x, y, self.rows, self.columns, self.columns, pitch, ONE, ONE)
+        else:
+            place = OPS["concatenate"].kernels["vectorized"].launch(self.x.size)
+            place(self.x, y, View.of((height, width), (pitch, 1)), self.x.size)
+        return y
+
+
+def multiply(kernels: Mapping[str, Kernel], count: int, a: Operand, b: Operand, out: Array) -> bool:
+    """out = a^T @ b, where that is one product and worth the copies, or `using` asks for it. Whether it was done."""
+    terms, rows = (a.columns, a.rows) if a.across else (a.rows, a.columns)
+    columns = b.rows if b.across else b.columns
+    asked = kernels["forward"] is kernels["packed"] and out.dtype.kind == "f"
+    ragged = a.columns % LANES or b.columns % LANES
+    worth = rows * columns * terms >= (RAGGED if ragged else ALIGNED) * (a.copied + b.copied)
+    fast = "large" in kernels and out.dtype == np.float32 and not is_small(rows, columns, 1)
+    if count != 1 or not (asked or (fast and worth)):
+        return False
+    kernels["packed"].launch(rows, columns, terms)(a.laid(), b.laid(), out, rows, columns, terms)
+    return True
