@@ -10,25 +10,90 @@ extern "C" __global__ void sgd_step(real* p, const real* g, real* v, real lr, re
     }
 }
 
-// One more step has been taken. thread -> one counter.
-extern "C" __global__ void adam_count(int* t, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) {
-        t[i] += 1;
+// From here on, up to eight parameters a launch: most are small, and a launch takes longer than they do. The blocks of a
+// grid are theirs one after the other: `block` counts from the first block of a parameter, and the function says whether
+// it was one of its own. thread -> four elements, BLOCK apart. A place without a parameter has n = 0.
+constexpr int BLOCK = 256, SHARE = 4 * BLOCK;
+
+template <class Update>
+__device__ bool owns(int& block, int n, Update update) {
+    int first = block * SHARE + threadIdx.x, blocks = (n + SHARE - 1) / SHARE;
+    if (block < blocks) {
+#pragma unroll
+        for (int i = first; i < first + SHARE; i += BLOCK) {
+            if (i < n) update(i);
+        }
+        return true;
     }
+    block -= blocks;
+    return false;
+}
+
+__device__ inline bool sgd(int& block, real* p, const real* g, real* v, int n, real lr, real momentum) {
+    return owns(block, n, [=](int i) {
+        real velocity = momentum * v[i] + g[i];
+        v[i] = velocity;
+        p[i] -= lr * velocity;
+    });
+}
+
+extern "C" __global__ void sgd_steps(
+    real* p0, const real* g0, real* v0, int n0,
+    real* p1, const real* g1, real* v1, int n1,
+    real* p2, const real* g2, real* v2, int n2,
+    real* p3, const real* g3, real* v3, int n3,
+    real* p4, const real* g4, real* v4, int n4,
+    real* p5, const real* g5, real* v5, int n5,
+    real* p6, const real* g6, real* v6, int n6,
+    real* p7, const real* g7, real* v7, int n7, real lr, real momentum) {
+    int block = blockIdx.x;
+    if (sgd(block, p0, g0, v0, n0, lr, momentum)
+        || sgd(block, p1, g1, v1, n1, lr, momentum)
+        || sgd(block, p2, g2, v2, n2, lr, momentum)
+        || sgd(block, p3, g3, v3, n3, lr, momentum)
+        || sgd(block, p4, g4, v4, n4, lr, momentum)
+        || sgd(block, p5, g5, v5, n5, lr, momentum)
+        || sgd(block, p6, g6, v6, n6, lr, momentum)
+        || sgd(block, p7, g7, v7, n7, lr, momentum)) return;
+}
+
+// One more step has been taken. thread -> the counter of one parameter.
+extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* t4, int* t5, int* t6, int* t7) {
+    int* counters[] = {t0, t1, t2, t3, t4, t5, t6, t7};
+    if (counters[threadIdx.x]) *counters[threadIdx.x] += 1;
 }
 
 // The t-th Adam step, with c1 = 1 - b1 and c2 = 1 - b2 from the host: here in float, 1 - 0.999 would be wrong by 1e-5.
-// For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one parameter.
-extern "C" __global__ void adam_step(
-    real* p, const real* g, real* m, real* v, const int* t, real lr, real c1, real c2, real eps, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) {
+// For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
+__device__ inline bool adam(
+    int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps) {
+    return owns(block, n, [=](int i) {
         real mean = m[i] + c1 * (g[i] - m[i]);
         real square = v[i] + c2 * (g[i] * g[i] - v[i]);
         m[i] = mean;
         v[i] = square;
         real grown1 = -expm1(*t * log1p(-c1)), grown2 = -expm1(*t * log1p(-c2));
         p[i] -= lr * (mean / grown1) / (sqrt(square / grown2) + eps);
-    }
+    });
+}
+
+extern "C" __global__ void adam_steps(
+    real* p0, const real* g0, real* m0, real* v0, const int* t0, int n0,
+    real* p1, const real* g1, real* m1, real* v1, const int* t1, int n1,
+    real* p2, const real* g2, real* m2, real* v2, const int* t2, int n2,
+    real* p3, const real* g3, real* m3, real* v3, const int* t3, int n3,
+    real* p4, const real* g4, real* m4, real* v4, const int* t4, int n4,
+    real* p5, const real* g5, real* m5, real* v5, const int* t5, int n5,
+    real* p6, const real* g6, real* m6, real* v6, const int* t6, int n6,
+    real* p7, const real* g7, real* m7, real* v7, const int* t7, int n7,
+    real lr, real c1, real c2, real eps) {
+    int block = blockIdx.x;
+    if (adam(block, p0, g0, m0, v0, t0, n0, lr, c1, c2, eps)
+        || adam(block, p1, g1, m1, v1, t1, n1, lr, c1, c2, eps)
+        || adam(block, p2, g2, m2, v2, t2, n2, lr, c1, c2, eps)
+        || adam(block, p3, g3, m3, v3, t3, n3, lr, c1, c2, eps)
+        || adam(block, p4, g4, m4, v4, t4, n4, lr, c1, c2, eps)
+        || adam(block, p5, g5, m5, v5, t5, n5, lr, c1, c2, eps)
+        || adam(block, p6, g6, m6, v6, t6, n6, lr, c1, c2, eps)
+        || adam(block, p7, g7, m7, v7, t7, n7, lr, c1, c2, eps)) return;
 }

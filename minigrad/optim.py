@@ -1,12 +1,13 @@
-"""Optimizers: each parameter is updated in place by one kernel that reads its gradient once."""
+"""Optimizers: parameters are updated in place, many by one kernel, which reads each gradient once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minigrad.array import Array
 from minigrad.convert import move
+from minigrad.many import ADAM_COUNTS, ADAM_STEPS, MANY, SGD_STEPS, blocks, places, sized
 from minigrad.memo import Memo
 from minigrad.ops.elementwise import per_element
 from minigrad.program import Program
@@ -14,9 +15,7 @@ from minigrad.require import a, number
 from minigrad.tape import effects, no_grad
 from minigrad.tensor import Tensor
 
-SGD_STEP = per_element("optim.cu", "sgd_step")
-ADAM_STEP = per_element("optim.cu", "adam_step")
-ADAM_COUNT = per_element("optim.cu", "adam_count")
+SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
 _PROGRAMS = Memo()
 
 
@@ -79,10 +78,23 @@ class Optimizer:
         program(arrays)
 
     def _each(self, *arrays: Any) -> tuple:
-        """Parameter after parameter: itself, its gradient, its states."""
-        for at in range(0, len(arrays), 2 + self.states):
-            self._update(*arrays[at : at + 2 + self.states])
+        """Parameter after parameter, each with its gradient and its states; on a device MANY of a dtype at a time."""
+        width = 2 + self.states
+        rows = [arrays[at : at + width] for at in range(0, len(arrays), width)]
+        if not isinstance(arrays[0], Array):
+            for row in rows:
+                self._update(*row)
+            return ()
+        for dtype in dict.fromkeys(row[0].dtype for row in rows):
+            alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
+            for at in range(0, len(alike), MANY):
+                self._launch(alike[at : at + MANY])
         return ()
+
+    def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Update these parameters. An optimizer without a kernel for many updates one after the other."""
+        for row in rows:
+            self._update(*row)
 
     def _kept(self, i: int, p: Tensor) -> list[Tensor]:
         """The states of a parameter, on its device: they live as long as the optimizer."""
@@ -119,11 +131,12 @@ class SGD(Optimizer):
         return [np.zeros(p.shape, p.dtype)]
 
     def _update(self, p: Any, g: Any, v: Any) -> None:
-        if isinstance(p, Array):
-            return SGD_STEP.launch(p.size)(p, g, v, self.lr, self.momentum, p.size)
         v *= self.momentum
         v += g
         p -= self.lr * v
+
+    def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
+        SGD_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, self.momentum)
 
 
 class Adam(Optimizer):
@@ -152,12 +165,14 @@ class Adam(Optimizer):
         return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]
 
     def _update(self, p: Any, g: Any, m: Any, v: Any, t: Any) -> None:
-        """t counts the steps of this parameter; on a device it stands there, as a graph repeats only what does."""
         b1, b2 = self.betas
-        if isinstance(p, Array):
-            ADAM_COUNT.launch(1)(t, 1)
-            return ADAM_STEP.launch(p.size)(p, g, m, v, t, self.lr, 1 - b1, 1 - b2, self.eps, p.size)
         t += 1
         m += (1 - b1) * (g - m)
         v += (1 - b2) * (g * g - v)
         p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
+
+    def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
+        """t counts the steps of a parameter; it stands on the device, as a graph repeats only what does."""
+        ADAM_COUNTS.launch()(*places([row[-1:] for row in rows]))
+        c1, c2 = (1 - beta for beta in self.betas)
+        ADAM_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, c1, c2, self.eps)

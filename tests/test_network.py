@@ -72,6 +72,28 @@ def test_sgd_and_adam_take_the_steps_of_their_formulas(device, dtype):
 
 
 @pytest.mark.parametrize("device", mg.devices())
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_many_parameters_of_any_size_and_dtype_step_as_on_numpy(name, device):
+    """More than a launch takes, some empty, some longer than a block, of two dtypes, some without a gradient."""
+    sizes, rng = [3, 0, 256, 257, 1, 1025, 31, 2, 513, 5, 7, 600, 8, 9, 10, 11, 12, 13, 14], np.random.default_rng(0)
+    starts = [rng.standard_normal(n).astype("float64" if i % 3 == 1 else "float32") for i, n in enumerate(sizes)]
+    grads = [rng.standard_normal(n).astype(x.dtype) for n, x in zip(sizes, starts, strict=True)]
+    tolerance = {"float32": {"rtol": 1e-6, "atol": 1e-7}, "float64": {"rtol": 1e-13}}
+    stepped = {}
+    for place in ("numpy", device):
+        xs = [mg.tensor(x, requires_grad=True, device=place) for x in starts]
+        optimizer = getattr(mg.optim, name)(xs, lr=0.1)
+        for step in range(2):
+            for i, (x, g) in enumerate(zip(xs, grads, strict=True)):
+                x.grad = mg.tensor(g, device=place) if i % 5 or step else None
+            optimizer.step()
+        stepped[place] = [x.numpy() for x in xs]
+    for i, (got, wanted) in enumerate(zip(stepped[device], stepped["numpy"], strict=True)):
+        np.testing.assert_allclose(got, wanted, **tolerance[wanted.dtype.name])
+        assert got.size == 0 or np.abs(got - starts[i]).min() > 0
+
+
+@pytest.mark.parametrize("device", mg.devices())
 def test_adam_counts_the_steps_of_each_parameter(device):
     often, late = (mg.ones(1, requires_grad=True, device=device) for _ in range(2))
     optimizer = mg.optim.Adam([often, late], lr=0.1)

@@ -112,7 +112,7 @@ def eager(step: Step) -> Step:
 
 def network(device: str) -> Sequential:
     """The network, with the same numbers on every device."""
-    manual_seed(0)
+    manual_seed(2)  # with which nothing that relu gets is within 2e-6 of 0, where rounding would choose the side
     layers: list[Any] = []
     for inputs, outputs in pairwise(WIDTHS):
         layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
