@@ -85,10 +85,12 @@ class Optimizer:
             for row in rows:
                 self._update(*row)
             return ()
+        owner = next(c for c in type(self).__mro__ if "_update" in vars(c))  # who updates one knows how to update many
+        launch = vars(owner).get("_launch", Optimizer._launch)
         for dtype in dict.fromkeys(row[0].dtype for row in rows):
             alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
             for at in range(0, len(alike), MANY):
-                self._launch(alike[at : at + MANY])
+                launch(self, alike[at : at + MANY])
         return ()
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
@@ -131,6 +133,8 @@ class SGD(Optimizer):
         return [np.zeros(p.shape, p.dtype)]
 
     def _update(self, p: Any, g: Any, v: Any) -> None:
+        if isinstance(p, Array):
+            return SGD._launch(self, [(p, g, v)])
         v *= self.momentum
         v += g
         p -= self.lr * v
@@ -165,6 +169,8 @@ class Adam(Optimizer):
         return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]
 
     def _update(self, p: Any, g: Any, m: Any, v: Any, t: Any) -> None:
+        if isinstance(p, Array):
+            return Adam._launch(self, [(p, g, m, v, t)])
         b1, b2 = self.betas
         t += 1
         m += (1 - b1) * (g - m)
