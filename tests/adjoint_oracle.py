@@ -55,6 +55,9 @@ FUNCTIONS = {name: getattr(cmath, name) for name in ("exp", "log", "sin", "cos",
     "fmax": lambda x, y: x if x.real >= y.real else y,
     "fmin": lambda x, y: x if x.real <= y.real else y,
     "fma": lambda x, y, z: x * y + z,
+    "hypot": lambda x, y: cmath.sqrt(x * x + y * y),
+    "atan2": lambda x, y: cmath.atan(x / y),  # of y above 0
+    "fmod": lambda x, y: x - y * np.trunc((x / y).real),
     "INFINITY": math.inf, "M_PI": math.pi, "true": True, "false": False,
 }  # fmt: skip
 

@@ -36,6 +36,7 @@ KERNELS = {
     "two elements of a thread": "if (i < 4) { y[2 * i] = x[i] * x[i]; y[2 * i + 1] = x[i] * x[i + 4]; }",
     "elements shared out in two ways": "double v = 0; if (i < 2) { for (int j = i; j < 8; j += 2) { v += x[j] * x[j]; "
     "} for (int j = 4 * i; j < 4 * i + 4; ++j) { v += x[j] * x[j] * x[j]; } } y[i] = v;",
+    "a first value of an array overwritten": "double q[2] = {x[i], x[i] * x[i]}; q[1] = sin(x[i]); y[i] = q[0] * q[1];",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -93,6 +93,7 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     found = set()
     for s in each(body):
         touched = read_here(s) | ({name_of(s.target)} if isinstance(s, Assign | Add) else set())
+        touched |= {s.name} if isinstance(s, Declare) and s.values else set()
         if isinstance(s, Assign) and isinstance(s.target, Index) and s.op == "=":
             name = s.target.array
             found |= {id(s)} if name in names - seen - read_here(s) else set()
