@@ -74,7 +74,13 @@ class Optimizer:
             return
         specs = [array.spec for array in arrays]
         key = (type(self), self.settings, *specs)
-        program = _PROGRAMS.get(key) or _PROGRAMS.keep(key, Program(self._each, specs))
+        try:
+            program = _PROGRAMS.get(key)
+        except TypeError:  # a list among the settings: what it does may change with any element
+            self._each(*arrays)
+            return
+        if program is None:
+            program = _PROGRAMS.keep(key, Program(self._each, specs))
         program(arrays)
 
     def _each(self, *arrays: Any) -> tuple:

@@ -234,6 +234,10 @@ def test_a_number_that_a_users_optimizer_has_is_its_own(device):
     two.scale = 100.0
     two.step()
     assert w.numpy().tolist() == [-112.0] * 3
+    two.seen = []  # is no key of a dict, so nothing is planned
+    two.scale = 1000.0
+    two.step()
+    assert w.numpy().tolist() == [-1112.0] * 3
 
 
 PLACED = [case for case in CASES if (given := case.values[1].params) and list(given) == case.values[0].inputs.params]
