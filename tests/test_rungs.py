@@ -1,5 +1,6 @@
 """The ladder of matrix multiplication in pictures: counted in the kernels, timed in a record."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_the_ladder_is_that_of_the_record():
     assert [(row[0], row[3], row[-1]) for row in cells] == [("naive", "1.00", "0.01"), ("warp_tiled", "48.00", "0.50")]
     with pytest.raises(ValueError, match="no record has the rungs of matmul at 64 x 64"):
         ladder(64, record(4096, naive=1))
+
+
+def test_of_two_measurements_of_a_rung_the_one_beside_pytorch_counts():
+    made = record(4096, naive=1, warp_tiled=48)
+    (again,) = record(4096, warp_tiled=24).measurements.values()
+    made.measurements["matmul warp_tiled of 4096 x 4096, 4096 x 4096"] = dataclasses.replace(again, rivals={})
+    made.measurements["matmul of 4096 x 4096, 4096 x 4096"] = again
+    assert "24.00" in ladder(4096, made).numbers and "0.50" in ladder(4096, made).numbers
+    made.measurements = dict(reversed(made.measurements.items()))
+    assert "24.00" in ladder(4096, made).numbers and "0.50" in ladder(4096, made).numbers
 
 
 def test_a_rung_says_what_was_counted_and_what_was_timed():
