@@ -62,7 +62,8 @@ class Derivation(Loops):
     def settled(self, body: list[Stmt]) -> list[Stmt]:
         """Pruned, checked that nothing in it is lost, and with loops in their own order where that is free."""
         body = self.pruned(body)
-        taped = {tape.counter for name, tape in self.tapes.items() if name in mentioned(body)}
+        used = mentioned(body)
+        taped = {tape.counter for name, tape in self.tapes.items() if name in used}
         body = self.pruned(everywhere(body, Uncounted(taped)))
         if unfilled := (set(self.tapes) & mentioned(body)) - written(body):
             raise RuntimeError(f"{self.of.name}: the adjoint reads {min(unfilled)}, which it never fills.")
@@ -84,7 +85,8 @@ class Derivation(Loops):
 
     def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
         """The record."""
-        tapes = [t for t in self.tapes.values() if t.name in mentioned(body)]
+        used = mentioned(body)
+        tapes = [t for t in self.tapes.values() if t.name in used]
         local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
         names = {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
         return Derived([*local, *body], names, tapes, self.conditions, choices, written(body) & self.kept_arrays())

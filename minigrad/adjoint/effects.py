@@ -1,6 +1,6 @@
 """What statements read and write, by name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE, ZERO, minus, negative, over, plus, times
 from minigrad.adjoint.expr import reads
@@ -41,21 +41,28 @@ def nested(s: Stmt) -> tuple[list[Stmt], ...]:
     return ()
 
 
-def each(body: Iterable[Stmt]) -> Iterator[Stmt]:
+def each(body: Iterable[Stmt]) -> list[Stmt]:
     """All statements, those inside others too, in the order of the text; a for's start and step stand around it."""
+    found: list[Stmt] = []
     for s in body:
-        yield s
-        if isinstance(s, For) and s.start:
-            yield s.start
-        for inner in nested(s):
-            yield from each(inner)
-        if isinstance(s, For) and s.step:
-            yield s.step
+        found.append(s)
+        if isinstance(s, If):
+            found += each(s.then)
+            found += each(s.orelse)
+        elif isinstance(s, For | While):
+            start, step = (s.start, s.step) if isinstance(s, For) else (None, None)
+            found += [start] if start else []
+            found += each(s.body)
+            found += [step] if step else []
+    return found
 
 
 def read_here(s: Stmt) -> set[str]:
     """What a statement itself reads, not what is inside it."""
-    return set().union(*(reads(e) for e in expressions(s)), self_read(s))
+    found = self_read(s)
+    for e in expressions(s):
+        found |= e.names
+    return found
 
 
 def self_read(s: Stmt) -> set[str]:

@@ -6,7 +6,6 @@ An index is read as a number in a mixed radix: `row * n + column` with `column <
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import permutations
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
@@ -89,10 +88,9 @@ class Facts:
     def told(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them."""
         p = self.spelled(p)
-        digits = [n for n in sorted(p.names()) if self.varies(n)]
-        for order in permutations(digits) if len(digits) < 6 else ():
-            if self.radix(p, order):
-                return set().union(*(self.inner(d, depth) for d in order))
+        digits = {n: p.of(n) for n in sorted(p.names()) if self.varies(n)}
+        if 0 < len(digits) < 6 and self.radix(digits, number(1)):
+            return set().union(*(self.inner(d, depth) for d in digits))
         for name in digits:
             wider = self.expanded(p, name) if depth < 9 else None
             if wider is not None and (found := self.told(wider, depth + 1)) is not None:
@@ -123,18 +121,18 @@ class Facts:
             return None
         return p.put(name, start + step * Polynomial({(f"@{name}",): 1}))
 
-    def radix(self, p: Polynomial, order: tuple[str, ...]) -> bool:
-        """Whether these are the digits of a number in a mixed radix, the least significant first."""
-        stride = number(1)
-        for n, digit in enumerate(order):
-            if p.of(digit) != stride or not self.natural(digit):
-                return False
-            if n + 1 < len(order):
-                wider = next((b for b in self.bounds(digit, p.of(order[n + 1]), stride) if b), None)
-                if wider is None:
-                    return False
-                stride = stride * wider
-        return True
+    def radix(self, digits: dict[str, Polynomial | None], stride: Polynomial) -> bool:
+        """Whether these, each with its factor, are digits in a mixed radix, of which `stride` is the least factor."""
+        for digit, factor in digits.items():
+            if factor == stride and self.natural(digit):
+                rest = {name: other for name, other in digits.items() if name != digit}
+                for wanted in rest.values():
+                    wider = next((b for b in self.bounds(digit, wanted, stride) if b), None)
+                    if wider is not None and self.radix(rest, stride * wider):
+                        return True
+                if not rest:
+                    return True
+        return False
 
     def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
         """The bound of a digit that makes the next one's factor the wanted one, if there is such a bound."""

@@ -1,5 +1,6 @@
 """Values that the gradient needs again: read where they still stand, computed anew, or kept before they go."""
 
+from itertools import chain, count
 from math import prod
 
 from minigrad.adjoint.build import change
@@ -53,7 +54,7 @@ class Keeping(Rules):
 
     def fresh(self, base: str) -> str:
         """A name that is not in use."""
-        names = (base, *(f"{base}_{n}" for n in range(2, 999)))
+        names = chain([base], (f"{base}_{n}" for n in count(2)))
         name = next(n for n in names if n not in self.used)
         self.used.add(name)
         return name

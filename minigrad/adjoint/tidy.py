@@ -58,7 +58,7 @@ class Sink(Change):
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """Sink what can be."""
-        made = list(body)
+        made, self.names = list(body), {id(t): mentioned([t]) for t in body}
         for s in body:
             zero = isinstance(s, Declare | Assign) and s.value is not None and is_number(s.value, 0)
             if zero and s in made and not (isinstance(s, Assign) and s.op != "="):
@@ -67,17 +67,19 @@ class Sink(Change):
 
     def _sink(self, body: list[Stmt], s: Declare | Assign) -> None:
         name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
-        user = next((n for n in range(at + 1, len(body)) if name in mentioned([body[n]])), None)
+        user = next((n for n in range(at + 1, len(body)) if name in self.names[id(body[n])]), None)
         if user is None:
             return
         first = body[user]
         if isinstance(first, Assign) and _adds_to(first, s):
             value = negative(first.value) if first.op == "-=" else first.value
-            body[user] = (
-                Declare(name, s.type, value=value, place=first.place)
-                if isinstance(s, Declare)
-                else Assign(s.target, "=", value, first.place)
+            begin: Stmt = (
+                Assign(s.target, "=", value, first.place)
+                if isinstance(s, Assign)
+                else Declare(name, s.type, value=value, place=first.place)
             )
+            self.names[id(begin)] = self.names[id(first)]
+            body[user] = begin
             body.remove(s)
         elif isinstance(s, Declare) and user > at + 1:
             body.remove(s)
