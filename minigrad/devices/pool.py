@@ -22,7 +22,9 @@ class Pool:
     def allocate(self, nbytes: int) -> "PooledBuffer":
         """A buffer of at least so many bytes."""
         free = self.fitting.get(nbytes) or self._free_for(nbytes)
-        return PooledBuffer(free, free.pop(), nbytes)
+        buffer = PooledBuffer()
+        buffer._free, buffer.address, buffer.nbytes = free, free.pop(), nbytes
+        return buffer
 
     def _free_for(self, nbytes: int) -> list[int]:
         """The addresses of pieces for so many bytes, one at least."""
@@ -80,12 +82,12 @@ class Pool:
 
 
 class PooledBuffer:
-    """A piece of a pool; it goes back when this object is collected."""
+    """A piece of a pool, which makes it; it goes back when this object is collected."""
 
     __slots__ = ("__weakref__", "_free", "address", "nbytes")
-
-    def __init__(self, free: list[int], address: int, nbytes: int):
-        self._free, self.address, self.nbytes = free, address, nbytes
+    _free: list[int]
+    address: int
+    nbytes: int
 
     def __del__(self) -> None:
         self._free.append(self.address)
