@@ -35,4 +35,4 @@ def test_a_call_is_timed_beside_pytorch():
     pytest.importorskip("torch")
     times = mg.bench.host_cost(against=("torch",), repeats=3).times
     assert tuple(times) == host.TITLES
-    assert all(0 < t.seconds < 1e-3 for each in times.values() for t in each.values())
+    assert all(0 < t.seconds < 0.1 for each in times.values() for t in each.values())

@@ -324,13 +324,13 @@ def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
         return array, sent
 
     monkeypatch.setattr(gpu.sender, "send", watched)
-    given = [(np.full((1024, 1024), i, np.float32),) for i in range(8)]
+    given = [(np.full((1024, 1024), i, np.float32),) for i in range(6)]
     for i, (x,) in enumerate(mg.data.prefetch(given, "cuda")):
         start = gpu.mark()
-        spin(ended, int(2e7), grid=1, block=1)  # a step of 20 ms
+        spin(ended, int(1e8), grid=1, block=1)  # a step of 100 ms, for a GPU that others use at the same time
         assert x[0, 0].shape == ()
         steps.append((start, gpu.mark()))
         total = x.sum().item() if i == len(given) - 1 else None
-    assert total == 7 * 1024 * 1024
+    assert total == 5 * 1024 * 1024
     for sent, (start, stop) in list(zip(copies[2:], steps[1:], strict=False))[2:]:
         assert gpu.between(start, sent) > 0 and gpu.between(sent, stop) > 0

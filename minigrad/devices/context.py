@@ -2,7 +2,8 @@
 
 Jupyter runs slider callbacks on other threads than cells, and CUDA's current context belongs to a thread. So every
 entry takes one lock, makes the context current, and puts back what was current before. It is the primary context,
-which PyTorch uses too; a launch on a thread where it is current already has nothing to do.
+which PyTorch uses too. What is queued on the stream goes to the stream's context, whichever is current; where a driver
+refuses that, it is made current, too.
 """
 
 import threading
@@ -66,7 +67,7 @@ class Context:
             self.take([queue])
 
     def again(self, queue: Any) -> None:
-        """On a thread where another context is current, try in ours. Raises LaunchError where it is refused there."""
+        """Try again with our context current. Raises LaunchError where it is refused there, too."""
         with nullcontext() if self._ours.is_current() else self.current():
             if status := queue():
                 error = libcuda.why(self.library, queue.func.__name__, status)
