@@ -27,7 +27,7 @@ RUNGS = {
     "while": (ladder("eighth_power"), [normal(20), normal(20), 20], 1, 32),
     "break": (ladder("newton"), [normal(20) ** 2 + 0.5, normal(20), 20], 1, 32),
     "continue": (ladder("largest"), [normal(20 * 6) - 3, normal(20), 20, 6], 1, 32),
-    "after the loop": (ladder("after_the_loop"), [normal(20), normal(6), normal(20), 20, 6], 1, 32),
+    "after the loop": (ladder("after_the_loop"), [normal(100), normal(6), normal(100), 100, 6], 2, 64),
     "overwrite": (ladder("overwrite"), [normal(20), normal(20), 20], 1, 32),
     "multiply in place": (ladder("multiply_in_place"), [normal(20), normal(20), 20], 1, 32),
     "swap": (ladder("swap_squared"), [normal(20), normal(20), 20], 1, 32),

@@ -32,6 +32,23 @@ __device__ void warp_add(T* sum, Part part) {
     }
     if (lane == 0) atomicAdd(sum, value);
 }""",
+    "warp_total": """\
+// The sum of part over a warp, whose threads then take turns to add it: this is thread `turn` of `turns`.
+template <class T>
+__device__ T warp_total(T part, int& turn, int& turns) {
+    unsigned active = __activemask();
+    turn = 0;
+    turns = 1;
+    if (active & (active + 1)) return part;  // not just the first lanes of the warp: each thread for itself
+    turns = __popc(active);
+    turn = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    T value = part;
+    for (int step = 16; step > 0; step /= 2) {
+        T other = __shfl_sync(active, value, min(turn + step, turns - 1));
+        value += turn + step < turns ? other : T(0);
+    }
+    return __shfl_sync(active, value, 0);
+}""",
     "block_add": """\
 // *sum += part, for a whole block by one atomic. All its threads come by.
 template <class T, class Part>

@@ -15,6 +15,7 @@ from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.rounds import Loops
 from minigrad.adjoint.shadows import cleared, unseen
+from minigrad.adjoint.share import Share
 from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tapes import Tape
@@ -141,6 +142,7 @@ class KernelAdjoint(Derivation):
         strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
         sums = Accumulate(arrays, self.alike, self.totals.values(), strides)
         choices = [*turn.choices, *sums.decide(body, self.facts(body), self.phases(body))]
+        body = everywhere(body, Share({*self.uniform, *strides.values()}, self.fresh))
         left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
         clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions)]
         body = [*clear, *([Barrier()] if clear else []), *body]

@@ -15,7 +15,15 @@ _TOKEN = re.compile(
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<space>\s+|\\\n)"
 )
-OWN = ("tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "block_add")  # in what is emitted
+OWN = (
+    "tape_thread",
+    "tape_threads",
+    "tape_slots",
+    "tape_needed",
+    "warp_add",
+    "warp_total",
+    "block_add",
+)  # in what is emitted
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
 
 
