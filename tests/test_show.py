@@ -78,7 +78,7 @@ PICTURES = {
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
     "one loss": lambda: mg.show.loss_curve([3.0]),
     "tuning": lambda: mg.show.tuning(searched(mg.sum, (2**20,)), BLOCK=64),
-    "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (64, 64), (64, 64))),
+    "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (1024, 1024), (1024, 1024))),
     "tuning in the dark": lambda: mg.show.tuning(searched(mg.relu, (100,), known=False), BLOCK=1024),
     "roofline": lambda: mg.show.roofline(MADE),
     "roofline of one": lambda: mg.show.roofline(MADE, only=["matmul"]),
