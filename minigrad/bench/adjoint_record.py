@@ -43,8 +43,8 @@ class Growth(dict[int, Ratio]):
 class Cost:
     """Of one rung: its times as threads and work grow, what kernel and adjoint take of the GPU, and Warp's times.
 
-    tape_bytes: of local tapes for a thread, and of global tapes in all, at the largest size. beside: Warp's times of
-    the same size, or why there are none.
+    tape_bytes: of local tapes for a thread, and of global tapes in all, at the largest size. beside: Warp's times, of
+    the same size where `Rung.rival` names no other, or why there are none.
     """
 
     kernel: str

@@ -43,7 +43,7 @@ class Warp:
         """Its times; in words why there are none, or None where the kernel is not written for Warp."""
         if subject.name not in self.kernels:
             return None
-        if (off := self.error(subject)) > TOLERANCE:
+        if not (off := self.error(subject)) <= TOLERANCE:
             return f"wrong: off by {off:.2g}"
         (args, _, _), dy = subject.at(size, work)
         forward, backward, _ = self.calls(subject, args, dy)
@@ -84,7 +84,7 @@ class Warp:
         def backward() -> None:
             for d in cleared:
                 self.device.zero(d.address, d.nbytes)
-            launch(adj_inputs=[None] * len(given), adjoint=True)
+            launch(adj_inputs=[None] * len(given), adjoint=True)  # which leaves zeros of the upstream gradient
 
         return launch, backward, gradients
 
@@ -94,4 +94,6 @@ class Warp:
             return value
         kind = self.warp.dtype_from_numpy(value.dtype)
         d = self._given(gradient, None) if gradient else None
-        return self.warp.array(ptr=value.address, dtype=kind, shape=value.shape, device=self.place, grad=d)
+        made = self.warp.array(ptr=value.address, dtype=kind, shape=value.shape, device=self.place, grad=d)
+        made.owner = value  # whose memory stays as long as this
+        return made
