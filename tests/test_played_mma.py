@@ -1,4 +1,4 @@
-"""The kernels for tensor cores on the simulator, with the PTX played in CUDA C++: which lane holds what, and no race."""
+"""The kernels for tensor cores on the simulator, their PTX played in CUDA C++: which lane holds what, and no race."""
 
 from pathlib import Path
 
