@@ -15,11 +15,11 @@ from minigrad.adjoint.tree import Declare, Do, Expr, Function, Param, Stmt
 SUMS = {
     "warp_add": """\
 // *sum += part, for a whole warp by one atomic where all its threads add to the same place.
-template <class T, class Part>
-__device__ void warp_add(T* sum, Part part) {
+template <class Sum, class Part>
+__device__ void warp_add(Sum* sum, Part part) {
     unsigned active = __activemask();
     unsigned long long place = (unsigned long long)sum;
-    T value = part;
+    Sum value = part;
     // one place, and the first lanes of the warp: all of them, or those of the last warp of a block
     if (active & (active + 1) || !__all_sync(active, __shfl_sync(active, place, 0) == place)) {
         atomicAdd(sum, value);
@@ -27,33 +27,33 @@ __device__ void warp_add(T* sum, Part part) {
     }
     int lanes = __popc(active), lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     for (int step = 16; step > 0; step /= 2) {
-        T other = __shfl_sync(active, value, min(lane + step, lanes - 1));
-        value += lane + step < lanes ? other : T(0);
+        Sum other = __shfl_sync(active, value, min(lane + step, lanes - 1));
+        value += lane + step < lanes ? other : Sum(0);
     }
     if (lane == 0) atomicAdd(sum, value);
 }""",
     "warp_total": """\
 // The sum of part over a warp, whose threads then take turns to add it: this is thread `turn` of `turns`.
-template <class T>
-__device__ T warp_total(T part, int& turn, int& turns) {
+template <class Sum>
+__device__ Sum warp_total(Sum part, int& turn, int& turns) {
     unsigned active = __activemask();
     turn = 0;
     turns = 1;
     if (active & (active + 1)) return part;  // not just the first lanes of the warp: each thread for itself
     turns = __popc(active);
     turn = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-    T value = part;
+    Sum value = part;
     for (int step = 16; step > 0; step /= 2) {
-        T other = __shfl_sync(active, value, min(turn + step, turns - 1));
-        value += turn + step < turns ? other : T(0);
+        Sum other = __shfl_sync(active, value, min(turn + step, turns - 1));
+        value += turn + step < turns ? other : Sum(0);
     }
     return __shfl_sync(active, value, 0);
 }""",
     "block_add": """\
 // *sum += part, for a whole block by one atomic. All its threads come by.
-template <class T, class Part>
-__device__ void block_add(T* sum, Part part) {
-    __shared__ T total;
+template <class Sum, class Part>
+__device__ void block_add(Sum* sum, Part part) {
+    __shared__ Sum total;
     bool first = threadIdx.x + threadIdx.y + threadIdx.z == 0;
     if (first) total = 0;
     __syncthreads();
@@ -92,7 +92,7 @@ def assemble(module: Module, derived: Derived) -> Assembled:
         helper for name, helper in SUMS.items() if f"{name}(" in text + ("warp_add(" if "block_add(" in text else "")
     ]
     tables = [t.text for t in module.tables if t.name in mentioned(body) or any(t.name in f for f in functions)]
-    pieces = ["\n".join(module.tokens.head), "\n".join(tables), *sums, *functions]
+    pieces = [*sums, "\n".join(module.tokens.head), "\n".join(tables), *functions]  # sums know no macros of the file
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     return Assembled("\n\n".join([*filter(None, pieces), f"{note}\n{kernel}"]) + "\n", name, tuple(params))
 
