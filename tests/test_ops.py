@@ -210,14 +210,18 @@ def test_only_the_gradient_that_is_wanted_is_computed(wanted, device):
     assert [grad is not None for grad in grads] == [i == wanted for i in range(2)]
 
 
-@pytest.mark.parametrize("rows, columns", [(128, 128), (64, 128), (64, 64), (32, None), (16, None)])
+TILES = [
+    *(("warp_tiled", {"ROWS": rows, "COLUMNS": columns}) for rows, columns in ((128, 128), (64, 128), (64, 64))),
+    *(("split_k", {"ROWS": rows, "WARPS": warps}) for rows in (16, 32) for warps in (8, 16)),
+]
+
+
+@pytest.mark.parametrize("rung, tiles", TILES)
 @pytest.mark.parametrize(
     "shapes", [((70, 100), (100, 132)), ((33, 65), (65, 35)), ((2, 5, 7), (2, 7, 3)), ((4, 0), (0, 8))]
 )
-def test_fast_products_with_every_tile(rows, columns, shapes, kernel_device):
+def test_fast_products_with_every_tile(rung, tiles, shapes, kernel_device):
     """The sizes alone decide which fast kernel runs, and these are small: here each has its turn, backward too."""
-    rung = "warp_tiled" if columns else "split_k"
-    tiles = {"ROWS": rows, **({"COLUMNS": columns} if columns else {})}
     op = copy.copy(OPS["matmul"])
     op.fast = {f"{way}_small": f"{rung}{end}" for way, end in ENDS.items()}
     op.kernels = {name: k.using(**tiles) if name.startswith(rung) else k for name, k in op.kernels.items()}

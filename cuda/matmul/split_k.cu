@@ -3,13 +3,17 @@
 #ifndef ROWS
 #define ROWS 32
 #endif
+#ifndef WARPS
+#define WARPS 8
+#endif
 
 // A small c has few large tiles, so few blocks at work, and each has the whole sum over k to itself. Here the tiles are
-// small, and the warps of a block share the sum: block -> ROWS x 32 tile of c; warp -> all of it, for LANES steps in
-// every 32 of the sum; thread -> TALL x WIDE elements. At the end the warps' sums are added up, always in the same order.
-constexpr int COLUMNS = 32, WARPS = 8, THREADS = 32 * WARPS, DEPTH = sizeof(real) == 4 ? 64 : 32;  // steps of a stage
+// small, and the WARPS of a block share the sum: block -> ROWS x 32 tile of c; warp -> all of it, for runs of LANES steps
+// of the sum; thread -> TALL x WIDE elements. At the end the warps' sums are added up, always in the same order.
+constexpr int COLUMNS = 32, THREADS = 32 * WARPS, DEPTH = sizeof(real) == 4 ? 64 : 32;  // steps of a stage
+constexpr int SHARING = sizeof(real) == 4 ? WARPS : 8;  // warps that multiply; all copy
 constexpr int DOWN = 4, ACROSS = 8, TALL = ROWS / DOWN, WIDE = COLUMNS / ACROSS;  // a warp is 4 rows of 8 threads
-constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks for which a multiprocessor has registers
+constexpr int RESIDENT = sizeof(real) == 4 ? 16 / WARPS : 1;  // blocks for which a multiprocessor has registers
 static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is 16 or 32");
 
 // A tile of SIDE lines, rows of a or columns of b, by DEPTH steps of the sum, in shared memory as it lies in the matrix:
@@ -89,10 +93,10 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
         copy(next, start + (STAGES - 1) * DEPTH);
         // [multiply]
 #pragma unroll
-        for (int step = 0; step < DEPTH; step += WARPS * LANES) {
+        for (int step = warp * LANES; step < DEPTH; step += SHARING * LANES) {
             real a_own[TALL][LANES], b_own[WIDE][LANES];
-            A::fetch(a_own, a_tile(stage), down, step + warp * LANES);
-            B::fetch(b_own, b_tile(stage), across, step + warp * LANES);
+            A::fetch(a_own, a_tile(stage), down, step);
+            B::fetch(b_own, b_tile(stage), across, step);
 #pragma unroll
             for (int i = 0; i < LANES; ++i) {
 #pragma unroll
@@ -107,9 +111,9 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     }
     // [add up the warps' sums]
     auto others = (real(*)[TALL * WIDE][32])memory;
-    static_assert(STAGES >= 2 && WARPS / 2 * ROWS * COLUMNS <= STAGES * SIZE, "the sums of half the warps fit");
+    static_assert(STAGES >= 2 && SHARING / 2 * ROWS * COLUMNS <= STAGES * SIZE, "the sums of half the warps fit");
     #pragma unroll 1
-    for (int half = WARPS / 2; half > 0; half /= 2) {
+    for (int half = SHARING / 2; half > 0; half /= 2) {
         __syncthreads();
         if (half <= warp && warp < 2 * half) {
 #pragma unroll

@@ -51,10 +51,11 @@ def split_k(name: str, x: str, y: str) -> Kernel:
         "matmul/split_k.cu",
         f"matmul_{name}",
         grid=(f"{x}/32", f"{y}/ROWS", "batch"),
-        block=("256",),
+        block=("32*WARPS",),
         sizes="m n k batch=1",
         fit=lambda **sizes: {"ROWS": fitting(sizes, y, x, SMALL)[0]},
         ROWS=(32, 16),
+        WARPS=(8, 16),
     )
 
 
