@@ -2,9 +2,10 @@
 
 The modules in the order of the work. Parse: `tokens`, `scope`, `expressions`, `declarations`, `parser`, `module` read a
 file into a `tree`. Analyse: `activity`, `structure`, `counting`, `stores`, `injective` find out about it. Reverse:
-`rules`, `keeping`, `assign`, `sweep`, `rounds` make the forward and the backward sweep. Tidy: `prune`, `tidy`, `order`,
-`turn`, `accumulate`, `phases` make them lean and let no two threads meet. Print: `derive` does these in turn,
-`assemble` writes the file, `launching` runs it. `ladder` has kernels to try it on.
+`rules`, `keeping`, `assign`, `sweep`, `rounds` make the forward and the backward sweep. Tidy: `prune`, `tidy` and
+`order` make them lean; `turn`, `accumulate`, `share` and `phases` say who adds what, so that no two threads meet.
+Print: `derive` does these in turn, `assemble` writes the file, `examine` and `launching` run it. `ladder` has kernels
+to try it on.
 """
 
 import sys
