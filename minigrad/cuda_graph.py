@@ -97,15 +97,15 @@ class _Capture:
         try:
             with noted(self.effects), self.device.memory.capture() as self.captured:
                 outputs = _detached(step(*given))
+            self.outputs = outputs
+            if any(x.version is version for x in given for version in self.effects.written):
+                raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
+            if not self.captured.replay.nodes:
+                raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? .to('cuda')")
         except BaseException:
             self.effects.undo()
             raise
-        self.outputs = outputs
-        if any(x.version is version for x in given for version in self.effects.written):
-            raise RuntimeError("mg.graph: the step changes an input in place, and a replay would change a copy of it.")
         self.effects.written += [x.version for x in _tensors(outputs)]
-        if not self.captured.replay.nodes:
-            raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? model.to('cuda')")
 
     def replay(self, inputs: Sequence[Tensor]) -> Any:
         """Copy the inputs, queue the launches, and give the tensors that will hold the results."""

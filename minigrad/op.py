@@ -118,7 +118,7 @@ class Op(Kernels):
 
         inputs = [x.spec for x in arrays]
         named = ((name, type(v), str(v) if type(v) is float else v) for name, v in params.items())
-        key = (*inputs, *named)  # by name, for 1 is True and 0.0 is -0.0
+        key = ("plan", *inputs, *named)  # no call has such a key; by name and type, for 1 is True and 0.0 is -0.0
         try:
             if (plan := self._plans.get(key)) is None:
                 plan = self._plans.keep(key, Plan(self, inputs, params))

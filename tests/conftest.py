@@ -34,6 +34,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(nvcc, "cubin", played.cubin)
     monkeypatch.setattr("atexit.register", lambda close: None)
     yield played
+    forget()  # what was compiled for it, which no other driver can launch
     assert not played.harmed
 
 

@@ -124,9 +124,12 @@ def test_counts_and_shapes_are_checked():
 def test_other_indices_are_examined_anew():
     head = 'extern "C" __global__ void f(const double* x, const int* at, double* y)'
     text = f"{head} {{ y[at[threadIdx.x]] = x[threadIdx.x]; }}"
-    made, x, y = mg.adjoint(text), np.arange(8.0), np.zeros(8)
-    apart, equal = np.arange(8, dtype=np.int32)[::-1].copy(), np.zeros(8, np.int32)
-    assert made.vjp(x, apart, y, dy=[x], grid=1, block=8)[0].tolist() == x[::-1].tolist()
+    made = mg.adjoint(text)
+    x, y, apart, equal = (
+        mg.tensor(values, device="sim")
+        for values in (np.arange(8.0), np.zeros(8), np.arange(8, dtype=np.int32)[::-1].copy(), np.zeros(8, np.int32))
+    )
+    assert made.vjp(x, apart, y, dy=[x], grid=1, block=8)[0].numpy().tolist() == list(range(7, -1, -1))
     with pytest.raises(Refused, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*y"):
         made.vjp(x, equal, y, dy=[x], grid=1, block=8)
 

@@ -440,6 +440,7 @@ def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile, about parts of its own
 def test_a_chain_takes_its_turn_with_pytorch():
     pytest.importorskip("torch")
     by_op, fused = chain.measured(["torch"], 2**20, 3)

@@ -11,6 +11,7 @@ from minigrad.array import Array
 from minigrad.devices.base import Arguments
 from minigrad.devices.simulator import Simulator
 from minigrad.op import OPS
+from minigrad.ops.packed import TALLEST, Operand, multiply
 from minigrad.optim import SGD_STEP
 from minigrad.program import Program, Unplanned
 
@@ -256,3 +257,26 @@ def test_another_parameter_by_its_place(device):
     x = mg.Tensor(Array.upload(device, np.arange(6, dtype=np.float32).reshape(2, 3)))
     for axis in (0, 1, 0, 1):
         np.testing.assert_array_equal(mg.sum(x, axis).numpy(), x.numpy().sum(axis))
+
+
+def test_an_op_that_waits_for_its_kernel_is_run_each_time(device):
+    """As one with a reader's kernel in it, whose faults are to name it."""
+    copied = mg.add.using()
+    copied.kernels = dict(copied.kernels)
+    for name in ("forward", "vectorized"):
+        kernel = copied.kernels[name].using()
+        kernel.waits = True
+        copied.kernels = {**copied.kernels, name: kernel}
+    (x, y), (a, b) = tensors(device, [np.ones(5, np.float32), np.arange(5, dtype=np.float32)])
+    for _ in range(3):
+        close(copied(x, y), a + b)
+    assert not device.repeated
+
+
+def test_a_very_tall_product_is_not_copied():
+    class Nowhere:
+        dtype, size = np.dtype("float32"), 1
+
+    x = Nowhere()
+    tall, wide = Operand(x, TALLEST + 1, 5, across=True), Operand(x, 5, 301)
+    assert not multiply(mg.matmul.kernels | {"forward": mg.matmul.kernels["packed"]}, 1, tall, wide, x)

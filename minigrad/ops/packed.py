@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.devices.base import MAX_GRID
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.op import OPS
@@ -17,6 +18,7 @@ LANES = 4  # neighbours that the kernel reads at once
 # The multiplications in which as much time is saved as it takes to copy a number: where rows of an array begin at
 # multiples of LANES, and where they begin anywhere. From the times of an H200.
 ALIGNED, RAGGED = 1700, 250
+TALLEST = 32 * MAX_GRID[1]  # rows: a block of the copy or of the product has 32 of them at least
 
 
 class Operand(NamedTuple):
@@ -56,7 +58,8 @@ def multiply(kernels: Mapping[str, Kernel], count: int, a: Operand, b: Operand, 
     ragged = a.columns % LANES or b.columns % LANES
     worth = rows * columns * terms >= (RAGGED if ragged else ALIGNED) * (a.copied + b.copied)
     fast = "large" in kernels and out.dtype == np.float32 and not is_small(rows, columns, 1)
-    if count != 1 or not (asked or (fast and worth)):
+    tall = max(a.rows, b.rows, rows) > TALLEST
+    if count != 1 or tall or not (asked or (fast and worth)):
         return False
     kernels["packed"].launch(rows, columns, terms)(a.laid(), b.laid(), out, rows, columns, terms)
     return True
