@@ -85,20 +85,26 @@ def _newest(n: int) -> Record | None:
 
 def _measured(record: Record | None, n: int) -> dict[str, Measurement]:
     """The measurement of each rung, by the kernel that was launched."""
-    of = f" of {n} x {n}, {n} x {n}"
-    square = [m for m in record.measurements.values() if of in m.title] if record else []
-    by_kernel = {m.kernels: m for m in sorted(square, key=lambda m: len(m.rivals))}  # rather one with a rival
+    square = sorted(_square(record, n), key=lambda m: len(m.rivals))  # rather one with a rival
+    by_kernel = {m.kernels: m for m in square}
     return {name: by_kernel[key] for name in rungs() if (key := (f"matmul_{name}",)) in by_kernel}
 
 
-def _rivals(found: dict[str, Measurement]) -> dict[str, float]:
-    """PyTorch's FLOP/s by the unit that computes."""
-    return {m.unit: m.flops / m.rivals["torch"].seconds for m in found.values() if "torch" in m.rivals}
+def _square(record: Record | None, n: int) -> list[Measurement]:
+    """Every product of n x n matrices, whatever kernels made it."""
+    of = f" of {n} x {n}, {n} x {n}"
+    whole = record.measurements.values() if record else ()
+    return [m for m in whole if of in m.title and m.title.startswith("matmul") and "backward" not in m.title]
+
+
+def _rivals(record: Record | None, n: int) -> dict[str, float]:
+    """PyTorch's FLOP/s by the unit that computes. It may have been beside kernels that are no rung."""
+    return {m.unit: m.flops / m.rivals["torch"].seconds for m in _square(record, n) if "torch" in m.rivals}
 
 
 def _rows(record: Record | None, n: int) -> list[tuple[str, ...]]:
     found = _measured(record, n)
-    rivals = _rivals(found)
+    rivals = _rivals(record, n)
     rows: list[tuple[str, ...]] = []
     for name, m in found.items():
         peak = record.chip.peak(m.unit) if record and record.chip else None
@@ -136,7 +142,9 @@ def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | N
     axes.barh(range(len(found)), speeds, 0.72, color=[COLOURS[m.unit] for m in found.values()], edgecolor=edges,
               linewidth=3)  # fmt: skip
     axes.set_yticks(range(len(found)), list(found))
-    rivals = {unit: speed / 1e12 for unit, speed in _rivals(found).items()}
+    n = next(iter(found.values())).title.split(" of ")[1].split(" x ")[0]
+    units = [m.unit for m in found.values()]
+    rivals = {unit: speed / 1e12 for unit, speed in _rivals(record, int(n)).items() if unit in units}
     axes.set_xscale("log")
     axes.set_xlim(min(speeds) / 1.6, max([*speeds, *rivals.values()]) * 4)
     axes.set_ylim(-0.6, len(found) - 0.1)
@@ -145,12 +153,10 @@ def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | N
         told, side = f"{speed:.1f}" if speed < 100 else f"{speed:.0f}", "right" if inside else "left"
         words(axes, speed / 1.06 if inside else speed * 1.06, at, told, ha=side, fontsize=10,
               color="white" if inside else INK)  # fmt: skip
-    units = [m.unit for m in found.values()]
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]
         axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)
         words(axes, speed * 1.08, (min(rows) + max(rows)) / 2, f"PyTorch, {unit}", ha="left", fontsize=9, color=GREY)
-    n = next(iter(found.values())).title.split(" of ")[1].split(" x ")[0]
     axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place if record else ''}", fontsize=10, color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
