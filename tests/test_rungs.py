@@ -87,6 +87,17 @@ def test_of_two_measurements_of_a_rung_the_one_beside_pytorch_counts():
     assert "24.00" in ladder(4096, made).numbers and "0.50" in ladder(4096, made).numbers
 
 
+def test_pytorch_counts_beside_kernels_that_are_no_rung_but_not_beside_gradients():
+    made = record(4096, naive=1, double_buffered=24)
+    (fast,) = record(4096, warp_tiled=48).measurements.values()
+    title = "matmul of 4096 x 4096, 4096 x 4096"
+    made.measurements[title] = dataclasses.replace(fast, title=title, kernels=("transpose_planes", "matmul_packed"))
+    title, seconds = "matmul backward of 4096 x 4096, 4096 x 4096", fast.rivals["torch"].seconds
+    slow = {"torch": Timing(3 * seconds, 3 * seconds, 3 * seconds, 20)}
+    made.measurements[title] = dataclasses.replace(fast, title=title, kernels=("matmul_backward",), rivals=slow)
+    assert [line.split()[-1] for line in ladder(4096, made).numbers.splitlines()[1:]] == ["0.01", "0.25"]
+
+
 def test_a_rung_says_what_was_counted_and_what_was_timed():
     told = rung("naive", 4096, record(4096, naive=1, warp_tiled=48)).numbers
     assert "2 from global memory and 0 from shared memory" in told and "1.00 TFLOP/s" in told
