@@ -693,6 +693,29 @@ sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:cacheprovider", s
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "darwin" or not shutil.which("g++"), reason="needs GCC's library as an archive")
+def test_the_runtime_brings_no_cpp_library(tmp_path):
+    """Else libraries loaded after it would find half of their exceptions' functions in it: the runtime is visible."""
+    text = """
+#include <exception>
+#include <stdexcept>
+extern "C" int caught() {
+    try { throw std::runtime_error("thrown"); } catch (...) { return std::current_exception() != nullptr; }
+}
+"""
+    (tmp_path / "later.cpp").write_text(text)
+    later = tmp_path / "later.so"
+    subprocess.run(["g++", "-shared", "-fPIC", str(tmp_path / "later.cpp"), "-o", str(later)], check=True)
+    script = f"""
+import ctypes
+from minigrad.devices.simulator.runtime import runtime
+library = runtime()
+print(ctypes.CDLL({str(later)!r}).caught())
+"""
+    done = python(script, MINIGRAD_CXX="g++ -static-libstdc++", MINIGRAD_CACHE=str(tmp_path))
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_launches_from_several_threads():
     arrays, failures = [filled(32, value=n) for n in range(8)], []
 
