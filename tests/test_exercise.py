@@ -229,3 +229,31 @@ def test_every_exercise_is_in_its_notebook():
     there = {asked(text) for path in TAUGHT for text in code(path)}
     written = {path.name[:2] for path in NOTEBOOKS}
     assert {each.name for each in EXERCISES.values() if each.notebook in written and each not in there} == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    if (row < rows && col < cols) { y[col * rows + row] = tile[threadIdx.y][threadIdx.x]; }\n",
+        """    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        for (int i = 0; i < TILE; ++i) {
+            for (int j = 0; j < TILE; ++j) {
+                int r = blockIdx.y * TILE + i, c = blockIdx.x * TILE + j;
+                if (r < rows && c < cols) { y[c * rows + r] = tile[i][j]; }
+            }
+        }
+    }
+""",
+    ],
+)
+def test_a_right_transpose_that_wastes_sectors_is_told_so(code):
+    found = mg.exercise("transpose_tile")
+    answer = found.check(found.skeleton.replace("    // your code\n", code))
+    assert not answer.correct and "sectors of global memory" in answer.text, answer.text
+
+
+def test_a_sum_that_leaves_the_tree_out_is_told_so():
+    found = mg.exercise("block_sum")
+    alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"
+    assert not found.check(found.skeleton.replace("    // your code\n", alone)).correct

@@ -343,3 +343,16 @@ def test_an_endless_loop_that_fills_the_record_is_a_problem_and_has_no_counts(mo
     for count in ("lines", "branches", "traffic", "per_thread"):
         with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
             getattr(record, count)
+
+
+@pytest.mark.parametrize("barrier", ["// __syncthreads();", "/* __syncthreads(); */", "if (n > 64) __syncthreads();"])
+def test_a_barrier_that_is_none_is_not_taken_for_one(barrier):
+    kernel = f"""extern "C" __global__ void turned(const float* x, float* y, int n) {{
+    __shared__ float s[64];
+    s[threadIdx.x] = x[threadIdx.x];
+    {barrier}
+    y[threadIdx.x] = s[63 - threadIdx.x];
+}}"""
+    x = np.ones(64, np.float32)
+    (problem,) = mg.inspect(kernel, x, np.zeros_like(x), 64, grid=1, block=64).problems
+    assert problem.kind == "race" and "turn of the loop" not in problem.message

@@ -68,5 +68,6 @@ extern "C" __global__ void block_sum(const float* x, float* y, int n) {
     grid=("blocks",),
     block=("BLOCK",),
     sizes="blocks",
+    through=("sums",),
     BLOCK=(32, 1, 2, 64, 256),
 )  # fmt: skip

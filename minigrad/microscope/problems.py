@@ -1,5 +1,6 @@
 """Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ ORDER = (
     "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
     "barrier-divergence", "race", "uninitialised", "never-written", "nan",
 )  # fmt: skip
+LOOP, COMMENT = re.compile(r"\b(for|while)\b"), re.compile(r"//.*|/\*.*?\*/")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ class Finder:
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
-        apart = any("__syncthreads" in self.places.at(me.file, line).text for line in range(first + 1, last))
+        between = [COMMENT.sub("", self.places.at(me.file, line).text) for line in range(1, last)]
+        apart = any("__syncthreads" in text for text in between[first:]) and any(map(LOOP.search, between))
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block

@@ -11,6 +11,7 @@ from minigrad.attempts import attempt, outcomes
 from minigrad.devices import check, get
 from minigrad.kernel import Kernel
 from minigrad.microscope import watching
+from minigrad.microscope.lines import Line
 from minigrad.op import Case
 from minigrad.outcome import TOLERANCE, Pair
 from minigrad.require import a
@@ -83,17 +84,37 @@ class KernelExercise(Exercise):
         return next(iter(written or same[: len(same) == 1]), None)
 
     def _unused(self, kernel: Kernel) -> Answer | None:
-        """The answer to a kernel that leaves out a shared array which the exercise is about."""
-        with watching(blocks=1) as report:
-            list(self.pairs(kernel, self.cases[-1], self.dtypes[0]))
-        seen = {(line.variable, line.kind) for record in report.launches for line in record.lines}
+        """The answer to a kernel that leaves out a shared array which the exercise is about, or its use."""
+        lines = self._lines(kernel)
+        seen = {(line.variable, line.kind) for line in lines}
+        right = f"Not yet. {kernel.outputs[0]} is right, but"
         for name in self.through:
             if not {(name, "write"), (name, "read")} <= seen:
-                text = (
-                    f"Not yet. {kernel.outputs[0]} is right, but {name} is not used: fill it, wait, and read from it."
-                )
+                text = f"{right} {name} is not used: fill it, wait, and read from it."
                 return self._explained(Answer(False, text, "unused"), None)
+        taken, enough = _sectors(lines), _sectors(self._lines(self.kernel))
+        if self.through and taken > 2 * enough:
+            text = (
+                f"{right} it moves {taken} sectors of global memory, where {enough} are enough: let neighbouring "
+                "threads read and write neighbours, and leave the rest to shared memory."
+            )
+            return self._explained(Answer(False, text, "unused"), None)
         return None
+
+    def _lines(self, kernel: Kernel) -> list[Line]:
+        """The accesses of a kernel in its largest block, in the case with the largest input."""
+        largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
+        with watching(blocks=1) as report:
+            list(
+                self.pairs(
+                    kernel.using(**{key: max(legal) for key, legal in kernel.tunables.items()}), largest, "float32"
+                )
+            )
+        return [line for record in report.launches for line in record.lines]
+
+
+def _sectors(lines: Sequence[Line]) -> int:
+    return sum(line.sectors for line in lines if line.space == "global")
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
