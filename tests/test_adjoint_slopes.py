@@ -117,3 +117,39 @@ extern "C" __global__ void f(const double* x, double* y) {
         (dx,) = mg.adjoint(text).vjp(*inputs, dy=[mg.tensor(np.ones(16), device="sim")], grid=1, block=(4, 4))
     assert not report.problems
     np.testing.assert_allclose(dx.numpy(), 2 * x + 3)
+
+
+WHOLE = {
+    "t -= t / 3;": 2 / 3,
+    "t += t / 3;": 4 / 3,
+    "t = 2 * t / 3;": 2 / 3,
+    "t = t / 2 / 3;": 1 / 6,
+    "t = -t / 3;": -1 / 3,
+    "t = 3 * t - 2 * t / 4;": 2.5,
+    "int k = 5; t = t * k / 2;": 2.5,
+    "int k = 5; t = t * (k / 2);": 2,
+    "for (int k = 1; k < 4; ++k) t += t / k;": 2 * 3 / 2 * 4 / 3,
+    "unsigned u = 2; t -= t * u;": -1,
+    "unsigned u = 2; t = -(t * u);": -2,
+    "unsigned u = 2; t = -t * u;": -2,
+    "int k = 100000, l = 100000; t = t * k * l;": 1e10,
+    "t = 100000 * t * 100000 * 100000;": 1e15,
+    "t = t * 1; t /= 1u; t *= 0x10; t /= -2;": -8,
+    "double q[2] = {t, 1}; q[0] -= q[0] / 4; t = q[0];": 3 / 4,
+    "y[i] = t; y[i] -= y[i] / 4; t = y[i];": 3 / 4,
+    "t = third(t) * THREE / 2;": 1,
+    "t = t * THREE / 2;": 1.5,
+}
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "real"])
+@pytest.mark.parametrize(("body", "slope"), WHOLE.items(), ids=WHOLE)
+def test_whole_numbers_beside_a_real_are_converted(body, slope, kind):
+    """The factor of `t = A * t` is computed as the kernel does, not in whole numbers."""
+    head = "#define THREE 3\n__device__ double third(double v) { double w = v; w -= w / 3; return w; }\n"
+    code = f'{head}extern "C" __global__ void f(const double* x, double* y) {{ {I}double t = x[i]; {body} y[i] = t; }}'
+    code = code.replace("double", kind)
+    dtype = np.float64 if kind == "double" else np.float32
+    x, y, dy = (mg.tensor(np.full(N, v, dtype), device="sim") for v in (1.5, 0, 1))
+    (dx,) = mg.adjoint(code, ["x"]).vjp(x, y, dy=[dy], grid=1, block=N)
+    np.testing.assert_allclose(dx.numpy(), slope, rtol=1e-6 if dtype == np.float32 else 1e-14)

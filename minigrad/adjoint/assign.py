@@ -1,6 +1,6 @@
 """The gradient of one assignment, and of a call in it."""
 
-from minigrad.adjoint.build import ONE, ZERO
+from minigrad.adjoint.build import ONE, ZERO, is_number
 from minigrad.adjoint.effects import factor, name_of, rest, value_of
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
@@ -11,6 +11,7 @@ from minigrad.adjoint.tree import (
     Assign,
     Binary,
     Call,
+    Cast,
     Declare,
     Do,
     Expr,
@@ -87,12 +88,15 @@ class Assignments(Keeping):
 
     def scaled(self, d: Name | Index, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
-        if by == ONE or (by == ZERO and (name in self.final or id(self.here) in self.first)):
+        if is_number(by, 1) or (by == ZERO and (name in self.final or id(self.here) in self.first)):
             return []
         if by == ZERO:
             return [Assign(d, "=", ZERO)]
         divides = isinstance(by, Binary) and by.op == "/" and by.left == ONE
-        return [Assign(d, "/=" if divides else "*=", by.right if divides else by)]  # type: ignore[union-attr]
+        value: Expr = by.right if divides else by  # type: ignore[union-attr]
+        if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
+            value = value.operand  # converted by *= itself
+        return [Assign(d, "/=" if divides else "*=", value)]
 
     def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
         """d_leaf += seed"""

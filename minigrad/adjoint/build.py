@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
-from minigrad.adjoint.types import common
+from minigrad.adjoint.types import common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")
 
@@ -44,6 +44,15 @@ def literal(value: int) -> Expr:
     """A whole number."""
     made = Number(str(abs(value)), "int")
     return made if value >= 0 else Unary("-", made, "int")
+
+
+def converted(e: Expr, kind: str) -> Expr:
+    """The value of an expression as C++ converts it beside an operand of this floating type: 1 / 3.0, not 1 / 3."""
+    if floating(e.type):
+        return e
+    if isinstance(e, Number) and e.text.isdigit() and kind != "real":
+        return Number(f"{e.text}.0{'f' if kind == 'float' else ''}", kind)
+    return Cast(kind, e)
 
 
 def offset(e: Expr) -> tuple[Expr, int]:

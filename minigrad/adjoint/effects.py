@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from minigrad.adjoint.build import ONE, ZERO, minus, negative, over, plus, times
+from minigrad.adjoint.build import ONE, ZERO, converted, minus, negative, over, plus, times
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tree import (
     Add,
@@ -146,7 +146,11 @@ def opposite(e: Expr) -> Expr:
 
 
 def factor(e: Expr, target: Name | Index) -> Expr | None:
-    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so."""
+    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so.
+
+    The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
+    factor is 1 / 2.0 / 3.0.
+    """
     name = name_of(target)
     if name not in reads(e):
         return ZERO
@@ -165,10 +169,12 @@ def factor(e: Expr, target: Name | Index) -> Expr | None:
             left, right = factor(e.left, target), factor(e.right, target)
             if left is None or right is None or ZERO not in (left, right):
                 return None
-            return times(left, e.right) if right == ZERO else times(e.left, right)
+            if right == ZERO:
+                return times(left, converted(e.right, e.type))
+            return times(converted(e.left, e.type), right)
         case Binary(op="/") if name not in reads(e.right):
             left = factor(e.left, target)
-            return None if left is None else over(left, e.right)
+            return None if left is None else over(left, converted(e.right, e.type))
     return None
 
 
