@@ -25,6 +25,9 @@ BODIES = {
     "const float c = 1; c = 2;": "3:20: c is const and is written here",
     "a = 2;": "3:1: the parameter a is changed here; copy it into a variable first",
     "extern __shared__ float s[];": "3:1: extern variables",
+    "__shared__ float s;": "3:18: s is one value shared by the block, which is outside the subset; "
+    "make it an array of one element: __shared__ float s[1];",
+    "__shared__ float s[2], t;": "3:24: t is one value shared by the block",
     "static float s;": "3:1: static variables",
     "half h = 0;": "3:1: the type half is outside",
     "y[0] = undeclared;": "3:8: undeclared is not declared here",

@@ -53,6 +53,11 @@ class Declarations(Expressions):
         while self.accept("["):
             dims.append(self.expression())
             self.expect("]")
+        if "__shared__" in words and not dims:
+            raise self.refuse(
+                name.place, f"{name.text} is one value shared by the block, which is outside the subset; "
+                f"make it an array of one element: __shared__ {kind} {name.text}[1];"
+            )  # fmt: skip
         const = "const" in words or "constexpr" in words
         made = Declare(name.text, kind, tuple(dims), shared="__shared__" in words, const=const, place=name.place)
         if self.accept("="):
