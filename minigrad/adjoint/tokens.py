@@ -87,10 +87,21 @@ def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> l
             raise found.refuse(Place(line, at + 1), f"{words[at]!r} is outside the differentiable subset.")
         if match.group() in OWN:
             raise found.refuse(Place(line, at + 1), f"{match.group()} is a name of the adjoint's own; choose another.")
+        if match.lastgroup == "number":
+            _decimal(found, words[at:], match.group(), Place(line, at + 1))
         if match.lastgroup != "space":
             made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
         at = match.end()
     return made
+
+
+def _decimal(found: Tokens, words: str, number: str, place: Place) -> None:
+    """Raises Refused for a literal that is neither decimal nor plain hexadecimal: 010 is 8 in C++, 0b11 is 3."""
+    whole = re.match(r"[\w.]*", words).group()  # type: ignore[union-attr]
+    if len(whole) > len(number):
+        raise found.refuse(place, f"the literal {whole} is outside the differentiable subset; write it in decimal.")
+    if re.fullmatch(r"0\d+[uUlL]*", number):
+        raise found.refuse(place, f"{number} is octal in C++; write it in decimal, without the 0 in front.")
 
 
 def _directive(found: Tokens, words: str, line: int, start: int) -> None:
