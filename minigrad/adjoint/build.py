@@ -7,6 +7,7 @@ from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Number, Terna
 from minigrad.adjoint.types import common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")
+UNSIGNED = ("unsigned", "size_t")
 
 
 def is_number(e: Expr, value: float) -> bool:
@@ -17,7 +18,7 @@ def is_number(e: Expr, value: float) -> bool:
 def number_of(e: Expr) -> float | None:
     """The value of a literal or of its negative."""
     if isinstance(e, Unary) and e.op == "-":
-        inner = number_of(e.operand)
+        inner = number_of(e.operand) if e.type not in UNSIGNED else None
         return None if inner is None else -inner
     return (
         number_of(e.operand)
@@ -67,6 +68,11 @@ def offset(e: Expr) -> tuple[Expr, int]:
     return e, 0
 
 
+def negated(e: Expr) -> Expr | None:
+    """The operand of a minus that may be moved: not of -u of an unsigned u, which is 4294967296 - u."""
+    return e.operand if isinstance(e, Unary) and e.op == "-" and e.type not in UNSIGNED else None
+
+
 def times(a: Expr, b: Expr) -> Expr:
     """a * b"""
     x, y = whole(a), whole(b)
@@ -76,10 +82,10 @@ def times(a: Expr, b: Expr) -> Expr:
         return ZERO
     if is_number(a, 1) or is_number(b, 1):
         return b if is_number(a, 1) else a
-    if isinstance(a, Unary) and a.op == "-":
-        return negative(times(a.operand, b))
-    if isinstance(b, Unary) and b.op == "-":
-        return negative(times(a, b.operand))
+    if (positive := negated(a)) is not None:
+        return negative(times(positive, b))
+    if (positive := negated(b)) is not None:
+        return negative(times(a, positive))
     if is_number(a, -1) or is_number(b, -1):
         return negative(b if is_number(a, -1) else a)
     return Binary("*", a, b, common(a.type, b.type))
@@ -87,8 +93,8 @@ def times(a: Expr, b: Expr) -> Expr:
 
 def over(a: Expr, b: Expr) -> Expr:
     """a / b"""
-    if isinstance(a, Unary) and a.op == "-":
-        return negative(over(a.operand, b))
+    if (positive := negated(a)) is not None and b.type not in UNSIGNED:
+        return negative(over(positive, b))
     return a if is_number(b, 1) else Binary("/", a, b, common(a.type, b.type))
 
 
@@ -96,8 +102,8 @@ def plus(a: Expr, b: Expr) -> Expr:
     """a + b"""
     if is_number(a, 0) or is_number(b, 0):
         return b if is_number(a, 0) else a
-    if isinstance(b, Unary) and b.op == "-":
-        return minus(a, b.operand)
+    if (positive := negated(b)) is not None:
+        return minus(a, positive)
     if (value := whole(b)) is not None and a.type == "int":
         inner, known = offset(a)
         return _shifted(inner, known + value)
@@ -108,8 +114,8 @@ def minus(a: Expr, b: Expr) -> Expr:
     """a - b"""
     if is_number(b, 0) or is_number(a, 0):
         return a if is_number(b, 0) else negative(b)
-    if isinstance(b, Unary) and b.op == "-":
-        return plus(a, b.operand)
+    if (positive := negated(b)) is not None:
+        return plus(a, positive)
     if (value := whole(b)) is not None and a.type == "int":
         inner, known = offset(a)
         return _shifted(inner, known - value)
