@@ -135,6 +135,7 @@ WHOLE = {
     "unsigned u = 2; t = t * -u;": 4294967294,
     "unsigned u = 2; double v = -u * t; t = v;": 4294967294,
     "unsigned u = 3; double v = t / 5 * (-u / 2) + t * (-(-u)); t = v;": 2147483646 / 5 + 3,
+    "int k = 100000; double v = atan2(k, t * k) * 3.25; t = v;": -1,
     "int k = 100000, l = 100000; t = t * k * l;": 1e10,
     "t = 100000 * t * 100000 * 100000;": 1e15,
     "t = t * 1; t /= 1u; t *= 0x10; t /= -2;": -8,

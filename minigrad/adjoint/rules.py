@@ -1,7 +1,7 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, number_of, over, plus, test, times
+from minigrad.adjoint.build import ONE, ZERO, converted, is_number, minus, negative, number_of, over, plus, test, times
 from minigrad.adjoint.derivatives import derivative
 from minigrad.adjoint.effects import opposite
 from minigrad.adjoint.tree import (
@@ -140,6 +140,7 @@ class Rules:
                 length = self.keep(e)
                 return [(v, _unless(test("==", length, ZERO), over(w, length))) for v, w in ((a, x), (b, y))]
             case "atan2":
+                x, y = converted(x, e.type), converted(y, e.type)
                 square = plus(times(x, x), times(y, y))
                 origin = test("==", square, ZERO)
                 return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
