@@ -1,7 +1,7 @@
 """Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from minigrad.devices.base import Dim3
@@ -106,14 +106,18 @@ class Finder:
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
-        between = [COMMENT.sub("", self.places.at(me.file, line).text) for line in range(1, last)]
-        apart = any("__syncthreads" in text for text in between[first:]) and any(map(LOOP.search, between))
+        barrier = any("__syncthreads" in text for text in self._bare(me.file, range(first + 1, last)))
+        apart = barrier and any(map(LOOP.search, self._bare(me.file, range(last, 0, -1))))
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block
         message = advice.race(me, other, at, variable.space, apart and me.file == other.file, one_warp)
         place = (me.file, me.line or None, me.text)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
+
+    def _bare(self, file: str, lines: Iterable[int]) -> Iterator[str]:
+        """Their text without what is a comment in it."""
+        return (COMMENT.sub("", self.places.at(file, line).text) for line in lines)
 
     def _other(self, finding: Finding) -> Access:
         place = self.places.of(finding.other_pc)
