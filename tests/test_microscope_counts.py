@@ -135,6 +135,27 @@ def test_lanes_that_part_in_a_loop_are_put_together_by_its_turn():
     assert sorted(inner.lanes) == sorted((24, 16, 8) * 4)
 
 
+CALLS = """__device__ float at(const float* x, int i) { return x[i]; }
+__device__ float most(float a, float b) { return a > b ? a : b; }
+extern "C" __global__ void k(const float* x, float* y) {
+    int t = threadIdx.x;
+    float a = t % 2 ? at(x, t) : at(x, t + 32);
+    if (t < 8)
+        a = most(a, at(x, t));
+    else
+        for (int i = 0; i < 2; ++i) a += most(a, at(x, i));
+    y[t] = a + at(x, t);
+}"""
+
+
+def test_calls_from_different_places_are_different_requests():
+    record = mg.inspect(CALLS, X, np.zeros(32, np.float32), grid=1, block=32)
+    read = record.line(1)[0]  # both sides of the choice; of the if; and once at the end
+    assert (read.requests, read.lanes) == (2 + 1 + 2 + 1, 32 + 8 + 2 * 24 + 32)
+    entered = [sorted(branch.lanes) for branch in record.branches if branch.line == 1]
+    assert entered == [[8, 16, 16, 24, 24, 32]]
+
+
 def test_two_accesses_in_a_line_stay_apart():
     text = 'extern "C" __global__ void k(const float* a, float* y) { int i = threadIdx.x; y[i] = a[i] * a[2 * i]; }'
     lines = mg.inspect(text, np.zeros(64, np.float32), np.zeros(32, np.float32), grid=1, block=32).lines
@@ -321,7 +342,7 @@ import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_counts import ARGUMENTS, BRANCHES, INDIRECT, LOOPS, PARTS, VECTORS, X
+from test_microscope_counts import ARGUMENTS, BRANCHES, CALLS, INDIRECT, LOOPS, PARTS, VECTORS, X
 
 def table(record):
     assert record.ok, record
@@ -333,6 +354,7 @@ def table(record):
 found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
 found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
 found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
+found.append(table(mg.inspect(CALLS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(PARTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))

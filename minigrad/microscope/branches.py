@@ -37,7 +37,9 @@ def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
     """The stretches that a warp did not enter as a whole, in the order of the source."""
     rows = records[records["access"] == Access.ENTER]
     sites = places.sites(np.unique(rows["pc"]))
-    rows = rows[np.isin(rows["pc"], [pc for pc, site in sites.items() if site.written])]
+    # The block in which Clang leaves a loop has no line: the reader wrote none there.
+    told = [pc for pc, site in sites.items() if site.written and site.place.line]
+    rows = rows[np.isin(rows["pc"], told)]
     pcs, site = np.unique(rows["pc"], return_inverse=True)
     requests = group(rows, site)
     lanes, of_request = requests.lanes(), site[requests.first]
@@ -48,5 +50,5 @@ def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
         found[Branch(*place, tuple(lanes[of_request == i].tolist()))] = None  # two with the same lanes are one
     # The step of a loop, ++i, stands in its first line; to Clang it is a stretch of its own, to GCC the body's end.
     bodies = {branch.lanes for branch in found if not branch.text.startswith("for")}
-    told = [branch for branch in found if branch.lanes not in bodies or not branch.text.startswith("for")]
-    return sorted(told, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))
+    kept = [branch for branch in found if branch.lanes not in bodies or not branch.text.startswith("for")]
+    return sorted(kept, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))

@@ -42,11 +42,23 @@ static uint32_t end_of_loop(uint32_t head, uint32_t from) {
     return loop->end;
 }
 
+static uint64_t spread(uint64_t bits) {
+    bits *= 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    return (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9;
+}
+
+// Calls of a function from two stretches of another are two: lanes that part, and call it on both sides, do not run it
+// together. A loop is one, wherever lanes come to it from.
+static uint64_t around_top(const Nest& nest) {
+    if (nest.depth < 2) return 1;
+    const Region& outer = nest.region[nest.depth - 2];
+    bool called = outer.frame != nest.region[nest.depth - 1].frame;
+    return called ? spread(outer.path ^ outer.at) : outer.path;
+}
+
 static void name_path(Nest& nest) {
-    uint64_t around = nest.depth > 1 ? nest.region[nest.depth - 2].path : 1;
     uint64_t here = uint64_t(nest.top().head) << 32 | nest.top().turn;
-    around = (around ^ here) * 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio, which spreads the bits
-    nest.top().path = (around ^ around >> 29) * 0xbf58476d1ce4e5b9;
+    nest.top().path = spread(around_top(nest) ^ here);
 }
 
 static void push(Nest& nest, int64_t frame, uint32_t head, uint32_t end, uint32_t turn) {
