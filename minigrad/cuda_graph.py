@@ -9,7 +9,7 @@ from minigrad.array import Array
 from minigrad.effects import Effects
 from minigrad.require import a
 from minigrad.spec import Spec
-from minigrad.tape import noted
+from minigrad.tape import effects, noted
 from minigrad.tensor import Tensor
 
 MANY = 4  # captures of the same in a row, from which on something changes every time
@@ -45,6 +45,8 @@ class Graph:
         if any(x.requires_grad for x in inputs):
             raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
         self._device = inputs[0].device if inputs else ""
+        if effects():  # the step is part of another that is being captured
+            return self.step(*inputs)
         if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
             return self.step(*inputs)
         like = tuple([array.spec for array in arrays])

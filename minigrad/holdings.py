@@ -111,4 +111,4 @@ def _pools() -> tuple[tuple[str, int, int], ...]:
     from minigrad.devices import get, why_not
 
     memory = None if why_not("cuda") else getattr(get("cuda"), "memory", None)
-    return (("cuda", memory.pool.held, memory.pool.free),) if memory else ()
+    return (("cuda", *memory.usage),) if memory else ()

@@ -8,6 +8,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.array import Array
+from minigrad.devices.pool import piece_size
+from minigrad.errors import LaunchError
 
 
 def on(gpu, host, requires_grad=False):
@@ -411,3 +413,119 @@ def test_a_graph_that_is_captured_anew_takes_no_more_memory(gpu, driver):
             fast(x, y)
             taken.append(len(driver.taken))
     assert taken[-1] == taken[3]
+
+
+def test_a_capture_that_fails_at_its_end_keeps_no_memory(gpu, driver):
+    net, (x, y) = Network(gpu), batch(0)
+    fast, x, y = mg.graph(net.step), on(gpu, x), on(gpu, y)
+    fast(x, y)
+    net.optimizer.zero_grad()
+    driver.cuGraphInstantiateWithFlags = lambda place, graph, flags: 2
+    with pytest.raises(LaunchError, match="cuGraphInstantiateWithFlags: the driver says 2"):
+        fast(x, y)
+    gc.collect()
+    assert gpu.memory.usage[0] == sum(piece_size(memory.nbytes) for memory in driver.taken)
+    del driver.cuGraphInstantiateWithFlags
+    fast(x, y)
+    assert fast.replays == 1
+
+
+def test_another_thread_waits_until_a_capture_has_ended(gpu):
+    net, (x, y) = Network(gpu), batch(0)
+    there, got, threads = on(gpu, np.zeros(3, np.float32)), [], []
+    calls = {
+        "sends": lambda: gpu.upload(there.array.address, np.ones(3, np.float32)),
+        "reads": there.numpy,
+        "prefetches": lambda: gpu.sender.send(np.ones(2, np.float32)),
+    }
+
+    def work(name):
+        try:
+            calls[name]()
+            got.append(name)
+        except RuntimeError as error:
+            got.append(error)
+
+    def step(x, y):
+        loss = net.step(x, y)
+        threads[:] = [threading.Thread(target=work, args=[name]) for name in calls]
+        for thread in threads:
+            thread.start()
+            thread.join(0.05)
+        return loss
+
+    fast, x, y = mg.graph(step), on(gpu, x), on(gpu, y)
+    fast(x, y)
+    got.clear()
+    fast(x, y)
+    for thread in threads:
+        thread.join()
+    assert set(got) == set(calls)
+
+
+def test_a_copy_by_another_thread_is_not_held_by_a_graph(gpu):
+    a, b = (on(gpu, np.ones(3, np.float32)) for _ in range(2))
+    threads = []
+
+    def step(x):
+        threads.append(threading.Thread(target=lambda: a.assign(b)))
+        threads[-1].start()
+        threads[-1].join(0.05)
+        return x * 2.0
+
+    fast, x = mg.graph(step), on(gpu, np.ones(3, np.float32))
+    fast(x), fast(x)
+    for thread in threads:
+        thread.join()
+    (captured,) = fast._captured.values()
+    assert {buffer.address for buffer in captured.captured.held}.isdisjoint({a.array.address, b.array.address})
+
+
+def test_lists_of_pools_that_were_taken_over_go_when_all_is_back(gpu):
+    net, (x, y) = Network(gpu), batch(0)
+    fast, x, y = mg.graph(net.step), on(gpu, x), on(gpu, y)
+    with pytest.warns(RuntimeWarning, match="captured anew"):
+        for i in range(8):
+            net.optimizer.momentum = 0.5 + i / 100
+            loss = fast(x, y)
+    fast._captured.clear()
+    net.optimizer.zero_grad()
+    del loss, fast
+    gc.collect()
+    assert gpu.memory.pool.free and not gpu.memory.pool._adopted
+
+
+def test_a_graph_may_be_dropped_while_another_thread_holds_the_lock(gpu, driver):
+    fast, x = mg.graph(lambda x: x * 2.0), on(gpu, np.ones(3, np.float32))
+    fast(x), fast(x)
+    holding, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with gpu.context.lock:
+            holding.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait(10)
+    before = dict(gpu.memory.pool.pieces)
+    try:
+        del fast
+        gc.collect()
+        assert gpu.memory.pool.pieces == before and driver.graphs
+    finally:
+        leave.set()
+        thread.join()
+    assert gpu.memory.usage[0] > sum(size for _, size in before.values()) and not driver.graphs
+
+
+def test_a_graph_within_a_step_is_part_of_its_graph(gpu):
+    ours, truth = Network(gpu), Network(None)
+    inner = mg.graph(ours.step)
+    fast = mg.graph(lambda x, y: inner(x, y))
+    for i in range(6):
+        ours.optimizer.momentum = truth.optimizer.momentum = 0.5 + 0.1 * (i > 3)
+        x, y = batch(i)
+        loss, expected = fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
+        np.testing.assert_allclose(loss.numpy(), expected.numpy(), rtol=1e-5)
+    assert fast.captures == 2 and inner.captures == 0

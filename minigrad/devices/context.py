@@ -85,7 +85,7 @@ class Context:
             self.launched.clear()
 
     def must_not_capture(self, what: str, instead: str) -> None:
-        """Raise RuntimeError while a graph is being captured."""
+        """Raise RuntimeError while this thread captures a graph; the lock is held, so another's capture has ended."""
         if self.capturing:
             raise RuntimeError(f"mg.graph: the step {what} while it is captured, and a replay would not. {instead}")
 

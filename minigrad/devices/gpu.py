@@ -48,16 +48,18 @@ class GPU:
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
-        self.context.must_not_capture(
-            "sends data to the GPU", "Pass what changes as an argument; numbers stay the same."
-        )
         with self.context.guarded():
+            self.context.must_not_capture(
+                "sends data to the GPU", "Pass what changes as an argument; numbers stay the same."
+            )
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
-        self.context.must_not_capture("reads a tensor on the host", "Return the tensor, and read it after the step.")
         with self.context.guarded():
+            self.context.must_not_capture(
+                "reads a tensor on the host", "Return the tensor, and read it after the step."
+            )
             self._driver.memcpy_dtoh_async(host, address, self.stream)
             self.context.wait()
 
@@ -130,8 +132,9 @@ class GPU:
             self.context.take([captured.replay.queue])  # type: ignore[union-attr]
 
     def touch(self, *arrays: Array) -> None:
-        """Note what a graph that is being captured works on."""
-        self.memory.touch(arrays)
+        """Note what a graph that this thread is capturing works on."""
+        with self.context.lock:
+            self.memory.touch(arrays)
 
     # --- measures ---
 
@@ -168,9 +171,7 @@ class GPU:
 
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""
-        if (
-            self.context.dead
-        ):  # nothing can be given back; PyCUDA would complain of each piece as it goes: they never go
+        if self.context.dead:  # nothing can be given back, and PyCUDA would complain of each piece that goes: none does
             for lost in (self.memory, self.stream):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return

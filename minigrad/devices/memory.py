@@ -1,5 +1,6 @@
 """The memory of the device `cuda`: from a pool of all, or from that of a graph while it is being captured."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -45,6 +46,7 @@ class Memory:
         self._context, self._shared = context, Pool(self._take)
         self.pool = self._shared  # or that of a graph, while it is being captured
         self._graphs: WeakSet[Captured] = WeakSet()
+        self._dropped: deque[Captured] = deque()
         self._capture: Captured | None = None
 
     def allocate(self, nbytes: int) -> PooledBuffer:
@@ -59,6 +61,7 @@ class Memory:
             try:
                 return driver.mem_alloc(nbytes)
             except driver.MemoryError:
+                self._clear()
                 self._shared.release()
             try:
                 return driver.mem_alloc(nbytes)
@@ -74,21 +77,31 @@ class Memory:
         """Within it launches are noted, in memory from a pool of the graph's own; other threads wait."""
         context = self._context
         with context.current():
+            self._clear()
             captured = Captured(Pool(self._shared.lend))
             noting = Capture(context.library, context.stream.handle)
             self.pool, self._capture, context.capturing = captured.pool, captured, True
             try:
-                yield captured
-                captured.hold()
-            except BaseException:
-                noting.abandon()
-                self._shared.adopt(captured.pool)  # somebody may hold a piece of it
-                raise
-            else:
+                try:
+                    yield captured
+                    captured.hold()
+                except BaseException:
+                    noting.abandon()
+                    raise
                 captured.replay = noting.end()
                 self._graphs.add(captured)
+            except BaseException:
+                self._shared.adopt(captured.pool)  # somebody may hold a piece of it
+                raise
             finally:
                 self.pool, self._capture, context.capturing = self._shared, None, False
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """The bytes that the pool of all has taken from the driver, and those of them that wait to be used."""
+        with self._context.lock:
+            self._clear()
+            return self._shared.held, self._shared.free
 
     def touch(self, arrays: Sequence[Array]) -> None:
         """Note what a graph that is being captured works on."""
@@ -96,9 +109,23 @@ class Memory:
             self._capture.touch(arrays)
 
     def drop(self, captured: Captured) -> None:
-        """Give a graph back; its memory goes to the pool of all."""
-        captured.close()
-        self._shared.adopt(captured.pool)
+        """Give a graph back; its memory goes to the pool of all. Destructors call this: it waits for no lock.
+
+        Python may run a destructor anywhere, also where this thread holds what the owner of the lock waits for.
+        """
+        self._dropped.append(captured)
+        if self._context.lock.acquire(blocking=False):
+            try:
+                self._clear()
+            finally:
+                self._context.lock.release()
+
+    def _clear(self) -> None:
+        """Close the graphs that were dropped; the lock is held."""
+        while self._dropped:
+            captured = self._dropped.popleft()
+            captured.close()
+            self._shared.adopt(captured.pool)
 
     def close(self) -> None:
         """Give everything back, also what is in use."""

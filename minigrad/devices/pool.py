@@ -3,6 +3,7 @@
 A training loop asks for the same sizes in every step, so from the second step on it takes none from the driver.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ class Pool:
         self.pieces: dict[int, tuple[Any, int]] = {}  # all that was taken, with its size, by address
         self._free: dict[int, list[int]] = {}  # addresses by the size of the piece
         self.fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
-        self._adopted: list[tuple[int, list[int]]] = []
+        self._adopted: list[tuple[int, list[int], int]] = []  # size, the list of another pool, pieces that it lacks
 
     def allocate(self, nbytes: int) -> "PooledBuffer":
         """A buffer of at least so many bytes."""
@@ -46,7 +47,7 @@ class Pool:
     @property
     def held(self) -> int:
         """All bytes that were taken from the driver."""
-        return sum(size for _, size in self.pieces.values())
+        return sum(size for _, size in list(self.pieces.values()))  # a graph's may come in meanwhile
 
     @property
     def free(self) -> int:
@@ -55,16 +56,21 @@ class Pool:
         return sum(size * len(free) for size, free in self._free.items())
 
     def adopt(self, other: "Pool") -> None:
-        """Take over another pool's memory; what is in use comes in when it is given back."""
+        """Take over the memory of a pool that has adopted none; what is in use comes in when it is given back."""
+        counts = Counter(size for _, size in other.pieces.values())
         self.pieces |= other.pieces
-        self._adopted += [*other._free.items(), *other._adopted]
+        self._adopted += [(size, theirs, counts[size]) for size, theirs in other._free.items()]
 
     def _collect(self) -> None:
         """Bring in what was given back to pools that were taken over."""
-        for size, theirs in self._adopted:
+        adopted, self._adopted = self._adopted, []  # a destructor may add to it
+        for size, theirs, out in adopted:
             free = self._free.setdefault(size, [])
             while theirs:
                 free.append(theirs.pop())
+                out -= 1
+            if out:
+                self._adopted.append((size, theirs, out))
 
     def release(self) -> None:
         """Give everything that waits back to the driver."""

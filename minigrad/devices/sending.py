@@ -24,9 +24,9 @@ class Sender:
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used once `arrive` was called with the event that is returned with it."""
-        self._gpu.context.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
-        array = Array.empty(self._gpu, host.shape, host.dtype)
         with self._gpu.context.guarded():
+            self._gpu.context.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
+            array = Array.empty(self._gpu, host.shape, host.dtype)
             piece = self._piece(host)
             piece.memory[...] = host
             # What was launched until now may still read the memory that this array has got from the pool.
