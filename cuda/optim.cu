@@ -13,14 +13,14 @@ extern "C" __global__ void sgd_step(real* p, const real* g, real* v, real lr, re
 // From here on, up to eight parameters a launch: most are small, and a launch takes longer than they do. The blocks of a
 // grid are theirs one after the other: `block` counts from the first block of a parameter, and the function says whether
 // it was one of its own. thread -> four elements, BLOCK apart. A place without a parameter has n = 0.
-constexpr int BLOCK = 256, SHARE = 4 * BLOCK;
+constexpr int BLOCK = 256, PIECE = 4 * BLOCK;
 
 template <class Update>
 __device__ bool owns(int& block, int n, Update update) {
-    int first = block * SHARE + threadIdx.x, blocks = (n + SHARE - 1) / SHARE;
+    int first = block * PIECE + threadIdx.x, blocks = (n + PIECE - 1) / PIECE;
     if (block < blocks) {
 #pragma unroll
-        for (int i = first; i < first + SHARE; i += BLOCK) {
+        for (int i = first; i < first + PIECE; i += BLOCK) {
             if (i < n) update(i);
         }
         return true;

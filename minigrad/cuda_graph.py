@@ -12,7 +12,7 @@ from minigrad.spec import Spec
 from minigrad.tape import effects, noted
 from minigrad.tensor import Tensor
 
-MANY = 4  # captures of the same in a row, from which on something changes every time
+OFTEN = 4  # captures of the same in a row, from which on something changes every time
 
 
 def graph(step: Callable[..., Any]) -> "Graph":
@@ -66,9 +66,9 @@ class Graph:
     def _note_capture(self, again: bool) -> None:
         self.captures += 1
         self._in_a_row += again
-        if self._in_a_row == MANY:
+        if self._in_a_row == OFTEN:
             warnings.warn(
-                f"mg.graph: the step was captured anew {MANY} times in a row, and that takes longer than running it. "
+                f"mg.graph: the step was captured anew {OFTEN} times in a row, and that takes longer than running it. "
                 "Change the numbers of an optimizer once in many steps, make gradients and their update in one step, "
                 "or run the step without mg.graph.",
                 RuntimeWarning,

@@ -6,7 +6,7 @@ from typing import Any
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 
-MANY, BLOCK, SHARE = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
+MANY, BLOCK, PIECE = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
 Row = Sequence[Any]  # a parameter, its gradient, its states
 
 
@@ -22,7 +22,7 @@ ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
 
 def blocks(rows: Sequence[Row]) -> int:
     """Blocks for these parameters: each has its own."""
-    return sum(ceil_div(row[0].size, SHARE) for row in rows)
+    return sum(ceil_div(row[0].size, PIECE) for row in rows)
 
 
 def sized(rows: Sequence[Row]) -> list[Row]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array, array_over
-from minigrad.devices.base import Arguments, Dim3, Step
+from minigrad.devices.base import Arguments, Dim3, Placed, Step
 from minigrad.devices.dry import Nowhere
 from minigrad.source import Source
 from minigrad.spec import Spec, spec_of
@@ -92,7 +92,7 @@ class Notes:
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
             places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            return self.device.queued(module, name, grid, block, shared, packed, places, arguments.maps)
+            return self.device.queued(Placed(module, name, grid, block, shared, packed, places, arguments.maps))
 
         self.steps.append(step)
 

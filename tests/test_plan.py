@@ -31,7 +31,8 @@ class Repeating(Simulator):
         self.single += 1
         super().launch(*args)
 
-    def queued(self, module, name, grid, block, shared, packed, at, maps):
+    def queued(self, launch):
+        module, name, grid, block, shared, packed, at, _ = launch
         self.prepared += 1
         bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
 

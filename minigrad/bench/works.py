@@ -29,8 +29,8 @@ from minigrad.ops.ladder import TENSOR_CORES
 from minigrad.outcome import variants
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
-MANY = 2**26  # elements: a GPU's cache holds a quarter of them at most
-OTHERS = MANY // 2  # where nobody asks for more
+MUCH = 2**26  # elements: a GPU's cache holds a quarter of them at most
+OTHERS = MUCH // 2  # where nobody asks for more
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
 FLAGS = np.asarray(np.arange(OTHERS) % 3 == 0)
 GIB = 2**30
@@ -59,10 +59,10 @@ def forward_at(*inputs: Any, **params: Any) -> Size:
 
 # Where OTHERS elements for each input is not the thing to ask.
 OWN: dict[str, tuple[Size, ...]] = {
-    **{name: (at((MANY,)), forward_at((4 * MANY,))) for name in ("relu", "exp")},
-    **{name: (at((MANY,), (MANY,)), forward_at((4 * MANY,), (4 * MANY,))) for name in ("add", "multiply")},
+    **{name: (at((MUCH,)), forward_at((4 * MUCH,))) for name in ("relu", "exp")},
+    **{name: (at((MUCH,), (MUCH,)), forward_at((4 * MUCH,), (4 * MUCH,))) for name in ("add", "multiply")},
     "where": (at(FLAGS, (OTHERS,), (OTHERS,)),),
-    "sum": (at((MANY,)), forward_at((4 * MANY,)), forward_at((16384, 4096), axis=0), forward_at((16384, 4096), axis=1)),
+    "sum": (at((MUCH,)), forward_at((4 * MUCH,)), forward_at((16384, 4096), axis=0), forward_at((16384, 4096), axis=1)),
     "softmax": (at((8192, 1024)), at((16384, 16384))),
     "log_softmax": (at((8192, 1024)),),
     "cross_entropy": (at((8192, 1000), LABELS),),

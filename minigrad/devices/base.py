@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,6 +36,22 @@ class Arguments:
     size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
     arrays: list[tuple[str, Array]]  # the pointers by parameter name, for messages
     maps: Maps = ()  # the tensor maps, by the number of the parameter
+
+
+class Placed(NamedTuple):
+    """A launch with the places of host memory at which the values of its parameters are found when it is queued.
+
+    Where a parameter is a tensor map, the place holds the address of its array.
+    """
+
+    module: Any
+    name: str
+    grid: Dim3
+    block: Dim3
+    shared: int
+    packed: ctypes.Structure
+    at: Sequence[int]
+    maps: Maps
 
 
 class Device(Protocol):
@@ -73,21 +89,8 @@ class Device(Protocol):
 class Repeater(Device, Protocol):
     """A device on which the launches of an op are prepared once and repeated with other addresses."""
 
-    def queued(
-        self,
-        module: Any,
-        name: str,
-        grid: Dim3,
-        block: Dim3,
-        shared: int,
-        packed: ctypes.Structure,
-        at: Sequence[int],
-        maps: Maps,
-    ) -> Sequence[Step]:
-        """What queues this launch, with the values of its parameters that are found at these places of host memory.
-
-        Where a parameter is a tensor map, the place holds the address of its array.
-        """
+    def queued(self, launch: Placed) -> Sequence[Step]:
+        """What queues this launch, as often as it is taken."""
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[Buffer]:
         """Let the program fill in the addresses of arrays and of new memory, take its steps, return that memory."""

@@ -1,9 +1,10 @@
 """The context and the stream in which all of the device `cuda` happens, and what the driver's refusals mean.
 
-Jupyter runs slider callbacks on other threads than cells, and CUDA's current context belongs to a thread. So every
-entry takes one lock, makes the context current, and puts back what was current before. It is the primary context,
-which PyTorch uses too. What is queued on the stream goes to the stream's context, whichever is current; where a driver
-refuses that, it is made current, too.
+Jupyter runs slider callbacks on other threads than cells, and CUDA's current context belongs to a thread. So what takes
+memory, loads code, copies from or to the host, or waits holds one lock, makes the context current, and puts back what
+was current before. It is the primary context, which PyTorch uses too. What is queued on the stream, launches, copies on
+the device and fills, holds the lock alone: it goes to the stream's context, whichever is current. Only where a driver
+refuses that is the context made current and the call made again; a thread that had none keeps it.
 """
 
 import threading
@@ -68,7 +69,7 @@ class Context:
 
     def again(self, queue: Any) -> None:
         """Try again with our context current. Raises LaunchError where it is refused there, too."""
-        with nullcontext() if self._ours.is_current() else self.current():
+        with nullcontext() if self._ours.claim() else self.current():
             if status := queue():
                 error = libcuda.why(self.library, queue.func.__name__, status)
                 raise self.failure(error, queue.refusal(error))

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.devices import libcuda, nvcc
-from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.base import Arguments, Dim3, Placed
 from minigrad.devices.chip import Chip, chip_of
 from minigrad.devices.context import Context
 from minigrad.devices.launching import prepared
@@ -86,14 +86,14 @@ class GPU:
         """Queue a kernel on the stream."""
         packed = arguments.packed
         at = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        steps = self.queued(module, name, grid, block, shared, packed, at, arguments.maps)
+        steps = self.queued(Placed(module, name, grid, block, shared, packed, at, arguments.maps))
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
             self.context.take(steps)
 
-    def queued(self, *launch: Any) -> list[libcuda.Queue]:
-        """What queues a launch, with the values of its parameters that are found at these places then."""
-        return prepared(self.context, *launch)
+    def queued(self, launch: Placed) -> list[libcuda.Queue]:
+        """What queues a launch, with the values of its parameters that are found at their places then."""
+        return prepared(self.context, launch)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""

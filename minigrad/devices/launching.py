@@ -1,28 +1,18 @@
 """A launch on the device `cuda`, prepared once: one call of the driver with all of its arguments."""
 
 import ctypes
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from minigrad.devices.base import MAX_SHARED, Dim3, Maps
+from minigrad.devices.base import MAX_SHARED, Placed
 from minigrad.devices.context import Context
 from minigrad.devices.libcuda import REGISTERS, SHARED, LaunchConfig, Queue, Refused
 from minigrad.devices.tensor_maps import mapped
 
 
-def prepared(
-    context: Context,
-    module: Any,
-    name: str,
-    grid: Dim3,
-    block: Dim3,
-    shared: int,
-    packed: ctypes.Structure,
-    at: Sequence[int],
-    maps: Maps,
-) -> list[Queue]:
-    """What queues a launch, with the values of its parameters that are found at these places then."""
+def prepared(context: Context, launch: Placed) -> list[Queue]:
+    """What queues a launch, with the values of its parameters that are found at their places then."""
+    module, name, grid, block, shared, packed, at, maps = launch
     function = module.functions.get(name)
     if function is None or shared > MAX_SHARED:
         with context.guarded():

@@ -8,11 +8,7 @@ from typing import Any
 from minigrad.errors import LaunchError
 
 RELAXED = 2  # the mode of a capture in which memory may be taken
-NON_BLOCKING = (
-    1  # a stream that does not look at the default stream, where others launch: that takes time at each launch
-)
-
-
+NON_BLOCKING = 1  # a stream that does not wait for the default stream, where others launch: that costs each launch time
 SHARED, LOCAL, REGISTERS, MOST_SHARED = 1, 3, 4, 8  # the driver's numbers for what is known of a function
 
 
@@ -21,7 +17,12 @@ class Refused(Exception):
 
 
 def load() -> Any:
-    """The library that PyCUDA has loaded. No call here waits for the GPU, so Python's own lock is kept meanwhile."""
+    """The library that PyCUDA has loaded. Python's own lock is kept during its calls.
+
+    None of them waits for a kernel to end; only where the GPU's queue is full does one wait for a place in it. Other
+    threads get their turn after each call even so. A call that gave the lock up would get it back from a thread that
+    computes after that one's turn, of 5 ms, and nearly every call is a thousand times shorter.
+    """
     library = ctypes.PyDLL("libcuda.so.1")
     library.cuMemcpyDtoDAsync_v2.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
     library.cuMemsetD8Async.argtypes = ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p
@@ -88,15 +89,15 @@ class LaunchConfig(ctypes.Structure):
 
 
 class Context:
-    """Whether a context is current on the thread that asks."""
+    """The primary context, to be made current on a thread that has none."""
 
     def __init__(self, library: Any, handle: int):
         self._get, self._set = library.cuCtxGetCurrent, library.cuCtxSetCurrent
         self._handle, self._found = handle, ctypes.c_void_p()
         self._place = ctypes.byref(self._found)
 
-    def is_current(self) -> bool:
-        """Whether launches go there. A thread that had no context has this one from now on; another stays as it is."""
+    def claim(self) -> bool:
+        """Make it current where the thread has no context. Whether it is current then: another stays as it is."""
         self._get(self._place)
         if self._found.value is None:
             self._set(ctypes.c_void_p(self._handle))
