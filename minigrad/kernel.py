@@ -99,13 +99,17 @@ class Kernel:
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
         """Run the kernel over an explicit grid; it writes its outputs in place."""
+        self.run(args, *self.extents(grid, block, shared), shared, self.values)
+
+    def extents(self, grid: Extent | None, block: Extent | None, shared: int = 0) -> tuple[base.Dim3, base.Dim3]:
+        """Grid and block of an explicit launch as (x, y, z). Raises LaunchError where no device would take them."""
         if grid is None or block is None:
             raise LaunchError(
                 f"{self.name}: give grid=, how many blocks, and block=, how many threads in each of them."
             )
         blocks, threads = dim3(self.name, "grid", grid, base.MAX_GRID), dim3(self.name, "block", block, base.MAX_BLOCK)
         check_limits(self, blocks, threads, shared, self.values)
-        self.run(args, blocks, threads, shared, self.values)
+        return blocks, threads
 
     def run(
         self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
@@ -178,16 +182,17 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
     """
     a("mg.kernel", name, str, "the name of a kernel as its second argument")
     a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
-    text = str(a(f"mg.kernel {name}", source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
-    if "__global__" in text or "\n" in text:
-        source = Source(text, f"{name}.cu", CUDA)
-    else:
-        path = Path(text)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel."
-            )
-        source = Source(path.read_text(), path.name, path.parent)
-    made = Kernel(source, name, defines=defines)
+    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
     made.waits = True
     return made
+
+
+def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
+    """CUDA C++ as it is, under the name of its kernel, or from the file at that path."""
+    text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
+    if "__global__" in text or "\n" in text:
+        return Source(text, f"{name}.cu", CUDA)
+    path = Path(text)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
+    return Source(path.read_text(), path.name, path.parent)

@@ -65,7 +65,7 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES)
 def test_outside_the_subset(body):
     with pytest.raises(Refused) as caught:
-        mg.adjoint(HEAD + KERNEL.format(body))
+        mg.adjoint(HEAD + KERNEL.format(f"{body}\ny[0] = a;"))
     assert str(caught.value).startswith(f"f.cu:{BODIES[body]}")
 
 
@@ -96,18 +96,6 @@ def test_an_array_carried_around_two_loops_is_refused_and_not_guessed():
         mg.adjoint(KERNEL.format(body))
 
 
-def test_wrt_names_parameters():
-    with pytest.raises(ValueError, match="f has no floating-point parameter 'n'; it has x, y, a"):
-        mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"), wrt=["n"])
-
-
-def test_arrays_that_share_memory_are_refused():
-    made = mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"))
-    x = mg.ones(32, device="sim")
-    with pytest.raises(LaunchError, match="x and y share memory and one is written; pass a copy"):
-        made.vjp(x, x, 2.0, 32, dy=[x], grid=1, block=32)
-
-
 def test_a_launch_that_the_indices_do_not_allow_is_refused():
     made = mg.adjoint(KERNEL.format("int i = blockIdx.x * 16 + threadIdx.x;\n y[i] = a * x[i];"))
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
@@ -115,18 +103,6 @@ def test_a_launch_that_the_indices_do_not_allow_is_refused():
         made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)
     with pytest.raises(LaunchError, match=r"blockDim.y is 2, and its adjoint relies on 1"):
         made.vjp(x, y, 2.0, 32, dy=[y], grid=2, block=(16, 2))
-
-
-def test_counts_and_shapes_are_checked():
-    made = mg.adjoint(KERNEL.format(GUARD + "y[i] = a * x[i];"))
-    x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
-    with pytest.raises(LaunchError, match=r"f takes 4 arguments \(x, y, a, n\); got 3"):
-        made.vjp(x, y, 2.0, dy=[y], grid=1, block=32)
-    with pytest.raises(LaunchError, match="dy has 2 gradients; f has 1 outputs: y"):
-        made.vjp(x, y, 2.0, 32, dy=[y, y], grid=1, block=32)
-    with pytest.raises(LaunchError, match=r"dy of y is float32 \(3,\); it must be float32 \(32,\)"):
-        made.vjp(x, y, 2.0, 32, dy=[mg.ones(3, device="sim")], grid=1, block=32)
-    assert np.allclose(made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)[0].numpy(), 2)
 
 
 def test_other_indices_are_examined_anew():

@@ -81,15 +81,6 @@ def active(module: "Module", wrt: Iterable[str]) -> set[str]:
     return (reached(module.kernel, wrt) & reached(module.kernel, ends, backward=True)) | set(ends)
 
 
-def default_wrt(function: Function) -> list[str]:
-    """All floating-point parameters whose values at the start can reach an output."""
-    read = set().union(*(sources for sources, _ in edges(function)))
-    added = {name_of(s.target) for s in each(function.body) if isinstance(s, Add)}
-    changed = {name_of(s.target) for s in each(function.body) if isinstance(s, Assign) and s.op != "="}
-    useful = reached(function, outputs(function), backward=True) & (read | added | changed)
-    return [p.name for p in function.params if p.name in useful and floating(p.type)]
-
-
 def flat(function: Function) -> frozenset[int]:
     """The parameters of a device function, by number, on which its value does not depend by a derivative.
 

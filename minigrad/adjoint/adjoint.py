@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.adjoint import activity, launching
+from minigrad.adjoint import activity, given, launching
 from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive import KernelAdjoint
 from minigrad.adjoint.examine import examine
 from minigrad.adjoint.module import read
-from minigrad.kernel import Kernel
+from minigrad.adjoint.wrt import chosen
+from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
 from minigrad.limits import Extent
 from minigrad.source import Source
@@ -34,21 +35,11 @@ class Adjoint:
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
         self.outputs = tuple(activity.outputs(self.module.kernel))
-        self.wrt = tuple(activity.default_wrt(self.module.kernel) if wrt is None else self._checked(wrt))
+        self.wrt = chosen(self.module, wrt)
         made = KernelAdjoint(self.module, self.wrt)
         self.derived = made.derive()
         self.assembled = assemble(self.module, self.derived)
         self.decisions: Decisions = decisions(made, self.derived)
-
-    def _checked(self, wrt: Sequence[str]) -> list[str]:
-        """Raise ValueError where a name is no parameter with a derivative."""
-        floats = [p.name for p in self.module.kernel.params if p.type in ("float", "real", "double")]
-        for name in [wrt] if isinstance(wrt, str) else wrt:
-            if name not in floats:
-                raise ValueError(
-                    f"wrt: {self.primal.name} has no floating-point parameter {name!r}; it has {', '.join(floats)}."
-                )
-        return [wrt] if isinstance(wrt, str) else list(wrt)
 
     @property
     def source(self) -> str:
@@ -63,11 +54,12 @@ class Adjoint:
         made.waits = True
         return made
 
-    def vjp(self, *args: Any, dy: Sequence[Any], grid: Extent, block: Extent) -> list[Any]:
+    def vjp(self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None) -> list[Any]:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, with the values that it would start from; nothing of them is changed. They are
-        tensors or arrays, and so is what comes back. grid and block are those of the kernel's own launch.
+        tensors or arrays, and so is what comes back. dy has the gradient of each of `outputs`, in order; None stands
+        for zeros. grid and block are those of the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient. Of one without a race the adjoint has none
         either, whatever the data: it adds plainly only where the source proves that an index belongs to one thread, or
@@ -75,14 +67,15 @@ class Adjoint:
         data. A launch on `sim` of at most 4096 threads is therefore run under the microscope first, anew for each grid,
         block and content of its integer arguments; a larger one, or one on `cuda`, is taken as free of races.
 
-        Raises Refused at a race, and LaunchError where the number of arguments or gradients is wrong, where an array
-        that is written shares memory with another, or where the launch has not the extents on which the adjoint relies.
+        Raises Refused at a race; TypeError and LaunchError for arguments and gradients that do not fit the kernel, as
+        a launch of it does, and LaunchError where an array that is written shares memory with another or where the
+        launch has not the extents on which the adjoint relies.
         """
-        run = launching.prepare(self.module, args, grid, block)
-        launching.check_conditions(run, self.derived)
+        run = self.prepared(args, grid, block)
+        upstream = given.upstream(run, self.outputs, dy)
         examine(self.primal, run, self._examined)
         while True:
-            made = launching.gradients_of(run, self.derived, self.outputs, dy, self.assembled.params)
+            made = launching.gradients_of(run, self.derived, upstream, self.assembled.params)
             needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
@@ -90,6 +83,12 @@ class Adjoint:
         made = launching.summed(run, self.derived, made)
         found = [made[name] for name in self.wrt]
         return [_like(d, args) for d in found]
+
+    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launching.Run:
+        """A launch of the kernel, checked. Raises TypeError or LaunchError."""
+        run = given.prepare(self.primal, self.module, args, grid, block)
+        launching.check_conditions(run, self.derived)
+        return run
 
     def __repr__(self) -> str:
         return self.source
@@ -113,14 +112,18 @@ def adjoint(
     """The reverse-mode adjoint of a kernel: `mg.adjoint(kernel, wrt=["x"])`.
 
     source_or_kernel is a kernel, or CUDA C++ or the path of a `.cu` file, of whose kernels `name` says which. wrt names
-    the floating-point parameters to differentiate with respect to; without it, all that reach an output. Through a
-    `__device__ float detach(float x) { return x; }` of the file goes no gradient. Raises Refused, with line and column,
-    where the kernel is outside the differentiable subset.
+    the floating-point parameters to differentiate with respect to; without it, all that reach an output. An output that
+    is only written counts where the data decide which of its elements are: with `if (x[i] > 0) y[i] = x[i]`, not with
+    `if (i < n) y[i] = x[i]`. Of such a y, wrt=["x", "y"] gives the gradient too, that of the elements left alone.
+    Through a `__device__ float detach(float x) { return x; }` of the file goes no gradient. Raises Refused, with line
+    and column, where the kernel is outside the differentiable subset.
     """
-    if not isinstance(source_or_kernel, Kernel):
-        text = str(source_or_kernel)
-        source = Source(text if "__global__" in text else Path(text).read_text(), "kernel.cu")
-        if name is None and len(source.kernels) != 1:
-            raise ValueError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
-        source_or_kernel = compiled(source_or_kernel, name or next(iter(source.kernels)))
-    return Adjoint(source_or_kernel, wrt)
+    if isinstance(source_or_kernel, Kernel):
+        if name not in (None, source_or_kernel.name):
+            raise ValueError(f"mg.adjoint: the kernel given is {source_or_kernel.name}; name={name!r} is for a source.")
+        return Adjoint(source_or_kernel, wrt)
+    kernels = source_of("mg.adjoint", source_or_kernel).kernels
+    if name is None and len(kernels) != 1:
+        which = f"{len(kernels)} kernels ({', '.join(kernels)}); say name=" if kernels else "no kernel to differentiate"
+        raise ValueError(f"the source has {which}. A kernel is `__global__ void name(...)`.")
+    return Adjoint(compiled(source_or_kernel, next(iter(kernels)) if name is None else name), wrt)

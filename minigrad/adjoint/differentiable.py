@@ -1,84 +1,86 @@
 """A kernel as one operation on the tape: forward is the kernel, backward its adjoint."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.effects import mentioned
-from minigrad.array import Array
 from minigrad.convert import copied
-from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
 from minigrad.limits import Extent
 from minigrad.tensor import Tensor
 
 
 class Differentiable:
-    """A kernel to be called with tensors, which returns its outputs as new tensors and records itself."""
+    """A kernel to be called with tensors, which returns its outputs as new tensors and records itself.
 
-    def __init__(self, made: Adjoint):
-        self.adjoint, self.primal = made, made.primal
+    adjoint is that of the parameters named as `wrt`; wider ones are made where more of the tensors want a gradient.
+    """
 
-    def __call__(self, *args: Any, grid: Extent, block: Extent) -> Any:
+    def __init__(self, made: Adjoint, wider: bool = True):
+        self.adjoint, self.primal, self.wider = made, made.primal, wider
+        self._made = {made.wrt: made}
+
+    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None) -> Any:
         """Run the kernel on copies of its outputs; these come back, a tuple where they are several.
 
-        args are the kernel's own. A scalar parameter may be a tensor of one element. The result's `backward` runs the
-        adjoint; it raises RuntimeError where an array that the adjoint reads has been changed in place since.
+        args are the kernel's own. A scalar parameter may be a tensor of one element. Raises TypeError or LaunchError
+        for what `vjp` would not take. The result's `backward` runs the adjoint; it raises RuntimeError where an array
+        that the adjoint reads has been changed in place since.
         """
-        params = self.adjoint.module.kernel.params
-        if len(args) != len(params):
-            raise LaunchError(f"{self.primal.name} takes {len(params)} arguments; got {len(args)}.")
-        named = dict(zip((p.name for p in params), args, strict=True))
-        values = {p.name: _value(p.pointer, named[p.name]) for p in params}
-        outputs = {name: copied(values[name]) for name in self.adjoint.outputs}
+        run = self.adjoint.prepared(args, grid, block)
+        outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
+        values = {**run.arrays, **run.scalars}
+        params = [p.name for p in run.module.kernel.params]
         with tape.no_grad():
-            self.primal(*({**values, **outputs}[p.name] for p in params), grid=grid, block=block)
+            self.primal(*({**values, **outputs}[n] for n in params), grid=grid, block=block)
         results = tuple(Tensor(outputs[name]) for name in self.adjoint.outputs)
         if tape.grad_enabled():
-            self._record(named, values, results, grid, block)
+            tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
+            self._record(tensors, partial(self._pull, [values[n] for n in params], grid, block), results)
         return results if len(results) > 1 else results[0]
 
-    def _record(self, named: dict, values: dict, results: tuple[Tensor, ...], grid: Extent, block: Extent) -> None:
+    def _record(self, tensors: dict[str, Tensor], pull: Callable, results: tuple[Tensor, ...]) -> None:
         """One node for each output; the gradient of a scalar parameter goes to its tensor."""
-        inputs = [named[n] for n in self.adjoint.wrt if isinstance(named[n], Tensor) and named[n].requires_grad]
-        if not inputs:
+        made = self._adjoint_of([n for n, t in tensors.items() if t.requires_grad])
+        wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
+        if not wanted:
             return
-        wanted = [n for n in self.adjoint.wrt if isinstance(named[n], Tensor) and named[n].requires_grad]
-        read = mentioned(self.adjoint.derived.body)
-        saved = tuple((n, t.version) for n, t in named.items() if isinstance(t, Tensor) and n in read)
+        read = mentioned(made.derived.body)
+        saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
         for number, result in enumerate(results):
-            rule = partial(self._pull, values, wanted, number, results, grid, block)
-            result.record(self.primal.name, inputs, rule, saved)
+            inputs = [tensors[n] for n in wanted]
+            result.record(self.primal.name, inputs, partial(pull, made, wanted, number), saved)
 
-    def _pull(
-        self, values: dict, wanted: list[str], number: int, results: Sequence, grid: Any, block: Any, dy: Any
-    ) -> tuple:
-        """The gradients of the inputs that want one."""
-        like = [values[name] for name in self.adjoint.outputs]
-        dys = [dy if n == number else Array.zeros(a.device, a.shape, a.dtype) for n, a in enumerate(like)]
-        found = dict(
-            zip(self.adjoint.wrt, self.adjoint.vjp(*values.values(), dy=dys, grid=grid, block=block), strict=True)
-        )
+    def _adjoint_of(self, names: list[str]) -> Adjoint:
+        """The adjoint with respect to these parameters at least, unless `wrt` was given."""
+        if not self.wider or set(names) <= set(self.adjoint.wrt):
+            return self.adjoint
+        wrt = tuple(p.name for p in self.adjoint.module.kernel.params if p.name in {*names, *self.adjoint.wrt})
+        if wrt not in self._made:
+            self._made[wrt] = Adjoint(self.primal, wrt)
+        return self._made[wrt]
+
+    @staticmethod
+    def _pull(values: list, grid: Any, block: Any, made: Adjoint, wanted: list[str], number: int, dy: Any) -> tuple:
+        """The gradients of the inputs that want one, where this is the gradient of one output alone."""
+        dys = [dy if n == number else None for n in range(len(made.outputs))]
+        found = dict(zip(made.wrt, made.vjp(*values, dy=dys, grid=grid, block=block), strict=True))
         return tuple(found[name] for name in wanted)
 
     def __repr__(self) -> str:
         return f"differentiable {self.primal.name}: {', '.join(self.adjoint.wrt)} -> {', '.join(self.adjoint.outputs)}"
 
 
-def _value(pointer: bool, value: Any) -> Any:
-    """What the kernel takes: the array of a tensor, the number of a tensor of one element."""
-    if not isinstance(value, Tensor):
-        return value
-    return value.array if pointer else np.asarray(value.numpy()).item()
-
-
 def differentiable(
     kernel: Kernel | str | Path, wrt: Sequence[str] | None = None, name: str | None = None
 ) -> Differentiable:
-    """A kernel with its adjoint, as an operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`."""
-    return Differentiable(adjoint(kernel, wrt, name))
+    """A kernel with its adjoint, as an operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`.
+
+    Every tensor that requires a gradient gets one, the values that an output starts from included; where wrt is given,
+    only the parameters that it names.
+    """
+    return Differentiable(adjoint(kernel, wrt, name), wider=wrt is None)

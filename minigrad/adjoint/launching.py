@@ -1,4 +1,4 @@
-"""A launch of an adjoint: arguments checked, gradients and tapes made, and the kernel run."""
+"""A launch of an adjoint: gradients and tapes made, and the kernel run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,10 @@ from minigrad.adjoint.tapes import STORED, Tape
 from minigrad.adjoint.tree import Param
 from minigrad.adjoint.types import floating
 from minigrad.array import Array
-from minigrad.convert import copied, move
-from minigrad.devices import base, kernel_device
+from minigrad.convert import copied
+from minigrad.devices import base
 from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
-from minigrad.limits import Extent, dim3
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -80,35 +79,6 @@ class Run:
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
 
 
-def prepare(module: Module, args: Sequence[Any], grid: Extent, block: Extent) -> Run:
-    """The arguments by name, arrays on a device. Raises LaunchError where their number is wrong or two overlap."""
-    kernel = module.kernel
-    if len(args) != len(kernel.params):
-        names = ", ".join(p.name for p in kernel.params)
-        raise LaunchError(f"{kernel.name} takes {len(kernel.params)} arguments ({names}); got {len(args)}.")
-    pairs = list(zip(kernel.params, args, strict=True))
-    arrays = {p.name: on_device(a) for p, a in pairs if p.pointer}
-    scalars = {p.name: a for p, a in pairs if not p.pointer}
-    check_apart(kernel.name, [(p, arrays[p.name]) for p, _ in pairs if p.pointer])
-    extents = dim3(kernel.name, "grid", grid, base.MAX_GRID), dim3(kernel.name, "block", block, base.MAX_BLOCK)
-    return Run(module, arrays, scalars, *extents)
-
-
-def on_device(value: Any) -> Any:
-    """The array behind a tensor; a NumPy array is uploaded."""
-    value = value.array if isinstance(value, Tensor) else value
-    return move(value, kernel_device()) if isinstance(value, np.ndarray) else value
-
-
-def check_apart(kernel: str, arrays: list[tuple[Param, Any]]) -> None:
-    """Raise where an array that is written shares memory with another one."""
-    for p, a in arrays:
-        for q, b in arrays:
-            overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
-            if p.name < q.name and overlap and not (p.const and q.const) and a.nbytes and b.nbytes:
-                raise LaunchError(f"{kernel}: {p.name} and {q.name} share memory and one is written; pass a copy.")
-
-
 def check_conditions(run: Run, derived: Derived) -> None:
     """Raise where the launch has not the extents on which the adjoint relies."""
     for name, e in derived.conditions.items():
@@ -120,23 +90,13 @@ def check_conditions(run: Run, derived: Derived) -> None:
             )
 
 
-def gradients_of(
-    run: Run, derived: Derived, outputs: Sequence[str], dy: Sequence[Any], params: Sequence[Param]
-) -> dict:
+def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], params: Sequence[Param]) -> dict:
     """The gradients by parameter: those of outputs as given, in copies where they are written; zeros for the others."""
-    if len(dy) != len(outputs):
-        raise LaunchError(
-            f"dy has {len(dy)} gradients; {run.module.kernel.name} has {len(outputs)} outputs: {', '.join(outputs)}."
-        )
-    given = dict(zip(outputs, map(on_device, dy), strict=True))
     written = {p.name for p in params if not p.const}
     device = next(iter(run.arrays.values())).device
     made = {}
     for p in run.module.kernel.params:
-        like, d = run.arrays.get(p.name), given.get(p.name)
-        if d is not None and like is not None:
-            if (d.shape, d.dtype) != (like.shape, like.dtype):
-                raise LaunchError(f"dy of {p.name} is {d.dtype} {d.shape}; it must be {like.dtype} {like.shape}.")
+        if (d := given.get(p.name)) is not None:
             made[p.name] = copied(d) if derived.gradients.get(p.name) in written else d
         elif floating(p.type):
             apart = run.stride(p) if derived.gradients.get(p.name) in derived.strides else 0

@@ -13,13 +13,14 @@ class Backward:
     """Call it to queue the adjoint and get the gradients by name; nothing waits for the GPU."""
 
     def __init__(self, made: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
-        self.made, self.dy, self.run = made, dy, launching.prepare(made.module, args, grid, block)
+        self.made, self.dy, self.run = made, dy, made.prepared(args, grid, block)
         made.slots = 1
         made.vjp(*args, dy=dy, grid=grid, block=block)  # finds out how long the tapes must be
 
     def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
         made, derived = self.made, self.made.derived
-        gradients = launching.gradients_of(self.run, derived, made.outputs, dy or self.dy, made.assembled.params)
+        upstream = dict(zip(made.outputs, dy or self.dy, strict=True))
+        gradients = launching.gradients_of(self.run, derived, upstream, made.assembled.params)
         launching.launch(made.kernel, self.run, made.assembled, derived, gradients, made.slots)
         return launching.summed(self.run, derived, gradients)
 

@@ -1,0 +1,181 @@
+"""What an adjoint is given: parameters to differentiate with respect to, arguments, gradients, sources."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.errors import LaunchError
+
+HEAD = 'extern "C" __global__ void f(const float* x, float* y, const int* at, float a, int n)'
+I = "int i = blockIdx.x * blockDim.x + threadIdx.x; "  # noqa: E741
+TEXT = f"{HEAD} {{ {I}if (i < n) y[i] = a * x[i]; }}"
+
+
+def ones(*shape, dtype="float32"):
+    return mg.ones(*shape, dtype=dtype, device="sim")
+
+
+@pytest.fixture(scope="module")
+def made():
+    return mg.adjoint(TEXT)
+
+
+def arguments(**other):
+    """Arguments of a right launch of f, by name, but for these."""
+    return {"x": ones(8), "y": ones(8), "at": mg.zeros(8, dtype="int32", device="sim"), "a": 2.0, "n": 6} | other
+
+
+DEFAULTS = {
+    "if (i < n) y[i] = x[i];": "x",
+    "if (i >= n) return; y[i] = x[i];": "x",
+    "if (i < n && i > 0) { if (i % 2) y[i] = x[i]; }": "x",
+    "y[i] = a;": "a",
+    "y[i] = n;": "",
+    "y[i] += x[i];": "x y",
+    "atomicAdd(&y[0], x[i]);": "x y",
+    "if (x[i] > 0) y[i] = x[i];": "x y",
+    "if (a > 0) y[i] = x[i];": "x y",
+    "if (at[i]) y[i] = x[i];": "x y",
+    "if (x[i] > 0) { y[i] = x[i]; } else { y[i] = a; }": "x a",
+    "if (x[i] > 0) return; y[i] = x[i];": "x y",
+    "y[i] = 0; if (x[i] > 0) y[i] = x[i];": "x",
+    "y[at[i]] = x[i];": "x y",
+    "int k = i; if (x[i] > a) k = 0; y[k] = x[i];": "x y",
+    "int k = i; if (x[i] > a) { int l = 3; k = k + 0 * l; } y[i] = x[k];": "x",
+    "for (int j = 0; j < at[i]; ++j) y[j] = x[j];": "x y",
+    "for (int j = 0; j < n; ++j) { if (x[j] < 0) break; y[j] = x[j]; }": "x y",
+    "float s = 0; for (int j = 0; j < at[i]; ++j) s += x[j]; for (int j = 0; j < 2; ++j) y[2 * i + j] = s;": "x",
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), DEFAULTS.items())
+def test_an_output_counts_where_the_data_decide_what_is_stored(body, wanted):
+    text = f"{HEAD} {{ {I}{body} }}"
+    if not wanted:
+        with pytest.raises(ValueError, match="no parameter of it reaches an output, so there is no gradient; it has x"):
+            mg.adjoint(text)
+        return
+    made = mg.adjoint(text)
+    assert sorted(made.wrt) == sorted(wanted.split())
+
+
+@pytest.mark.parametrize("condition", ["i < n", "x[i] > 0"])
+def test_whatever_requires_a_gradient_gets_one(condition):
+    """The elements that are not stored come from y as it was, whether an index or the data leave them out."""
+    f = mg.differentiable(f"{HEAD} {{ {I}if ({condition}) y[i] = a * x[i]; }}")
+    x = mg.tensor(np.float32([1, 2, 3, 4, 5, 6, -7, -8]), device="sim", requires_grad=True)
+    y = mg.tensor(np.zeros(8, np.float32), device="sim", requires_grad=True)
+    out = f(x, y, arguments()["at"], 2.0, 6, grid=1, block=8)
+    (out * out).sum().backward()
+    assert x.grad.numpy().tolist() == [8, 16, 24, 32, 40, 48, 0, 0]
+    assert y.grad.numpy().tolist() == [0] * 8
+    f(x, y, arguments()["at"], 2.0, 6, grid=1, block=8).sum().backward()
+    assert y.grad.numpy().tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+
+
+def test_named_parameters_alone():
+    f = mg.differentiable(TEXT, wrt=["a"])
+    x, a = mg.ones(8, device="sim"), mg.tensor(2.0, device="sim", requires_grad=True)
+    y = mg.tensor(np.zeros(8, np.float32), device="sim", requires_grad=True)
+    f(x, y, arguments()["at"], a, 6, grid=1, block=8).sum().backward()
+    assert (a.grad.item(), y.grad) == (6, None)
+
+
+ONE = ones(4)
+WRONG = {
+    "too few": ({"at": ...}, "f takes 5 arguments \\(x, y, at, a, n\\); got 4"),
+    "too many": ({"more": 1}, "f takes 5 arguments \\(x, y, at, a, n\\); got 6"),
+    "another dtype": ({"x": ones(8, dtype="float64")}, r"argument 1 \(const float\* x\) is float32; got float64. Use"),
+    "an array of another dtype": ({"x": np.ones(8)}, r"argument 1 \(const float\* x\) is float32; got float64. Use"),
+    "an array of what is no number": ({"x": np.array(["a"])}, "cannot make numbers of ndarray"),
+    "a number for an array": ({"y": 3}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got int 3"),
+    "a list": ({"y": [3]}, r"argument 2 \(float\* y\) is a pointer and takes a tensor; got list \[3\]"),
+    "nothing": ({"y": None}, r"argument 2 \(float\* y\) is None, and an adjoint needs every array"),
+    "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
+    "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
+    "too large": ({"n": 2**40}, r"argument 5 \(int n\): 1099511627776 does not fit into int"),
+    "the same memory": ({"x": ONE, "y": ONE}, "f: x and y share memory and one is written; pass a copy"),
+}
+EXTENTS = {
+    "no grid": ({"grid": None}, "f: give grid=, how many blocks, and block=, how many threads"),
+    "empty": ({"grid": 0}, "f: grid.x=0 is outside 1 to"),
+    "a fraction of a grid": ({"grid": 1.5}, "f: grid=1.5 must be one to three whole numbers"),
+    "large": ({"block": 2048}, "f: block.x=2048 is outside 1 to 1024"),
+    "large in all": ({"block": (64, 64)}, "f: block=64 x 64 x 1 needs 4096 threads in a block; a device allows 1024"),
+    "another block": ({"block": (8, 2)}, "f: blockDim.y is 2, and its adjoint relies on 1"),
+}
+
+
+@pytest.mark.parametrize("forward", [False, True], ids=["vjp", "differentiable"])
+@pytest.mark.parametrize("case", [*WRONG, *EXTENTS])
+def test_wrong_arguments(made, case, forward):
+    """With the same sentence where the kernel is called and where its adjoint is."""
+    other, message = (WRONG | EXTENTS)[case]
+    launch = {"grid": 1, "block": 8} | (other if case in EXTENTS else {})
+    args = [a for a in arguments(**({} if case in EXTENTS else other)).values() if a is not ...]
+    with pytest.raises((LaunchError, TypeError), match=message):
+        if forward:
+            mg.adjoint.Differentiable(made)(*args, **launch)
+        else:
+            made.vjp(*args, dy=[ones(8)], **launch)
+
+
+GRADIENTS = {
+    "none given": (None, "f: dy takes a list with the gradient of each output \\(y\\); got NoneType None"),
+    "a word": ("y", "f: dy takes a list with the gradient of each output"),
+    "too many": ([ones(8), ones(8)], "f: dy holds 2 gradients; it takes one for each output: y"),
+    "none at all": ([None], "f: dy is None for every output \\(y\\); None is a gradient of 0"),
+    "a number": ([1.0], "f: dy of y takes a tensor or an array; got float 1.0"),
+    "another shape": ([ones(3)], r"f: dy of y has shape \(3,\); it must be \(8,\), as y is"),
+    "another dtype": ([ones(8, dtype="float64")], "f: dy of y is float64; it must be float32, as y is. Use .astype"),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_wrong_gradients(made, case):
+    dy, message = GRADIENTS[case]
+    with pytest.raises((LaunchError, TypeError), match=message):
+        made.vjp(*arguments().values(), dy=dy, grid=1, block=8)
+
+
+def test_gradients_that_are_taken(made):
+    """NumPy arrays, one array for one output, numbers in tensors; and what comes back is as the arguments are."""
+    launch = {"grid": 1, "block": 8}
+    for dy in (ones(8), [ones(8)], np.ones(8, np.float32), (np.ones(8, np.float32),)):
+        dx, da = made.vjp(*arguments(a=mg.tensor(2.0), n=np.int64(6)).values(), dy=dy, **launch)
+        assert (dx.numpy().tolist(), da.item()) == ([2] * 6 + [0] * 2, 6)
+
+
+def test_no_gradient_of_one_output_is_a_zero():
+    text = TEXT.replace("y[i] = a * x[i];", "{ y[i] = a * x[i]; z[i] = x[i]; }").replace("int n", "float* z, int n")
+    made = mg.adjoint(text)
+    x, y, at, a, n = arguments().values()
+    for dy, wanted in (([ones(8), None], 2), ([None, ones(8)], 1), ([ones(8), ones(8)], 3)):
+        assert made.vjp(x, y, at, a, ones(8), n, dy=dy, grid=1, block=8)[0].numpy().tolist() == [wanted] * 6 + [0] * 2
+
+
+CALLS = {
+    "empty": (lambda: mg.adjoint(""), "no file ''; give the path of a .cu file or CUDA C"),
+    "no file": (lambda: mg.adjoint("nosuch.cu"), "no file 'nosuch.cu'; give the path"),
+    "a number": (lambda: mg.adjoint(3), "mg.adjoint takes CUDA C.. or the path of a .cu file; got int 3"),
+    "an op": (lambda: mg.differentiable(mg.relu), "mg.adjoint takes CUDA C.. or the path of a .cu file; got Op"),
+    "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the source has no kernel to differentiate. A kernel is `__glob"),
+    "two kernels": (lambda: mg.adjoint(TEXT + TEXT.replace(" f(", " g(")), r"has 2 kernels \(f, g\); say name"),
+    "no such kernel": (lambda: mg.adjoint(TEXT, name="g"), "g.cu has no kernel 'g'; it defines f"),
+    "a name that is none": (lambda: mg.adjoint(TEXT, name=3), "mg.kernel takes the name of a kernel"),
+    "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "the kernel given is f; name='g' is for"),
+    "wrt a number": (lambda: mg.adjoint(TEXT, wrt=3), r"wrt takes the names of parameters, such as \['x'\]; got int 3"),
+    "wrt nothing": (lambda: mg.adjoint(TEXT, wrt=[]), "f: wrt is empty, so there is no gradient; it has x, y, a"),
+    "wrt no name": (lambda: mg.adjoint(TEXT, wrt=[None]), "f has no floating-point parameter None; it has x, y, a"),
+    "wrt another": (lambda: mg.adjoint(TEXT, wrt=["nosuch"]), "f has no floating-point parameter 'nosuch'; it has x"),
+    "wrt an int": (lambda: mg.adjoint(TEXT, wrt=["x", "n"]), "f has no floating-point parameter 'n'; it has x, y, a"),
+    "wrt twice": (lambda: mg.adjoint(TEXT, wrt=["x", "a", "x"]), "wrt names 'x' twice; each parameter has one"),
+    "no output": (lambda: mg.adjoint(f"{HEAD} {{ }}"), "f.cu:1:1: f writes to no floating-point array, so it has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_wrong_sources_and_names(case):
+    call, message = CALLS[case]
+    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
+        call()
