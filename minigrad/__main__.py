@@ -55,7 +55,7 @@ def _adjoints(asked: argparse.Namespace) -> int:
         return 2
     print(record)
     print(f"\nWritten to {record.save(asked.save)}.")
-    for wrong in record.refused.values():
+    for wrong in dict.fromkeys(record.refused.values()):
         print(f"minigrad bench: {wrong}", file=sys.stderr)
     return 1 if record.refused else 0
 
@@ -91,7 +91,7 @@ def _bench(asked: argparse.Namespace) -> int:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2
     print(f"\nWritten to {record.save(asked.save)}.")
-    for wrong in record.refused.values():
+    for wrong in dict.fromkeys(record.refused.values()):
         print(f"minigrad bench: {wrong}", file=sys.stderr)
     return 1 if record.refused else 0
 

@@ -13,8 +13,7 @@ import minigrad as mg
 from minigrad import __main__ as command_line
 from minigrad import bench
 from minigrad.array import Array
-from minigrad.bench import chain
-from minigrad.bench import record as record_module
+from minigrad.bench import chain, dated
 from minigrad.bench.agree import Reference
 from minigrad.bench.measurement import verified
 from minigrad.bench.stage import Stage
@@ -249,7 +248,7 @@ def test_a_timing_is_median_and_spread():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     return tmp_path
 
 
@@ -281,8 +280,21 @@ def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     later.save()
     assert set(bench.newest().sweeps) == {"relu forward of 8", "add of 8, 8"}
     example("2026-01-03").save()
-    assert [r.date for r in record_module.records()] == ["2026-01-03", "2026-01-02"]
+    assert [r.date for r in bench.record.records()] == ["2026-01-03", "2026-01-02"]
     assert bench.newest("NVIDIA A100") is None
+
+
+def test_a_record_says_what_was_refused_before_until_it_is_measured(folder):
+    first = example()
+    first.refused = {"add of 8, 8": "wrong", "exp of 8": "wrong"}
+    first.save()
+    later = bench.Record("NVIDIA H200", "2026-01-02", "later", {}, refused={"matmul of 2 x 2": "wrong now"})
+    later.sweeps = {"exp of 8": {"BLOCK=32": bench.Timing(1e-6, 1e-6, 1e-6, 20)}}
+    later.save()
+    found = bench.newest()
+    assert found.refused == {"add of 8, 8": "wrong", "matmul of 2 x 2": "wrong now"}
+    assert not found.measurements and set(found.sweeps) == {"relu forward of 8", "exp of 8"}
+    assert found.command == "minigrad bench; later" and later.refused == {"matmul of 2 x 2": "wrong now"}
 
 
 def test_a_record_shows_shares_of_copy_peak_and_rival():
@@ -298,7 +310,7 @@ def test_a_file_that_is_no_record(tmp_path):
         bench.load(tmp_path / "x.json")
 
 
-@pytest.mark.parametrize("path", sorted(record_module.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
 def test_the_records_of_the_project_can_be_read(path):
     record = bench.load(path)
     assert path.stem == record.name and record.command and record.versions

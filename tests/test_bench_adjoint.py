@@ -7,7 +7,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import __main__ as command_line
-from minigrad.bench import adjoint_record, adjoints
+from minigrad.array import Array
+from minigrad.bench import adjoint_record, adjoints, dated
 from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio
 from minigrad.bench.backward import Backward
 from minigrad.bench.rungs import RUNGS
@@ -105,16 +106,16 @@ def test_a_record_comes_back(tmp_path, monkeypatch):
     record = made()
     path = record.save(tmp_path)
     assert path == tmp_path / "adjoint" / "nvidia-h200-2026-11-21.json"
-    assert repr(adjoint_record.load(path)) == repr(record)
-    assert adjoint_record.load(path).costs == record.costs
-    monkeypatch.setattr(adjoint_record, "FOLDERS", (tmp_path,))
+    assert repr(AdjointRecord.load(path)) == repr(record)
+    assert AdjointRecord.load(path).costs == record.costs
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     assert repr(adjoint_record.newest()) == repr(record)
 
 
 def test_a_record_keeps_what_is_not_measured_again(tmp_path):
     made().save(tmp_path)
     again = AdjointRecord("NVIDIA H200", "2026-11-21", "again", {}, {"a": made().costs["p"]})
-    kept = adjoint_record.load(again.save(tmp_path)).costs
+    kept = AdjointRecord.load(again.save(tmp_path)).costs
     assert kept == {"a": made().costs["p"], "p": made().costs["p"]}
 
 
@@ -124,7 +125,34 @@ def test_the_table_says_ratio_flatness_and_the_rival():
     assert made().median == 3.0 and made().costs["a"].sizes.spread == 1.5 and Growth().spread is None
 
 
+def test_a_second_run_of_a_day_adds_its_command_and_versions_and_what_it_refused(tmp_path):
+    first = made()
+    first.refused["gelu"] = first.refused["sum"] = "wrong"
+    first.save(tmp_path)
+    costs = {"sum": first.costs["a"]}
+    again = AdjointRecord("NVIDIA H200", "2026-11-21", "again", {"warp": "1.19"}, costs, refused={"p": "wrong now"})
+    back = AdjointRecord.load(again.save(tmp_path))
+    assert back.command == "minigrad bench; again" and back.versions == {"driver": "580", "warp": "1.19"}
+    assert back.refused == {"gelu": "wrong", "p": "wrong now"} and set(back.costs) == {"a", "sum"}
+    assert again.refused == {"p": "wrong now"}, "what this run found is not what the file says"
+
+
 # --- the rival ---
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_nan_in_any_gradient_is_far_off(monkeypatch, place):
+    from minigrad.bench.nvidia_warp import Warp
+
+    s, rival = subject("multiply_in_place"), Warp.__new__(Warp)
+    rival.device = SIM
+    (args, grid, block), dy = s.at(s.rung.checked, s.first_work)
+    found = dict(zip(s.adjoint.wrt, s.adjoint.vjp(*args, dy=dy, grid=grid, block=block), strict=True))
+    monkeypatch.setattr(Warp, "calls", lambda *given: (lambda: None, lambda: None, found))
+    assert len(found) > 1 and rival.error(s) == 0
+    name = list(found)[place]
+    found[name] = Array.upload(SIM, np.full(found[name].shape, np.nan, np.float32))
+    assert rival.error(s) == np.inf
 
 
 def test_without_warp_a_sentence_says_how_to_get_it(monkeypatch):

@@ -6,8 +6,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import __main__ as command_line
-from minigrad.bench import record as record_module
-from minigrad.bench import steps
+from minigrad.bench import dated, steps
 from minigrad.bench.timing import Timing
 from minigrad.devices import why_not
 from minigrad.errors import DeviceError
@@ -76,7 +75,7 @@ def test_a_step_by_hand_in_numpy_is_timed_without_a_gpu(optimizer, small, monkey
 
 
 def test_the_steps_of_a_record_are_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     with pytest.raises(ValueError, match=r"no record has times of an SGD step.* minigrad bench --step"):
         mg.bench.recorded_step()
     times = {"minigrad": Timing(2e-4, 1e-4, 3e-4, 5, True)}
@@ -102,7 +101,7 @@ MADE = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Tim
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """The command line, with a made-up step; what is tested is what becomes of it."""
-    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
     monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
     blank = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step --against torch", {"python": "3.12"})

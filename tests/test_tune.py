@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import bench
-from minigrad.bench import record as record_module
+from minigrad.bench import dated
 from minigrad.bench.sweeps import default, settings
 from minigrad.bench.work import work_of
 from minigrad.bench.works import suite
@@ -108,7 +108,7 @@ def test_the_arithmetic_is_that_of_nvidias_calculator(tmp_path):
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
     """A machine without a GPU, and a record of one."""
-    monkeypatch.setattr(record_module, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(search, "why_not", lambda name: "no GPU")
     made = bench.Record("NVIDIA H200", "2026-01-02", "minigrad bench", {}, H200, 4e12)
     seconds = {"BLOCK=32": 4e-4, "BLOCK=256": 1e-4, "BLOCK=512": 1.01e-4}
@@ -157,7 +157,7 @@ def test_the_regret_is_the_time_lost(recorded):
     assert mg.tune.regret().worst == row.of_search and "1.0 %" in repr(mg.tune.regret())
 
 
-@pytest.mark.parametrize("path", sorted(record_module.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
 def test_recorded_choices_are_within_5_percent_of_the_best(path):
     record = bench.load(path)
     late = {row.title: row.of_search for row in mg.tune.regret(record).rows}

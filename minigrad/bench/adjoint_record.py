@@ -1,13 +1,10 @@
 """What adjoints cost, as measured on a GPU: a table, and a file that is found again where there is no GPU."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from minigrad.bench.record import FOLDERS, _one_line_lists
+from minigrad.bench.dated import Dated
 from minigrad.bench.timing import Timing
 from minigrad.show.tables import Table, table
 
@@ -66,21 +63,13 @@ class Cost:
         return self.largest.ratio
 
 
-@dataclass
-class AdjointRecord:
+@dataclass(repr=False)
+class AdjointRecord(Dated):
     """The costs of the ladder's adjoints on one device on one day."""
 
-    device: str
-    date: str
-    command: str
-    versions: dict[str, str]
     costs: dict[str, Cost] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # rungs whose gradient was wrong, so that none was timed
 
-    @property
-    def place(self) -> str:
-        """NVIDIA H200, 2026-11-21"""
-        return f"{self.device}, {self.date}"
+    within = "adjoint"
 
     @property
     def median(self) -> float:
@@ -95,43 +84,25 @@ class AdjointRecord:
         """A row for each rung."""
         return table([_row(name, cost) for name, cost in self.costs.items()], HEADERS)
 
-    def __repr__(self) -> str:
-        return f"{self._head()}\n{self.table()!r}"
+    @property
+    def summary(self) -> str:
+        """The median ratio."""
+        return f" Median ratio {self.median:.2f}." if self.costs else ""
 
-    def _repr_html_(self) -> str:
-        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> "AdjointRecord":
+        """The record that a file's content says."""
+        return cls(**content | {"costs": {name: _cost(given) for name, given in content["costs"].items()}})
 
-    def _head(self) -> str:
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        middle = f" Median ratio {self.median:.2f}." if self.costs else ""
-        return f"{self.place}; {versions}. {self.command}.{middle}"
-
-    def save(self, folder: Path | str | None = None) -> Path:
-        """Write `adjoint/<device>-<date>.json` in the folder of records."""
-        name = f"{self.device.lower().replace(' ', '-')}-{self.date}.json"
-        path = (Path(folder) if folder else FOLDERS[0]) / "adjoint" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file():
-            self.costs = load(path).costs | self.costs
-        path.write_text(_one_line_lists(json.dumps(_written(self), indent=1)) + "\n")
-        return path
-
-
-def load(path: Path | str) -> AdjointRecord:
-    """Read a record again."""
-    content = json.loads(Path(path).read_text())
-    costs = {name: _cost(given) for name, given in content.pop("costs").items()}
-    return AdjointRecord(costs=costs, **content)
+    def written(self) -> dict[str, Any]:
+        """The content of a file."""
+        costs = {name: _plain(cost) for name, cost in self.costs.items()}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"costs": costs}
 
 
 def newest() -> AdjointRecord | None:
     """The newest record of adjoints."""
-    return next(_records(), None)
-
-
-def _records() -> Iterator[AdjointRecord]:
-    files = [path for folder in FOLDERS for path in (folder / "adjoint").glob("*.json")]
-    yield from map(load, sorted(files, key=lambda path: path.stem[-10:], reverse=True))
+    return next(AdjointRecord.all(), None)
 
 
 def _row(name: str, cost: Cost) -> tuple[str, ...]:
@@ -148,11 +119,6 @@ def _row(name: str, cost: Cost) -> tuple[str, ...]:
         name, us(cost.largest.primal), us(cost.largest.adjoint), f"{cost.ratio:.2f}", *spread,
         f"{before[0]} / {after[0]}", f"{before[3]} / {after[3]}", str(local), f"{shared / 1e6:.0f}", *warp,
     )  # fmt: skip
-
-
-def _written(record: AdjointRecord) -> dict[str, Any]:
-    costs = {name: _plain(cost) for name, cost in record.costs.items()}
-    return {f.name: getattr(record, f.name) for f in fields(record)} | {"costs": costs}
 
 
 def _plain(cost: Cost) -> dict[str, Any]:

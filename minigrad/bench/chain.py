@@ -18,6 +18,7 @@ from minigrad.fusion.traffic import nbytes
 from minigrad.tensor import Tensor
 
 SIZE = 2**26
+WAYS = ("op by op", "fused")
 Call = Callable[[], Sequence[Any]]
 
 
@@ -34,7 +35,7 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
     gpu: Any = get(check("cuda"))
     fused, host = fuse(chain), numbers(size, False)
     x = Array.upload(gpu, host)
-    ways = {"op by op": passes(chain, x), "fused": passes(fused, x)}
+    ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
     calls = ways | (by_torch(x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
     runs = timer().interleaved(list(calls.values()), repeats, 2e-4)
@@ -44,9 +45,14 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))
     moved = fused.traffic(size)
     return [
-        Measurement(f"chain {way} of {size}", _kernels(launches), times[way], 0, nbytes(launches), "float32", rivals)
-        for way, launches in (("op by op", moved.op_by_op), ("fused", moved.fused))
+        Measurement(title(way, size), _kernels(launches), times[way], 0, nbytes(launches), "float32", rivals)
+        for way, launches in zip(WAYS, (moved.op_by_op, moved.fused), strict=True)
     ]
+
+
+def title(way: str, size: int = SIZE) -> str:
+    """As records name it."""
+    return f"chain {way} of {size}"
 
 
 def passes(fn: Callable, x: Array) -> Call:

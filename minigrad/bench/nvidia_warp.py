@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.bench.adjoint_record import Ratio
+from minigrad.bench.agree import Reference
 from minigrad.bench.timing import Timing, timer
 from minigrad.convert import copied
 
@@ -59,8 +60,7 @@ class Warp:
         forward()
         backward()
         names = [name for name in gradients if name in wanted and wanted[name].shape]
-        pairs = [(gradients[name].numpy(), wanted[name].numpy()) for name in names]
-        return max(float(np.abs(got - truth).max() / np.abs(truth).max()) for got, truth in pairs)
+        return float(np.max([Reference(self.device, wanted[name].numpy()).error(gradients[name]) for name in names]))
 
     def calls(self, subject: Any, args: list, dy: list[Array]) -> tuple[Callable, Callable, dict[str, Array]]:
         """Its kernel, its adjoint, which first sets gradients to zero, and the gradients by name."""

@@ -1,31 +1,24 @@
 """Records: what was measured on a GPU, on which day, with which versions and command; saved and found again."""
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from minigrad.bench.dated import Dated
 from minigrad.bench.measurement import Measurement
 from minigrad.bench.timing import Timing
 from minigrad.devices.chip import Chip
 from minigrad.show.tables import Table, table
-from minigrad.source import PACKAGE
 
-FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 Times = dict[str, Timing]  # of the values of the tunables, as "BLOCK=256"
 
 
-@dataclass
-class Record:
+@dataclass(repr=False)
+class Record(Dated):
     """Everything measured on one device on one day. `copy` is the bandwidth of a plain copy, in bytes per second."""
 
-    device: str
-    date: str
-    command: str
-    versions: dict[str, str]
     chip: Chip | None = None
     copy: float | None = None
     measurements: dict[str, Measurement] = field(default_factory=dict)
@@ -34,38 +27,10 @@ class Record:
     host: dict[str, Times] = field(default_factory=dict)  # what a call costs the host, by library
     choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
     resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
-    refused: dict[str, str] = field(default_factory=dict)  # works whose result was wrong, so that none was timed: why
 
-    @property
-    def name(self) -> str:
-        """nvidia-h200-2026-11-21"""
-        return f"{self.device.lower().replace(' ', '-')}-{self.date}"
-
-    @property
-    def place(self) -> str:
-        """NVIDIA H200, 2026-11-21"""
-        return f"{self.device}, {self.date}"
-
-    def save(self, folder: Path | str | None = None) -> Path:
-        """Write `<device>-<date>.json`; what that file already holds and this record has not measured again, stays."""
-        folder = Path(folder) if folder else FOLDERS[0]
-        path = folder / f"{self.name}.json"
-        if path.is_file():
-            old = Record.load(path)
-            for key in ("versions", "measurements", "sweeps", "steps", "host", "choices", "resources"):
-                setattr(self, key, getattr(old, key) | getattr(self, key))
-            self.copy, commands = self.copy or old.copy, old.command.split("; ")
-            self.command = "; ".join(dict.fromkeys([*commands, self.command]))
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(_one_line_lists(json.dumps(_written(self), indent=1)) + "\n")
-        return path
-
-    @staticmethod
-    def load(path: Path | str) -> "Record":
-        """Read a record again. Raises ValueError where the file is none."""
-        content = json.loads(Path(path).read_text())
-        if not isinstance(content, dict) or not {"device", "date", "versions"} <= content.keys():
-            raise ValueError(f"{path} is no record: it has no device, date and versions. `minigrad bench` writes one.")
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> "Record":
+        """The record that a file's content says."""
         chip = content.get("chip")
         return Record(
             device=content["device"],
@@ -102,25 +67,30 @@ class Record:
             rate, f"{m.flops_per_second / peak:.2f}" if peak else "", *times,
         )  # fmt: skip
 
-    def __repr__(self) -> str:
-        return f"{self._head()}\n{self.table()!r}"
+    @property
+    def summary(self) -> str:
+        """The bandwidth that others are compared with."""
+        return f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
 
-    def _repr_html_(self) -> str:
-        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
-
-    def _head(self) -> str:
-        copy = f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"{self.place}; {versions}. {self.command}.{copy}"
+    def written(self) -> dict[str, Any]:
+        """The content of a file: times as [median, fastest, slowest, repeats], seconds in microseconds."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain["chip"] = asdict(self.chip) if self.chip else None
+        for key in ("sweeps", "steps", "host"):
+            plain[key] = {title: {k: _list(t) for k, t in times.items()} for title, times in plain[key].items()}
+        plain["measurements"] = {
+            title: {
+                "kernels": m.kernels, "us": _list(m.timing), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
+                "rivals": {name: _list(t) for name, t in m.rivals.items()},
+            }
+            for title, m in self.measurements.items()
+        }  # fmt: skip
+        return plain
 
 
 def records(device: str | None = None) -> Iterator[Record]:
     """All records, of a device if named, the newest first."""
-    files = [path for folder in FOLDERS for path in folder.glob("*.json")]
-    for path in sorted(files, key=lambda path: path.stem[-10:], reverse=True):
-        record = Record.load(path)
-        if device in (None, record.device):
-            yield record
+    yield from (record for record in Record.all() if device in (None, record.device))
 
 
 def newest(device: str | None = None) -> Record | None:
@@ -136,22 +106,6 @@ def load(path: Path | str) -> Record:
 def recorded(title: str, device: str | None = None) -> tuple[Times, Record | None]:
     """The newest recorded sweep of that title, and the record it is from."""
     return next(((r.sweeps[title], r) for r in records(device) if title in r.sweeps), ({}, None))
-
-
-def _written(record: Record) -> dict[str, Any]:
-    """The record as JSON holds it: times as [median, fastest, slowest, repeats], seconds in microseconds."""
-    plain = {f.name: getattr(record, f.name) for f in fields(record)}
-    plain["chip"] = asdict(record.chip) if record.chip else None
-    for key in ("sweeps", "steps", "host"):
-        plain[key] = {title: {k: _list(t) for k, t in times.items()} for title, times in plain[key].items()}
-    plain["measurements"] = {
-        title: {
-            "kernels": m.kernels, "us": _list(m.timing), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
-            "rivals": {name: _list(t) for name, t in m.rivals.items()},
-        }
-        for title, m in record.measurements.items()
-    }  # fmt: skip
-    return plain
 
 
 def _list(timing: Timing) -> list[float]:
@@ -173,8 +127,3 @@ def _measurement(title: str, given: Mapping[str, Any]) -> Measurement:
     return Measurement(
         title, tuple(given["kernels"]), _timing(given["us"]), given["flops"], given["bytes"], given["unit"], rivals
     )
-
-
-def _one_line_lists(text: str) -> str:
-    """Lists of numbers and words on one line each: a record is read by people, too."""
-    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)

@@ -131,8 +131,7 @@ def run(
 
     track goes through the works and may show how far it is, as `mg.show.progress`; more(record, stage), if given, may
     add to the record what it measures of each work, as `mg.tune.sweep` does. A wrong result is refused, and the record
-    says so. Ctrl-C ends the run early, and keeps what
-    has been measured. Raises DeviceError without a GPU.
+    says so. Ctrl-C ends the run early, and keeps what has been measured. Raises DeviceError without a GPU.
     """
     works = [] if only == CHAIN else suite(only)
     record = blank(command)
@@ -142,7 +141,7 @@ def run(
             chains = chain.measured(against) if only in (None, CHAIN) else []
             record.measurements |= {m.title: m for m in chains}
         except ValueMismatch as wrong:
-            record.refused[CHAIN] = str(wrong)
+            record.refused |= dict.fromkeys(map(chain.title, chain.WAYS), str(wrong))
         for work in track(works):
             try:
                 stage = staged(work)
