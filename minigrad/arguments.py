@@ -14,10 +14,13 @@ from minigrad.errors import LaunchError
 from minigrad.source import Param
 
 FLOAT32 = np.dtype(np.float32)
-C_NAMES = {FLOAT32: "float", np.dtype(np.float64): "double"} | {
+C_NAMES = {
     np.dtype(name): c
-    for name, c in {"int32": "int", "int64": "long long", "uint8": "unsigned char", "bool": "bool"}.items()
-}
+    for name, c in {
+        "float32": "float", "float64": "double", "int32": "int", "uint32": "unsigned", "int64": "long long",
+        "uint8": "unsigned char", "bool": "bool",
+    }.items()
+}  # fmt: skip
 _SCALARS: dict[str, Any] = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
     "unsigned char": ctypes.c_ubyte, "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
@@ -30,6 +33,7 @@ _ELEMENTS = {
         "float32": {"float": 1, "float2": 2, "float4": 4},
         "float64": {"double": 1, "double2": 2},
         "int32": {"int": 1, "int2": 2, "int4": 4},
+        "uint32": {"unsigned": 1, "unsigned int": 1, "uint2": 2, "uint4": 4},
         "int64": {"long long": 1},
         "uint8": {"unsigned char": 1},
         "bool": {"bool": 1},
@@ -101,7 +105,10 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
         raise TypeError(f"{_place(kernel, i, param)}: no arithmetic in bfloat16 but matmul. Use .astype('float32').")
     dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
     if dtype is None and param.type != "void":
-        raise TypeError(f"{_place(kernel, i, param)}: pointers to {param.type} are not known here.")
+        raise TypeError(
+            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, bfloat16, void, "
+            f"{', '.join(_ELEMENTS)} are."
+        )
     if dtype is not None and array.dtype != dtype:
         raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
     if lanes > 1 and (array.size % lanes or array.address % (lanes * array.dtype.itemsize)):

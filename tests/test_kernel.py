@@ -50,6 +50,7 @@ def test_a_define_is_a_number_where_it_is_true_or_false(flag, result):
         (np.int32, 2**40, "does not fit into int"),
         (np.int32, 1.5, "takes a whole number; got float 1.5"),
         (np.uint8, 256, "does not fit into unsigned char"),
+        (np.uint32, -1, "does not fit into unsigned"),
         (np.float32, "a", "takes a number; got str"),
     ],
 )
@@ -58,11 +59,38 @@ def test_a_real_parameter_has_the_type_of_the_arrays(dtype, value, error):
         mg.kernel(FILL, "fill")(on_sim([0], dtype), value, grid=1, block=1)
 
 
-@pytest.mark.parametrize(("dtype", "value"), [(np.int64, 2**40), (np.uint8, 255), (np.float64, 0.1)])
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(np.int64, 2**40), (np.uint32, 2**32 - 1), (np.uint8, 255), (np.float64, 0.1)]
+)
 def test_a_real_parameter_arrives_whole(dtype, value):
     y = on_sim([0], dtype)
     mg.kernel(FILL, "fill")(y, value, grid=1, block=1)
     assert y.item() == value
+
+
+TURNS = """extern "C" __global__ void k(
+    unsigned* turns, const unsigned int* x, uint2* pairs, const uint4* fours, unsigned n) {
+    atomicInc(turns, n);
+    atomicMax(&turns[1], x[threadIdx.x]);
+    pairs[threadIdx.x] = {fours[threadIdx.x].w, n};
+}"""
+
+
+def test_arrays_without_sign(kernel_device):
+    def there(values):
+        return mg.tensor(np.array(values, np.uint32), device=kernel_device)
+
+    turns, x, pairs, fours = there([0, 0]), there([7, 2**32 - 1, 2**31]), there([0] * 6), there(range(12))
+    k = mg.kernel(TURNS, "k")
+    k(turns, x, pairs, fours, 2**32 - 1, grid=1, block=3)
+    assert turns.dtype == np.uint32 and turns.numpy().tolist() == [3, 2**32 - 1]
+    assert pairs.numpy().tolist() == [3, 2**32 - 1, 7, 2**32 - 1, 11, 2**32 - 1]
+    with pytest.raises(TypeError, match=r"\(unsigned\* turns\) is uint32; got float32. Use .astype\('uint32'\)"):
+        k(pairs.astype("float32"), x, pairs, fours, 1, grid=1, block=3)
+    with pytest.raises(LaunchError, match="holds 3 elements; uint4 reads 4 at a time"):
+        k(turns, x, pairs, x, 1, grid=1, block=3)
+    with pytest.raises(TypeError, match=r"argument 1 \(short\* y\): pointers to short are not known here; .* unsigned"):
+        mg.kernel('extern "C" __global__ void s(short* y) {}', "s")(turns, grid=1, block=1)
 
 
 def test_a_kernel_that_does_not_compile_has_changed_nothing():

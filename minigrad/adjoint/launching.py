@@ -30,6 +30,7 @@ DTYPES = {
     "float": "float32",
     "double": "float64",
     "int": "int32",
+    "unsigned": "uint32",
     "bool": "bool",
     "long long": "int64",
 }

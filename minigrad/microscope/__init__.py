@@ -61,12 +61,17 @@ def inspect(
     checked. outputs names parameters of which every element must be written, and none with NaN.
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]),
-    or outside a thread's own array by a pointer; a member that nobody set, of a shared struct that is copied whole and
-    has others that are set; two calls of one function that has a barrier, in both branches of an if. Not counted:
-    accesses outside an array, which are problems instead, and those of constants and of a thread's own arrays. Volatile
-    accesses to global memory are taken for a flag: reads beside one thread's writes are no race, and order other
-    accesses only together with a __threadfence(). To Clang, who sets a bit-field reads it first: in shared memory that
-    was not filled before, this is a finding.
+    or outside a thread's own array by a pointer; one that leaves a part of a dynamic shared array (`b = s + n`) for the
+    next, as no part has an extent in the source; a member that nobody set, of a shared struct that is copied whole and
+    has others that are set; two calls of one function that has a barrier, in both branches of an if. Volatile accesses
+    to global memory are taken for a flag: reads beside one thread's writes are no race, and order other accesses only
+    together with a __threadfence(). To Clang, who sets a bit-field reads it first: in shared memory that was not filled
+    before, this is a finding.
+
+    Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
+    arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0,
+    p[i] * 0, p[i] - p[i], p[i] == p[i], u[i] >= 0 of an unsigned one, and the second of c ? p[i] : p[i]. A GPU does not
+    read it either, as nvcc leaves it out; with clang++ (MINIGRAD_CXX=clang++) it is there.
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """
