@@ -11,7 +11,7 @@ from minigrad.op import OPS
 from minigrad.ops.ladder import BESIDE
 from minigrad.show.tables import Table, table
 
-SIDE, DEPTH = 128, 16  # what is counted: c is SIDE x SIDE, and each of its elements a sum of DEPTH
+SIDE, DEPTH = 128, 16  # what is counted: c is SIDE x SIDE, and DEPTH of each of its sums
 HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
 
 
@@ -30,7 +30,7 @@ def settings(name: str, n: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Counts:
-    """What block 0 of a rung does. A load or a multiplication is that of a warp: one instruction for 32 lanes."""
+    """What DEPTH steps of the sum take in block 0. A load or a multiplication is one instruction of a warp."""
 
     threads: int
     owners: np.ndarray  # of each element of c: 3 for thread 0, 2 for the others of its warp, 1 for its block, else 0
@@ -66,13 +66,23 @@ def counted(name: str, **values: int) -> Counts | None:
     """What a rung does, seen on `sim`; None for those on tensor cores, which only a GPU has."""
     if "mma" in name:  # mma.sync and wgmma, the instructions of tensor cores
         return None
+    short, long = _watched(name, DEPTH, values), _watched(name, 2 * DEPTH, values)
+    counts = (more - less for more, less in zip(_loads(long), _loads(short), strict=True))  # without begin and end
+    return Counts(int(np.prod(short.block)), _owners(short), *counts)
+
+
+def _watched(name: str, depth: int, values: dict[str, int]) -> Inspection:
+    """Block 0 of a rung, with sums of so many terms."""
     with watching(blocks=1) as report:
-        OPS["matmul"].using(name, **values)(ones(SIDE, DEPTH, device="sim"), ones(DEPTH, SIDE, device="sim"))
-    (seen,) = report.launches
+        OPS["matmul"].using(name, **values)(ones(SIDE, depth, device="sim"), ones(depth, SIDE, device="sim"))
+    return report.launches[0]
+
+
+def _loads(seen: Inspection) -> tuple[int, int, int, int]:
+    """Loads from global and from shared memory, sectors of the former, wavefronts of the latter."""
     fetched, held = ([x for x in seen.lines if (x.space, x.kind) == (s, "read")] for s in ("global", "shared"))
     loads = sum(x.requests for x in fetched), sum(x.requests for x in held)
-    threads = int(np.prod(seen.block))
-    return Counts(threads, _owners(seen), *loads, sum(x.sectors for x in fetched), sum(x.wavefronts for x in held))
+    return *loads, sum(x.sectors for x in fetched), sum(x.wavefronts for x in held)
 
 
 def _owners(seen: Inspection) -> np.ndarray:
