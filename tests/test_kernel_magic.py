@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
 from minigrad import check, magic
+from minigrad.attempts.op import OpTrial
 from minigrad.devices import get
 from minigrad.errors import DeviceError
 
@@ -41,9 +42,19 @@ def test_the_kernels_of_the_package_pass(op, name):
     assert found.correct, found
 
 
+def test_a_tree_that_forgets_one_where_a_block_is_odd():
+    found = check.kernel(mg.sum, "tree", mg.sum["tree"].text.replace("half = (width + 1) / 2", "half = width / 2"))
+    assert (found.kind, found.correct) == ("value", False) and "BLOCK=33, CHUNK=8192: y is" in found.text, found
+    assert OpTrial(mg.sum, "tree").tunables["BLOCK"][-1] == 33 not in mg.sum["tree"].tunables["BLOCK"]
+
+
+def test_a_block_for_which_the_files_own_kernel_is_not_made_is_not_asked_for():
+    assert OpTrial(mg.sum, "lanes").tunables == mg.sum["lanes"].tunables
+
+
 def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
     found = check.kernel(mg.add, "forward", ADD)
-    assert found.correct and found.text.startswith("Correct. 10 cases, with BLOCK = 256, 32, 64, 128, 512, 1024")
+    assert found.correct and found.text.startswith("Correct. 10 cases, with BLOCK = 256, 32, 64, 128, 512, 1024, 33:")
     x = mg.tensor([1.0, 2.0], device=kernel_device, requires_grad=True)
     y = found.result(x, x)
     y.sum().backward()

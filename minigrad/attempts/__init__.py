@@ -38,7 +38,7 @@ def attempt(trial: Trial, text: str) -> Answer:
 def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
     """Every dtype with the kernel's own values, then every other legal value of each tunable; and which to watch."""
     first, *rest = trial.dtypes
-    other = [{key: value} for key, legal in trial.kernel.tunables.items() for value in legal[1:]]
+    other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
     return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
 
 
@@ -70,7 +70,7 @@ def _written(right: Kernel, text: str) -> Written:
 
 def _tried(trial: Trial) -> str:
     """What is known now: a trial that is not thorough has watched the kernel's own values alone."""
-    legal = trial.kernel.tunables
+    legal = trial.tunables
     blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in legal.items())
     own = " and ".join(f"{key} = {values[0]}" for key, values in legal.items())
     watched = f". Watched with {own}:" if own and not trial.thorough else ","

@@ -6,15 +6,22 @@ from itertools import chain
 
 from minigrad.answer import Answer
 from minigrad.attempts import attempt
+from minigrad.attempts.run import first_wrong
 from minigrad.devices import check, get
+from minigrad.errors import KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.outcome import Pair, alone, an_op, expected, pairs, variants
 from minigrad.require import a
 
+ODD = 33  # threads of a block: a tree that halves forgets one, and the last warp has one lane
+
 
 class OpTrial:
-    """An op's own cases, with the reader's kernel under one of its names."""
+    """An op's own cases, with the reader's kernel under one of its names.
+
+    The legal sizes of a block are whole warps and powers of two. One that is neither is tried beside them.
+    """
 
     dtypes: tuple[str, ...] = ("float32", "float64")
     thorough = False
@@ -25,6 +32,16 @@ class OpTrial:
         forward = name in variants(op) or self.kernel is op.kernels.get("forward")
         self.names = {"y": self.kernel.outputs[0]} if forward else {}  # the kernel's own name for it
         self.names |= {f"input {i + 1}": f"the input {name}" for i, name in enumerate(op.inputs.names)}
+        self.tunables = self.kernel.tunables
+        if "BLOCK" in self.tunables and self._right(self.kernel.using(BLOCK=ODD)):
+            self.tunables = self.tunables | {"BLOCK": (*self.tunables["BLOCK"], ODD)}
+
+    def _right(self, own: Kernel) -> bool:
+        """Whether the file's own kernel is right in every case, with these tunables; then the reader's must be, too."""
+        try:
+            return not any(first_wrong(self.pairs(own, case, self.dtypes[0])) for case in self.cases)
+        except (KernelError, LaunchError):
+            return False
 
     def through(self, kernel: Kernel) -> Op:
         """The op with this kernel; where it can stand in for the forward one, it does."""

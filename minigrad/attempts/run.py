@@ -1,6 +1,6 @@
 """One run of a reader's kernel: what is wrong first, on which line, and why."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,10 +20,12 @@ ALL = 2**31 - 1  # blocks
 class Trial(Protocol):
     """How a kernel is tried: the right one, the cases, and what comes out beside what should.
 
-    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them.
+    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them. tunables are the
+    values to try, first those that the kernel has by itself.
     """
 
     kernel: Kernel
+    tunables: dict[str, tuple[int, ...]]
     cases: Sequence[Case]
     dtypes: tuple[str, ...]
     thorough: bool
@@ -56,7 +58,7 @@ class Run:
 
     def _plain(self) -> Fault | None:
         try:
-            wrong = _first_wrong(self._run())
+            wrong = first_wrong(self._run())
         except Fault as fault:
             return fault
         return Fault("value", f"{self.place}: {wrong.text}.") if wrong else None
@@ -64,7 +66,7 @@ class Run:
     def _watched(self) -> Fault | None:
         """What the microscope finds, with the value that comes of it; or a wrong value, with who wrote it."""
         pairs, launches = self._watch(0)
-        wrong = _first_wrong(pairs)
+        wrong = first_wrong(pairs)
         problem = next((problem for record in launches for problem in record.problems), None)
         if problem:
             return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
@@ -133,7 +135,8 @@ class _Difference(NamedTuple):
     text: str
 
 
-def _first_wrong(pairs: Sequence[Pair]) -> _Difference | None:
+def first_wrong(pairs: Iterable[Pair]) -> _Difference | None:
+    """The first element of the first array that is not as it should be."""
     return next(filter(None, (_difference(*pair) for pair in pairs)), None)
 
 

@@ -18,7 +18,7 @@ block_sum = KernelExercise(
 `sums`. Add the `BLOCK` numbers there as a tree: in each round the front half adds the back half to its own, until one
 number is left. `BLOCK` is a power of two.
 
-In the end `y[0]` is the sum, written by one thread.
+In the end `y[0]` is the sum, written by one thread. Before, it may hold any number: do not add to it.
 """,
     solution="""
 extern "C" __global__ void block_sum(const float* x, float* y, int n) {

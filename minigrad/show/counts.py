@@ -9,6 +9,7 @@ from minigrad.create import ones
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
 from minigrad.ops.ladder import BESIDE
+from minigrad.show.seen import parts
 from minigrad.show.tables import Table, table
 
 SIDE, DEPTH = 128, 16  # what is counted: c is SIDE x SIDE, and DEPTH of each of its sums
@@ -90,8 +91,7 @@ def _owners(seen: Inspection) -> np.ndarray:
     stores = seen.traffic[seen.traffic["variable"] == "c"]
     owners = np.zeros(SIDE * SIDE, np.uint8)
     for which, mine in enumerate((stores["thread"] >= 0, stores["thread"] < 32, stores["thread"] == 0), 1):
-        for first, nbytes in zip(stores["element"][mine], stores["bytes"][mine], strict=True):
-            owners[first : first + nbytes // 4] = which
+        owners[parts(stores[mine], seen.variables["c"].itemsize)["element"]] = which
     return owners.reshape(SIDE, SIDE)
 
 

@@ -54,6 +54,7 @@ class KernelExercise(Exercise):
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
         self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, **tunables)
+        self.tunables = self.kernel.tunables
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """The kernel's output beside the reference's, and the inputs beside what they were."""
