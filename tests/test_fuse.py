@@ -196,17 +196,29 @@ def test_the_microscope_finds_nothing(fn):
     assert report.problems == []
 
 
+MACROS = [
+    "M_PI M_PIf EOF NULL INT_MAX BLOCK", "CHUNK LANES MAX_DIMS HUGE_VALF P_tmpdir", "cudaStreamDefault stdin errno",
+    "threadIdx blockDim warpSize rsqrt", "printf linux _x __expf _ A I W_q xHat",
+]  # fmt: skip
+
+
+def of_macros(closing, names):
+    product = " + ".join(f"{name} * {name}" for name in names)
+    return mg.fuse(eval(f"lambda {', '.join(names)}: ({product}){closing}"))
+
+
 NVCC = find_nvcc()
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_nvcc_compiles_what_is_written(real, tmp_path):
-    functions = [chain, squashed, lambda x: x]
+    functions = [chain, squashed, lambda x: x, of_macros("", ["M_PI", "BLOCK", "threadIdx"]).fn]
     file = tmp_path / "fused.cu"
     fused = [mg.fuse(fn) for fn in functions]
     file.write_text("\n".join(f.source.text.replace(f" {f.name}_", f" f{i}_") for i, f in enumerate(fused)))
-    command = [NVCC, "-std=c++17", "-cubin", "-arch=sm_90", "-Werror", "all-warnings", f"-Dreal={real}", f"-I{CUDA}"]
+    command = [NVCC, "-std=c++17", "-cubin", "-arch=sm_90", "-Werror", "all-warnings", f"-I{CUDA}"]
+    command += [f"-Dreal={real}", "-DBLOCK=64", "-DCHUNK=256"]
     done = subprocess.run([*command, "-o", tmp_path / "fused", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -323,6 +335,29 @@ def test_names_that_are_taken_get_another():
     same(fused.fn, [np.arange(3.0)] * 5, "sim", "float64", fused)
 
 
+@pytest.mark.parametrize("names", MACROS)
+def test_names_of_macros_and_of_the_builtins_of_cuda_are_no_trouble(names):
+    fused = of_macros(".sum()", names.split())
+    same(fused.fn, [np.arange(3.0) + i for i in range(len(fused.inputs.names))], "sim", "float64", fused)
+
+
+def test_names_that_are_no_macros_stay():
+    fused = of_macros("", ["M_PI", "xHat", "_", "A", "W_q"])
+    assert fused.inputs.names == ["M_PI_", "xHat", "_", "A", "W_q_"]
+
+
+@pytest.mark.parametrize("fn", [np.exp, lambda x: np.exp(x), lambda x: np.multiply(np.float32(2), x) - np.sqrt(x)])
+def test_functions_of_numpy_are_the_ops_of_their_names(fn):
+    x, y = mg.ones(3, device="sim"), np.ones(3, np.float32)
+    np.testing.assert_allclose(mg.fuse(fn)(x).numpy(), fn(y), rtol=1e-6)
+
+
+def test_sums_and_conditions_of_numpy_are_ops():
+    x = np.array([[-1, 2], [3, -4]], np.float32)
+    for fn in (lambda x: np.sum(np.where(x > 0, x, 0.0), axis=1), lambda x: np.mean(x)):
+        np.testing.assert_array_equal(mg.fuse(fn)(mg.tensor(x, device="sim")).numpy(), fn(x))
+
+
 def test_the_bytes_op_by_op_and_fused():
     moved = mg.fuse(chain).traffic(2**20)
     array = 4 * 2**20
@@ -364,6 +399,11 @@ def in_place(x):
         (lambda *xs: xs[0], r"the function takes \*xs; name each input"),
         (lambda: 1.0, "the function takes no input"),
         (lambda x: x * 10**400, "multiply: 10+ does not fit into float64"),
+        (max, "builtin_function_or_method <built-in function max> does not say by which names.*lambda x: x.exp"),
+        (int, "does not say by which names"),
+        (lambda x: np.sin(x), "np.sin takes a value of the function, and no op has its name; the ops: add"),
+        (lambda x: np.add.reduce(x), "np.reduce takes a value"),
+        (lambda x: np.linalg.norm(x), "np.norm takes a value"),
         (in_place, "in-place add of a value.*write x = x"),
         (3, "mg.fuse takes a function of tensors; got int 3"),
     ],

@@ -25,4 +25,6 @@ def fuse(fn: Callable, cases: Sequence[Case] = ()) -> Fused:
     by one. It is an op as any other: it shows its kernels, joins the tape and graphs, and can be checked, by
     `mg.check.op`, on `cases` if given. Raises TypeError or ValueError for what cannot be fused, and names it.
     """
+    for case in a("mg.fuse: cases", cases, Sequence, "a list of mg.Case"):
+        a("mg.fuse: cases", case, Case, "a list of mg.Case")
     return Fused(a("mg.fuse", fn, Callable, "a function of tensors"), cases)

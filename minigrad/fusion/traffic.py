@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from minigrad.array import Array
+from minigrad.convert import FLOATS, check_dtype
 from minigrad.create import extents
 from minigrad.devices.dry import DryRun, Launched
 from minigrad.fusion import reference
@@ -36,7 +35,11 @@ class Traffic:
     @staticmethod
     def of(op: "Fused", *shapes: Any, dtype: str = "float32") -> "Traffic":
         """Worked out by a dry run, for inputs of these shapes."""
-        kind = np.dtype(dtype)
+        kind = check_dtype(dtype, FLOATS)
+        if len(shapes) != len(op.trace.inputs):
+            raise TypeError(
+                f"{op.name}.traffic takes a shape for each of {len(op.trace.inputs)} inputs; got {len(shapes)}."
+            )
 
         def launches(pullback: Callable[[Sequence[Array]], tuple]) -> tuple[Moved, ...]:
             device = DryRun()
