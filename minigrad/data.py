@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.convert import to_host
 from minigrad.create import tensor
 from minigrad.devices import check, default_device, get
-from minigrad.require import whole
+from minigrad.require import a, whole
 from minigrad.tensor import Tensor
 
 
@@ -36,8 +36,10 @@ def digits(test: int = 360, seed: int = 0) -> Digits:
     except ImportError as error:
         raise ImportError("data.digits needs scikit-learn: pip install 'minigrad-cuda[data]'.") from error
     loaded: Any = load_digits()
-    whole("digits", "test", test)
-    order = np.random.default_rng(whole("digits", "seed", seed)).permutation(len(loaded.target))
+    count = len(loaded.target)
+    if whole("digits", "test", test) > count:
+        raise ValueError(f"digits: test={test} must be at most {count}, the digits that there are.")
+    order = np.random.default_rng(whole("digits", "seed", seed)).permutation(count)
     images = (loaded.data[order] / 16).astype(np.float32)
     labels = loaded.target[order].astype(np.int64)
     return Digits(Split(images[test:], labels[test:]), Split(images[:test], labels[:test]))
@@ -64,16 +66,21 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
     """The same batches as tensors on a device; on `cuda` the next one travels while the step on this one runs.
 
     `for x, y in data.prefetch(data.batches(images, labels, device="numpy"), "cuda")`: batches come from the host.
+    Raises TypeError for a batch that is no tuple or list: of a single array it is (x,).
     """
     device = default_device() if device is None else check(device)
+    parts = (
+        a("prefetch", batch, tuple | list, "batches that are tuples of arrays, of a single array (x,)")
+        for batch in a("prefetch", batches, Iterable, "batches, e.g. data.batches(images, labels)")
+    )
     if device != "cuda":
-        yield from (tuple(tensor(part, device=device) for part in batch) for batch in batches)
+        yield from (tuple(tensor(part, device=device) for part in batch) for batch in parts)
         return
     sender: Any = get("cuda").sender  # type: ignore[attr-defined]
     here: list[tuple[Any, Any]] = []  # the parts of a batch, with the event at the end of the copy of each
     coming: list[tuple[Any, Any]] = []
     try:
-        for batch in batches:
+        for batch in parts:
             coming = []
             for part in batch:
                 coming.append(sender.send(to_host(part, who="prefetch")))

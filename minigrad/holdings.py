@@ -12,6 +12,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.convert import device_of
 from minigrad.optim import Optimizer
+from minigrad.require import a
 from minigrad.tape import Node
 from minigrad.tensor import Tensor
 
@@ -35,6 +36,7 @@ class Memory:
 
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of the holders whose name begins so, on one device or on all."""
+        a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
     def _table(self) -> Any:

@@ -1,6 +1,6 @@
 """Optimizers: parameters are updated in place, many by one kernel, which reads each gradient once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,27 @@ SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel t
 _PROGRAMS = Memo()
 
 
+class Setting:
+    """A number of an optimizer, checked whenever it is set: `optimizer.lr = 0.01`."""
+
+    def __init__(self, check: Callable[[str, str, Any], Any] = number):
+        self.check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        vars(optimizer)[self.name] = self.check(type(optimizer).__name__, self.name, value)
+
+    def __get__(self, optimizer: Any, owner: type) -> Any:
+        return self if optimizer is None else vars(optimizer)[self.name]
+
+
 class Optimizer:
     """A list of parameters and how to step them down their gradients, each with so many `states` of its own."""
 
     states: int
+    lr = Setting()
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         if isinstance(parameters, Tensor):
@@ -30,7 +47,7 @@ class Optimizer:
         self.parameters = list(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
         if lr is None:
             raise TypeError(f"{type(self).__name__} takes a learning rate: lr=0.1, for example.")
-        self.lr = number(type(self).__name__, "lr", lr)
+        self.lr = lr
         if not self.parameters:
             raise ValueError(f"{type(self).__name__} got no parameters; pass model.parameters().")
         for p in self.parameters:
@@ -130,10 +147,11 @@ class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
     states = 1
+    momentum = Setting()
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
         super().__init__(parameters, lr)
-        self.momentum = number("SGD", "momentum", momentum)
+        self.momentum = momentum
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype)]
@@ -149,6 +167,13 @@ class SGD(Optimizer):
         SGD_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, self.momentum)
 
 
+def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
+    """The numbers themselves. Raises TypeError or ValueError."""
+    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
+        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
+    return tuple(number(who, f"{name}[{i}]", given, below=1) for i, given in enumerate(value))
+
+
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p = p - lr * m' / (sqrt(v') + eps), where m' = m / (1 - b1^t).
 
@@ -156,6 +181,7 @@ class Adam(Optimizer):
     """
 
     states = 3
+    betas, eps = Setting(two_below_one), Setting()
 
     def __init__(
         self,
@@ -165,11 +191,7 @@ class Adam(Optimizer):
         eps: float = 1e-8,
     ):
         super().__init__(parameters, lr)
-        if len(a("Adam: betas", betas, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
-            raise ValueError(f"Adam: betas={betas!r:.60} must be two numbers, e.g. (0.9, 0.999).")
-        b1, b2 = betas
-        self.betas = number("Adam", "betas[0]", b1, below=1), number("Adam", "betas[1]", b2, below=1)
-        self.eps = number("Adam", "eps", eps)
+        self.betas, self.eps = betas, eps
 
     def _start(self, p: Any) -> list[np.ndarray]:
         return [np.zeros(p.shape, p.dtype), np.zeros(p.shape, p.dtype), np.zeros(1, np.int32)]

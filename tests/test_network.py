@@ -334,3 +334,43 @@ def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
     assert total == 5 * 1024 * 1024
     for sent, (start, stop) in list(zip(copies[2:], steps[1:], strict=False))[2:]:
         assert gpu.between(start, sent) > 0 and gpu.between(sent, stop) > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value", "message"),
+    [
+        (mg.optim.SGD, "lr", np.array([0.1, 0.2]), r"SGD: lr=array\(\[0.1, 0.2\]\) must be a number of at least 0"),
+        (mg.optim.SGD, "lr", np.nan, "SGD: lr=nan must be a number of at least 0"),
+        (mg.optim.SGD, "momentum", "0.9", "SGD: momentum='0.9' must be a number"),
+        (mg.optim.Adam, "eps", -1e-8, "Adam: eps=-1e-08 must be a number of at least 0"),
+        (mg.optim.Adam, "betas", (0.9, 1.0), r"Adam: betas\[1\]=1.0 must be a number from 0 to below 1"),
+        (mg.optim.Adam, "betas", (0.9,), r"Adam: betas=\(0.9,\) must be two numbers"),
+    ],
+)
+def test_a_number_of_an_optimizer_that_is_set_later_is_checked_as_well(device, make, name, value, message):
+    w = mg.ones(2, requires_grad=True, device=device)
+    optimizer = make([w], lr=0.5)
+    before = optimizer.settings
+    with pytest.raises((TypeError, ValueError), match=message):
+        setattr(optimizer, name, value)
+    assert optimizer.settings == before
+    optimizer.lr = np.float32(0.25)
+    w.grad = mg.ones(2, device=device)
+    optimizer.step()
+    assert type(optimizer.lr) is float and w.numpy().tolist() == pytest.approx([0.75, 0.75])
+
+
+@pytest.mark.parametrize("batch", [np.ones((2, 3)), mg.ones(2, 3, device="numpy"), "ab", 3, {"x": np.ones(2)}])
+def test_a_batch_that_is_prefetched_is_a_tuple(batch):
+    with pytest.raises(
+        TypeError, match=r"prefetch takes batches that are tuples of arrays, of a single array \(x,\); got"
+    ):
+        list(mg.data.prefetch([batch], "numpy"))
+    with pytest.raises(TypeError, match=r"prefetch takes batches, e\.g\. data\.batches"):
+        list(mg.data.prefetch(3, "numpy"))
+
+
+def test_more_digits_than_there_are_are_refused():
+    pytest.importorskip("sklearn")
+    with pytest.raises(ValueError, match="digits: test=5000 must be at most 1797"):
+        mg.data.digits(test=5000)

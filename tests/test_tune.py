@@ -255,3 +255,20 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
     assert mg.tune.auto() >= 2
     assert mg.relu["forward"].launch(2**22).values == first.choice
     mg.tune.auto(False)
+
+
+@pytest.mark.parametrize(
+    ("given", "params", "message"),
+    [
+        (("relu",), {}, r"relu takes \(x\); got 0 arguments. Give each input by its shape, e.g. \(1024, 1024\)"),
+        (("relu", (3,), (4,)), {}, r"relu takes \(x\); got 2 arguments"),
+        (("matmul", (3, 4)), {}, r"matmul takes \(a, b\); got 1 arguments"),
+        (("relu", (3,)), {"foo": 1}, r"relu takes \(x\); got 1 arguments, foo"),
+        (("sum", (3,)), {"axis": 7}, "sum: axis 7 does not exist"),
+        (("concatenate",), {}, "concatenate got no inputs"),
+        ((3, (3,)), {}, "mg.bench or mg.tune takes an op, e.g. mg.relu; got int 3"),
+    ],
+)
+def test_inputs_that_an_op_does_not_take_are_refused(given, params, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        mg.tune(*given, **params)

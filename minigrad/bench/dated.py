@@ -47,7 +47,10 @@ class Dated:
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read a record again. Raises ValueError where the file is none."""
-        content = json.loads(Path(path).read_text())
+        try:
+            content = json.loads(Path(path).read_text())
+        except ValueError:
+            content = None
         if not isinstance(content, dict) or not {"device", "date", "command", "versions"} <= content.keys():
             raise ValueError(
                 f"{path} is no record: it needs device, date, command, versions. `minigrad bench` writes one."

@@ -54,9 +54,10 @@ class Work:
         """What it would launch and move, worked out without running it: this, or another setting of the op."""
         device, op = DryRun(), op or self.chosen
         arrays = [Array.empty(device, shape, dtype) for shape, dtype in self.shapes()]
+        params = op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params
         flops, nbytes = op.cost(*arrays, **self.case.params)  # type: ignore[misc]
         if self.way == "forward":
-            y = op.run(arrays, op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params)
+            y = op.run(arrays, params)
             return Dry(tuple(device.launches), flops, nbytes, y.shape)
         y, pull = op.pullback(arrays, self.case.params)
         device.launches.clear()
@@ -101,11 +102,20 @@ def work_of(
     given: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
 ) -> Work:
     """The work of an op on inputs given as shapes, arrays or tensors. Raises ValueError or TypeError."""
-    op: Op = a("mg.bench", OPS.get(given, given) if isinstance(given, str) else given, Op, "an op, e.g. mg.relu")
+    op: Op = a(
+        "mg.bench or mg.tune", OPS.get(given, given) if isinstance(given, str) else given, Op, "an op, e.g. mg.relu"
+    )
     if way not in WAYS:
         raise ValueError(f"way={way!r} must be 'forward' or 'backward'.")
     if way == "backward" and op.backward is None:
         raise ValueError(f"{op.name} has no gradient; way='forward' is all there is.")
+    if not op.inputs.variadic:
+        try:
+            shapes, params = op.inputs.split(shapes, params)
+        except TypeError as error:
+            raise TypeError(f"{error} Give each input by its shape, e.g. (1024, 1024), or as a tensor.") from None
+    elif not shapes:
+        raise TypeError(f"{op.name} got no inputs. Give each by its shape, e.g. (1024, 1024), or as a tensor.")
     positive = bool(op.cases) and op.cases[0].positive
     return Work(op, Case(tuple(map(_input, shapes)), params, positive), way, variant)
 
