@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.M)
-_TOKENS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
+_TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
@@ -131,6 +131,9 @@ class Source:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
             raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
         if not self.kernels[kernel].c_name:
+            at = self.kernels[kernel]
+            if re.search(r"\btemplate\s*<", blank(self.text[at.start : at.stop]).partition("__global__")[0]):
+                raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')
             raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')
         return self.kernels[kernel]
 

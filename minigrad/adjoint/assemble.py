@@ -1,5 +1,6 @@
 """The adjoint as a `.cu` file: the head of the kernel's own file, functions with their adjoints, the adjoint kernel."""
 
+import re
 from dataclasses import dataclass, replace
 
 from minigrad.adjoint.derive import Derived
@@ -91,7 +92,7 @@ def assemble(module: Module, derived: Derived) -> Assembled:
     sums = [
         helper for name, helper in SUMS.items() if f"{name}(" in text + ("warp_add(" if "block_add(" in text else "")
     ]
-    tables = [t.text for t in module.tables if t.name in mentioned(body) or any(t.name in f for f in functions)]
+    tables = [t.text for t in module.tables if re.search(rf"\b{t.name}\b", text)]
     pieces = [*sums, "\n".join(module.tokens.head), "\n".join(tables), *functions]  # sums know no macros of the file
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     return Assembled("\n\n".join([*filter(None, pieces), f"{note}\n{kernel}"]) + "\n", name, tuple(params))

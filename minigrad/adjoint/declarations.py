@@ -1,6 +1,9 @@
 """Declarations: parameters, variables, arrays."""
 
+from minigrad.adjoint.build import change
+from minigrad.adjoint.expr import reads
 from minigrad.adjoint.expressions import ASSIGNMENTS, Expressions
+from minigrad.adjoint.scope import KNOWN
 from minigrad.adjoint.tokens import Token
 from minigrad.adjoint.tree import Declare, Expr, Index, Name, Param, Place, Stmt, Target
 from minigrad.adjoint.types import floating
@@ -16,15 +19,20 @@ class Declarations(Expressions):
         place, const = self.next.place, self.accept("const")
         kind = self.take_type()
         if kind is None:
-            raise self.refuse(place, f"a parameter of type {self.next.text!r} is outside the differentiable subset.")
+            other = f"a parameter of type {self.next.text!r} is outside the differentiable subset; {KNOWN}."
+            raise self.stray(self.next) or self.refuse(place, other)
         const = self.accept("const") or const
-        pointer = self.accept("*")
-        restrict = self.accept("__restrict__")
+        pointer, restrict = self.accept("*"), False
+        while pointer and self.next.text in ("const", "__restrict__"):
+            restrict |= self.take().text == "__restrict__"
         if self.next.text in ("*", "&", "**", "&&"):
-            raise self.refuse(self.next.place, "references and pointers to pointers are outside the subset.")
+            way = "pass an array and an index, and return the value."
+            raise self.refuse(self.next.place, f"references and pointers to pointers are outside the subset; {way}")
         name = self.identifier("the parameter's name")
         if self.next.text == "[":
             raise self.refuse(self.next.place, f"write the array parameter as a pointer: {kind}* {name.text}.")
+        if self.next.text == "=":
+            raise self.refuse(self.next.place, f"{name.text} has a default value; leave it out and pass it every time.")
         return Param(name.text, kind, pointer, const, name.place, restrict)
 
     def declaration(self) -> list[Stmt]:
@@ -34,10 +42,12 @@ class Declarations(Expressions):
         while self.next.text in ("const", "__shared__", "extern", "static", "volatile", "constexpr"):
             words.add(self.take().text)
         if outside := words & {"extern", "static", "volatile"}:
-            raise self.refuse(place, f"{min(outside)} variables are outside the differentiable subset.")
+            way = "give the array its extents" if "extern" in outside else f"leave {min(outside)} out"
+            raise self.refuse(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
         kind = self.take_type()
         if kind is None:
-            raise self.refuse(self.next.place, f"expected a type, found {self.next.text!r}.")
+            raise self.untyped(self.next)
+        words |= {"const"} if self.accept("const") else set()
         made: list[Stmt] = []
         while not made or self.accept(","):
             made.append(self.variable_of(kind, words, place))
@@ -51,7 +61,7 @@ class Declarations(Expressions):
         start = self.at
         name, dims = self.identifier("a variable's name"), []
         while self.accept("["):
-            dims.append(self.expression())
+            dims.append(self.extent(name))
             self.expect("]")
         if "__shared__" in words and not dims:
             raise self.refuse(
@@ -60,20 +70,42 @@ class Declarations(Expressions):
             )  # fmt: skip
         const = "const" in words or "constexpr" in words
         made = Declare(name.text, kind, tuple(dims), shared="__shared__" in words, const=const, place=name.place)
+        if self.next.text in ("{", "("):
+            raise self.refuse(self.next.place, f"write {kind} {name.text} = ...; with an equals sign.")
         if self.accept("="):
             if dims:
                 made.values = self.initial()
             else:
                 made.value = self.expression()
+        given = self.tokens[start + 1 : self.at]
+        if any(t.text == name.text and given[n - 1].text != "." for n, t in enumerate(given)):
+            raise self.refuse(name.place, f"{name.text} is read in its own first value, before it has one.")
         made.text = f"{kind} {self.words(start)};"
         self.declare(made)
         return made
+
+    def extent(self, name: Token) -> Expr:
+        """The extent of an array along an axis, with constants of the kernel's own put in."""
+        place = self.next.place
+        if self.next.text == "]":
+            raise self.refuse(place, f"write the extent of {name.text}.")
+
+        def constant(e: Expr) -> Expr | None:
+            found = self.lookup(e.name) if isinstance(e, Name) else None
+            return change(found.value, constant) if isinstance(found, Declare) and found.const and found.value else None
+
+        e = change(self.expression(), constant)
+        if any(n not in self.macros for n in reads(e)):
+            raise self.refuse(place, f"the extent of {name.text} must be a constant: a number, a macro or a const int.")
+        return e
 
     def initial(self) -> tuple[Expr, ...]:
         """The values in braces of an array."""
         self.expect("{")
         values = []
         while not self.accept("}"):
+            if self.next.text == "{":
+                raise self.refuse(self.next.place, "write all values of the array in one pair of braces.")
             values.append(self.expression())
             if self.next.text != "}":
                 self.expect(",")

@@ -7,7 +7,7 @@ from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import mentioned
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.structure import structured
+from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tree import (
     Declare,
     Function,
@@ -24,6 +24,9 @@ class FunctionAdjoint(Derivation):
         result = Name(
             next(n for n in ("y", "result", "returned") if n not in _names(module, function)), function.returns
         )
+        if not ends(function.body):
+            why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
+            raise module.refuse(function.place, why)
         flow = structured(module, function.body, ("return",), result)
         made = Declare(result.name, result.type)
         of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)

@@ -1,6 +1,7 @@
 """Expressions: a precedence climber that types each operand as it goes."""
 
 from minigrad.adjoint.activity import flat
+from minigrad.adjoint.outside import call as way_out
 from minigrad.adjoint.scope import Scope
 from minigrad.adjoint.tokens import Token
 from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Name, Number, Param, Ternary, Unary
@@ -12,11 +13,18 @@ PRECEDENCE = {
     for op in ops.split()
 }
 ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+AFTER = {
+    "++": "make it a statement", "--": "make it a statement", ".": "write a variable for each member",
+    "->": "write a variable for each member", "[": "an array takes one index for each of its axes",
+    "(": "only functions are called", "::": "write the name alone",
+}  # fmt: skip
 TESTS = ("||", "&&", "==", "!=", "<", "<=", ">", ">=")
 
 
 class Expressions(Scope):
     """Reads expressions."""
+
+    reading = ""  # the name of the function that is read
 
     def expression(self, rank: int = 0) -> Expr:
         """An expression of operators that bind at least as tightly as `rank`."""
@@ -49,15 +57,15 @@ class Expressions(Scope):
             kind = "bool" if token.text == "!" else common(_type(operand))
             return operand if token.text == "+" else Unary(token.text, operand, kind)
         if token.text in ("++", "--", "*", "&"):
-            why = "make it a statement" if token.text in ("++", "--") else "write x[i]"
+            why = "make it a statement" if token.text in ("++", "--") else "write x[i] for an element"
             raise self.refuse(token.place, f"{token.text} before an operand is outside the subset; {why}.")
         return self.postfix()
 
     def postfix(self) -> Expr:
         """An operand; what may not follow it is refused."""
         found = self.primary()
-        if self.next.text in ("++", "--", ".", "->", "[", "("):
-            raise self.refuse(self.next.place, f"{self.next.text!r} is outside the differentiable subset here.")
+        if (after := self.next.text) in AFTER:
+            raise self.refuse(self.next.place, f"{after!r} is outside the differentiable subset here; {AFTER[after]}.")
         return found
 
     def primary(self) -> Expr:
@@ -70,7 +78,17 @@ class Expressions(Scope):
         if kind := self.take_type():
             self.expect("(")
             return self.close(Cast(kind, self.expression()))
+        if self.accept("static_cast"):
+            self.expect("<")
+            kind = self.take_type()
+            if kind is None:
+                raise self.untyped(self.next)
+            self.expect(">")
+            self.expect("(")
+            return self.close(Cast(kind, self.expression()))
         name = self.identifier("an operand")
+        if name.text == "__ldg":
+            return self.pointed(name)
         if self.next.text == "(":
             return self.call(name)
         if name.text in BUILTINS and self.accept("."):
@@ -80,9 +98,25 @@ class Expressions(Scope):
             return Name(f"{name.text}.{axis.text}", "int", name.place)
         return self.element(name)
 
+    def pointed(self, function: Token) -> Index:
+        """`__ldg(&x[i])`, which reads x[i]; and of `atomicAdd(&y[i], e)` what comes before the comma."""
+        self.expect("(")
+        if not self.accept("&"):
+            more = ", value" if function.text == "atomicAdd" else ""
+            raise self.refuse(self.next.place, f"{function.text} takes the element: {function.text}(&x[i]{more}).")
+        target = self.element(name := self.identifier("an array"))
+        if not isinstance(target, Index):
+            raise self.refuse(name.place, f"{name.text} is no array; {function.text} takes an element of one.")
+        if function.text == "__ldg":
+            self.expect(")")
+        return target
+
     def parenthesis(self) -> Expr:
         """What follows an opening parenthesis: a cast or an expression."""
+        place, const = self.next.place, self.accept("const")
         if kind := self.take_type():
+            if const or self.next.text == "*":
+                raise self.refuse(place, "pointers cannot be cast in the subset; pass the array with its own type.")
             self.expect(")")
             return Cast(kind, self.unary())
         return self.close(self.expression())
@@ -115,13 +149,21 @@ class Expressions(Scope):
         self.expect("(")
         given: list[Expr] = []
         known = self.functions.get(name.text)
+        if refused := self.outside.get(name.text):
+            raise refused
+        if name.text == self.reading:
+            raise self.refuse(name.place, f"{name.text} calls itself; recursion is outside the subset, write a loop.")
+        if name.text == "atomicAdd":
+            why = "the value that atomicAdd returns depends on the order of the threads; use it as a statement alone."
+            raise self.refuse(name.place, why)
+        if known is None and not plain(name.text):
+            why = f"{name.text} has no derivative rule here, and is no __device__ function; {way_out(name.text)}."
+            raise self.refuse(name.place, why)
         while not self.accept(")"):
             pointer = known and len(given) < len(known.params) and known.params[len(given)].pointer
             given.append(self.whole_array() if pointer else self.expression())
             if self.next.text != ")":
                 self.expect(",")
-        if known is None and not plain(name.text):
-            raise self.refuse(name.place, f"{name.text} has no derivative rule here, and is no __device__ function.")
         wanted = len(known.params) if known else operands(name.text)
         if len(given) != wanted:
             raise self.refuse(name.place, f"{name.text} takes {wanted} arguments; got {len(given)}.")
@@ -130,9 +172,13 @@ class Expressions(Scope):
 
     def whole_array(self) -> Name:
         """An array handed to a device function: a pointer parameter by its name."""
+        if self.next.text == "&":
+            raise self.refuse(self.next.place, "hand over the array alone, and the index as a parameter of its own.")
         name = self.identifier("an array")
         if not isinstance(self.lookup(name.text), Param):
             raise self.refuse(name.place, "only a pointer parameter can be handed to a function as an array.")
+        if self.next.text not in (",", ")"):
+            raise self.refuse(self.next.place, f"hand over {name.text} alone, and the index as a parameter of its own.")
         return self.variable(name)
 
 

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigrad.adjoint.expressions import number
+from minigrad.adjoint.effects import each, name_of
+from minigrad.adjoint.effects import read as read_in
+from minigrad.adjoint.macros import Macros, whole_numbers
 from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
-from minigrad.adjoint.tree import Declare, Function, Name, Number, Place
-from minigrad.adjoint.types import TYPES
+from minigrad.adjoint.tree import Add, Assign, Declare, Function, Place, Stmt
 
-HEADS = ("extern", "static", "inline", "__forceinline__", "__noinline__", "const", "constexpr")
+HEADS = (
+    "extern", "static", "inline", "__forceinline__", "__noinline__", "const", "constexpr", "__global__", "__device__",
+    "__host__", "__constant__", "__launch_bounds__",
+)  # fmt: skip
 
 
 @dataclass
@@ -32,106 +36,134 @@ class Module:
 class Reader(Parser):
     """Reads what stands at the top level of a file."""
 
-    def file_of(self, kernel: str) -> Module:
-        """The kernel with what it needs. Other kernels of the file are stepped over."""
-        found, tables = None, []
-        while self.next.kind != "end":
-            start, place = self.at, self.next.place
-            words = []
-            while self.next.text in (*HEADS, "__global__", "__device__", "__constant__") or self.next.kind == "string":
-                words.append(self.take().text)
-            if "__constant__" in words or ("const" in words and "__device__" not in words):
-                tables.append(self.table(start))
-            elif "__global__" in words and self.peek() != kernel:
-                self.skip()
-            elif "__global__" in words or "__device__" in words:
-                found = self.one(start, place, "__global__" in words) or found
-            else:
-                raise self.refuse(place, f"{self.next.text!r} outside a function is outside the subset.")
-        if found is None:
-            raise ValueError(f"{self.file.file} has no kernel {kernel!r}.")
-        return Module(self.file, found, self.functions, tables)
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.found: Function | None = None
+        self.tables: list[Declare] = []
+        self.braces = 0  # of extern "C" that are open
 
-    def one(self, start: int, place: Place, kernel: bool) -> Function | None:
-        """A kernel, or a device function, which is entered under its name."""
-        if kernel:
+    def file_of(self, kernel: str) -> Module:
+        """The kernel with what it needs. What is outside the subset is refused where the kernel comes to it."""
+        while self.next.kind != "end":
+            start = self.at
+            try:
+                self.item(kernel)
+            except Refused as refused:
+                if self.reading == kernel or self.tokens[start].text in ("{", "}"):
+                    raise
+                del self.scopes[1:]
+                self.at = start
+                self.outside[self.leave()] = refused
+        if self.found is None:
+            raise ValueError(f"{self.file.file} has no kernel {kernel!r}.")
+        return Module(self.file, self.found, self.functions, self.tables)
+
+    def item(self, kernel: str) -> None:
+        """One thing at the top level: a kernel, a device function, constants, or the braces of extern "C"."""
+        start, place, words, self.reading = self.at, self.next.place, set[str](), ""
+        while self.next.text in HEADS or self.next.kind in ("string", "pragma"):
+            words.add(token := self.take().text)
+            if token == "__launch_bounds__":
+                self.bounds()
+        if "extern" in words and self.accept("{"):
+            self.braces += 1
+        elif self.braces and self.accept("}"):
+            self.braces -= 1
+        elif "__global__" in words:
             self.expect("void")
-            returns = "void"
-        else:
-            returns = self.take_type() or ""
-            if not returns:
-                raise self.refuse(self.next.place, "a __device__ function returns a number.")
-        name = self.identifier("the function's name")
-        self.declared = {}
+            if self.accept("__launch_bounds__"):
+                self.bounds()
+            if self.next.text == kernel:
+                self.found = self.one(start, place, "void") or self.found
+            else:
+                self.leave()
+        elif "__device__" in words and self.ahead()[1] == "(":
+            if self.next.text == "void":
+                raise self.refuse(self.next.place, "a __device__ function must return a number; void is none.")
+            self.one(start, place, self.take_type() or "")
+        elif words & {"const", "constexpr", "__constant__"}:
+            self.tables.append(self.table(start))
+        elif self.next.text == "}":
+            raise self.refuse(place, "this } closes nothing; there is one too many, or a { is missing.")
+        elif self.next.kind != "end":
+            raise self.stray(self.next) or self.refuse(
+                place, f"{self.next.text!r} outside a function is outside the subset; make it a parameter of the "
+                "kernel, or a constant with its values."
+            )  # fmt: skip
+
+    def bounds(self) -> None:
+        """Step over `(256, 2)`: how the kernel is built, which says nothing about the adjoint."""
+        self.expect("(")
+        while not self.accept(")"):
+            self.take()
+
+    def one(self, start: int, place: Place, returns: str) -> Function | None:
+        """A kernel, or a device function, which is entered under its name."""
+        self.declared, name = {}, self.take()
         made = self.function(place, name.text, returns)
+        if made is None:
+            return None  # what is declared here is known from where it is defined
+        self.unset(made.body)
         made.text = self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
-        if not kernel:
-            self.functions[name.text] = made
-        return made if kernel else None
+        if returns == "void":
+            return made
+        if name.text in self.functions or name.text in self.outside:
+            why = f"{name.text} is defined twice, with other parameters; give each function a name of its own."
+            raise self.refuse(place, why)
+        self.functions[name.text] = made
+        return None
+
+    def unset(self, body: list[Stmt]) -> None:
+        """Raise Refused for a variable or an array that is read and never given a value."""
+        given = {name_of(s.target) for s in each(body) if isinstance(s, Assign | Add)}
+        for name in sorted(read_in(body) & set(self.declared) - given):
+            found = self.declared[name]
+            if found.value is None and found.values is None:
+                raise self.refuse(found.place, f"{name} is read and never given a value; give it one.")
 
     def table(self, start: int) -> Declare:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
         kind = self.take_type()
         if kind is None:
-            raise self.refuse(self.next.place, f"expected a type, found {self.next.text!r}.")
+            raise self.untyped(self.next)
         made = self.variable_of(kind, {"const"}, self.next.place)
+        if made.value is None and made.values is None:
+            raise self.refuse(made.place, f"{made.name} has no values here; write them, or pass it as a parameter.")
         self.expect(";")
         made.text = self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
         return made
 
-    def skip(self) -> None:
-        """Step over a function that is not asked for."""
-        while self.next.text not in ("{", "") or self.next.kind == "string":
-            self.take()
-        depth = 0
+    def ahead(self) -> tuple[str, str]:
+        """The name of what stands at the cursor, and what follows it."""
+        for n in range(self.at, len(self.tokens) - 1):
+            if self.tokens[n + 1].text in ("(", "{", "=", ";", "["):
+                return self.tokens[n].text, self.tokens[n + 1].text
+        return "", ""
+
+    def leave(self) -> str:
+        """Step over what stands at the cursor; its name."""
+        name, depth = self.ahead()[0], 0
         while self.next.kind != "end":
             text = self.take().text
-            depth += (text == "{") - (text == "}")
-            if not depth:
-                return
+            depth += (text in ("{", "(", "[")) - (text in ("}", ")", "]"))
+            if not depth and text in (";", "}"):
+                self.accept(";")
+                break
+        return name
 
 
 def read(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Module:
     """Parse a kernel of a file. Raises Refused with line and column."""
     tokens = tokenize(text, file)
     given = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
-    macros, values = _macros(tokens.macros | given, tokens)
-    module = Reader(tokens, macros, {}).file_of(kernel)
-    module.values = values
+    macros = Macros(tokens.macros | given, tokens)
+    module = Reader(tokens, macros.names, {}, macros.outside).file_of(kernel)
+    module.values = macros.values | whole_numbers({t.name: t.value for t in module.tables})
     module.functions = _called(module)
     for f in (module.kernel, *module.functions.values()):
         if f"{f.name}_adjoint" in tokens.words:
             raise tokens.refuse(f.place, f"the name {f.name}_adjoint is taken in this file; the adjoint needs it.")
     return module
-
-
-def _macros(bodies: dict[str, list[Token]], tokens: Tokens) -> tuple[dict[str, Name], dict[str, int]]:
-    """The object-like macros as typed names, and the values of those that are whole numbers."""
-    names: dict[str, Name] = {}
-    values: dict[str, int] = {}
-    for name, body in bodies.items():
-        text = " ".join(t.text for t in body)
-        if text in TYPES or not text:
-            names[name] = Name("a type", TYPES.get(text, "real"))
-            continue
-        made = Reader(Tokens(tokens.file, text, [*body, Token("end", "", Place(0, 0))]), names, {})
-        expression = made.expression()
-        if made.next.kind != "end" or _bare(body):
-            raise tokens.refuse(body[0].place, f"the macro {name} must be a type or an expression in parentheses.")
-        names[name] = Name(name, expression.type)
-        if isinstance(expression, Number) and number(expression.text).type == "int":
-            values[name] = int(expression.text, 0)
-    return names, values
-
-
-def _bare(body: list[Token]) -> bool:
-    """Whether an operator stands outside parentheses: with `#define A 1 + 2`, A * x is 1 + 2 * x."""
-    depth = 0
-    for n, token in enumerate(body):
-        depth += (token.text == "(") - (token.text == ")")
-        if n and not depth and token.kind != "number" and token.text != ")":
-            return True
-    return False
 
 
 def _called(module: Module) -> dict[str, Function]:

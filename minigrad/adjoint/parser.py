@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from minigrad.adjoint.declarations import Declarations
 from minigrad.adjoint.expressions import ASSIGNMENTS
+from minigrad.adjoint.outside import call as way_out
 from minigrad.adjoint.tree import (
     Add,
     Assign,
     Barrier,
     Declare,
+    Expr,
     For,
     Function,
     If,
@@ -20,15 +22,13 @@ from minigrad.adjoint.tree import (
 )
 from minigrad.adjoint.types import floating
 
-REFUSED = ("switch", "goto", "do", "asm", "template", "typedef", "struct", "class", "using", "try", "static_assert")
-
 
 class Parser(Declarations):
     """Reads statements and functions."""
 
-    def function(self, place: Place, name: str, returns: str) -> Function:
-        """Parameters and body of a function whose name has been read."""
-        start, self.returns = self.at, returns
+    def function(self, place: Place, name: str, returns: str) -> Function | None:
+        """Parameters and body of a function whose name has been read; None of one that is only declared here."""
+        start, self.returns, self.reading = self.at, returns, name
         self.scopes.append({})
         self.expect("(")
         params = []
@@ -38,8 +38,10 @@ class Parser(Declarations):
             if self.next.text != ")":
                 self.expect(",")
         self.scopes.append({})
-        body = self.block()
+        body = [] if self.next.text == ";" else self.block()
         del self.scopes[-2:]
+        if self.accept(";"):
+            return None
         return Function(name, returns, tuple(params), body, place, self.words(start), self.declared)
 
     def block(self) -> list[Stmt]:
@@ -70,10 +72,16 @@ class Parser(Declarations):
             return [readers[token.text]()]
         if token.kind == "pragma":
             return [self.pragma()]
-        if token.text in REFUSED or token.kind == "end":
-            raise self.refuse(token.place, f"{token.text or 'the end'} is outside the differentiable subset here.")
-        if token.text in ("const", "__shared__", "extern", "static", "volatile") or self.type_here():
+        if token.kind == "end":
+            raise self.refuse(token.place, f"the file ends within {self.reading}; a }} is missing.")
+        if refused := self.stray(token):
+            raise refused
+        if self.peek() == ":":
+            raise self.refuse(token.place, "labels are outside the differentiable subset; leave a loop with break.")
+        if token.text in ("const", "constexpr", "__shared__", "extern", "static", "volatile") or self.type_here():
             return self.declaration()
+        if token.kind == self.tokens[self.at + 1].kind == "name":
+            raise self.untyped(token)
         return [self.simple(";")]
 
     def pragma(self) -> For:
@@ -87,11 +95,19 @@ class Parser(Declarations):
     def branch(self) -> If:
         """if, with or without else."""
         start, token = self.at, self.take()
-        self.expect("(")
-        condition = self.close(self.expression())
+        condition = self.condition()
         text = self.words(start)
         then = self.block()
         return If(condition, then, self.block() if self.accept("else") else [], token.place, text)
+
+    def condition(self) -> Expr:
+        """What stands in parentheses behind if or while."""
+        if self.next.text == "constexpr":
+            raise self.refuse(self.next.place, "if constexpr is outside the subset; write if.")
+        self.expect("(")
+        if self.type_here() and self.peek() != "(":
+            raise self.refuse(self.next.place, f"declare the variable {self.peek()} in a statement ahead of this one.")
+        return self.close(self.expression())
 
     def loop(self) -> For:
         """for with one variable."""
@@ -100,6 +116,8 @@ class Parser(Declarations):
         self.expect("(")
         first: Stmt | None = None
         if not self.accept(";"):
+            if self.type_here() and self.peek(2) == ":":
+                raise self.refuse(token.place, "a for over all elements is outside the subset; count with an int.")
             made = self.declaration() if self.type_here() else [self.simple(";")]
             if len(made) != 1:
                 raise self.refuse(token.place, "a for with several variables; declare the others before the loop.")
@@ -121,8 +139,7 @@ class Parser(Declarations):
     def loop_while(self) -> While:
         """while."""
         start, token = self.at, self.take()
-        self.expect("(")
-        condition = self.close(self.expression())
+        condition = self.condition()
         text = self.words(start)
         return While(condition, self.block(), token.place, text)
 
@@ -130,6 +147,9 @@ class Parser(Declarations):
         """break, continue, return."""
         start, token = self.at, self.take()
         value = None if self.next.text == ";" else self.expression()
+        if token.text == "return" and (value is None) != (self.returns == "void"):
+            what = f"a {self.returns}" if value is None else "no value"
+            raise self.refuse(token.place, f"{self.reading} returns {what}; so must this return.")
         self.expect(";")
         return Jump(token.text, value, token.place, self.words(start))
 
@@ -153,27 +173,28 @@ class Parser(Declarations):
 
     def atomic(self) -> Add:
         """`atomicAdd(&y[i], e)`, its result not used."""
-        place = self.take().place
-        self.expect("(")
-        self.expect("&")
-        target = self.element(self.identifier("an array"))
+        token = self.take()
+        target = self.pointed(token)
         self.expect(",")
         value = self.close(self.expression())
         self.writable(target)
-        return Add(target, value, place)
+        return Add(target, value, token.place)
 
     def assignment(self) -> Assign:
         """`x = e`, `x += e`, `++i`, `i--`."""
         place = self.next.place
         step = self.take() if self.next.text in ("++", "--") else None
+        if self.next.text in ("*", "("):
+            raise self.refuse(self.next.place, "write what is assigned as a variable or as an element: y[i] = ...;")
         name = self.identifier("a statement")
         if self.next.text == "(":
-            raise self.refuse(name.place, f"the call of {name.text} as a statement is outside the subset.")
+            why = f"the call of {name.text} as a statement is outside the subset; {way_out(name.text)}."
+            raise self.refuse(name.place, why)
         target = self.element(name)
-        self.writable(target)
         op = step or self.take()
+        if op.text not in (*ASSIGNMENTS, "++", "--"):
+            raise self.refuse(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
+        self.writable(target)
         if op.text in ("++", "--"):
             return Assign(target, f"{op.text[0]}=", Number("1", "int"), place)
-        if op.text not in ASSIGNMENTS:
-            raise self.refuse(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
         return Assign(target, op.text, self.right_side(target, op), place)

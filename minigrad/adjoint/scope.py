@@ -1,19 +1,25 @@
 """What a name stands for, where it is read; and the reading of tokens one by one."""
 
+from minigrad.adjoint.outside import word
 from minigrad.adjoint.tokens import Refused, Token, Tokens
 from minigrad.adjoint.tree import Declare, Function, Name, Param, Place
 from minigrad.adjoint.types import BUILTINS, CONSTANTS, TYPES, plain
 
 Symbol = Declare | Param
-UNKNOWN = ("long", "char", "short", "auto", "void", "struct", "float2", "float4", "half", "double2")  # types
+KNOWN = "int, unsigned, long long, bool, float, double and real are within"
+UNKNOWN = ("long", "char", "short", "signed", "void", "half")  # types of which an expression may not begin
 
 
 class Scope:
     """A cursor over the tokens of a file, and the names known where it stands."""
 
-    def __init__(self, tokens: Tokens, macros: dict[str, Name], functions: dict[str, Function]):
+    def __init__(
+        self, tokens: Tokens, macros: dict[str, Name], functions: dict[str, Function],
+        outside: dict[str, Refused] | None = None,
+    ):  # fmt: skip
         self.file, self.tokens, self.at = tokens, tokens.tokens, 0
         self.macros, self.functions = macros, functions
+        self.outside = outside or {}  # names of the file that are refused where they are used
         self.scopes: list[dict[str, Symbol]] = [{}]
         self.declared: dict[str, Declare] = {}
 
@@ -42,19 +48,32 @@ class Scope:
 
     def expect(self, text: str) -> Token:
         """Step over this token. Raises Refused at any other."""
-        if self.next.text != text:
-            raise self.refuse(self.next.place, f"expected {text!r}, found {self.next.text or 'the end'!r}.")
-        return self.take()
+        if self.next.text == text:
+            return self.take()
+        last, ahead, found = self.tokens[max(self.at - 1, 0)], self.next, self.next.text
+        if found in ("=", "+=", "-=", "*=", "/=") and text in (")", ":", "]"):
+            raise self.refuse(ahead.place, f"{found} inside an expression is outside the subset; make it a statement.")
+        if found == "," and text in (")", ";", ":", "]"):
+            raise self.refuse(ahead.place, "the comma operator is outside the subset; write two statements.")
+        if text == ";" and ahead.place.line > last.place.line:
+            end = Place(last.place.line, last.place.column + len(last.text))
+            raise self.refuse(end, "a ; is missing here, at the end of the statement.")
+        raise self.stray(ahead) or self.refuse(ahead.place, f"expected {text!r}, found {found or 'the end'!r}.")
 
     def identifier(self, what: str) -> Token:
         """Step over a name."""
-        if self.next.kind != "name":
-            raise self.refuse(self.next.place, f"expected {what}, found {self.next.text or 'the end'!r}.")
+        if (refused := self.stray(self.next)) or self.next.kind != "name":
+            raise refused or self.refuse(self.next.place, f"expected {what}, found {self.next.text or 'the end'!r}.")
         return self.take()
 
     def refuse(self, place: Place, why: str) -> Refused:
         """The exception for a place."""
         return self.file.refuse(place, why)
+
+    def stray(self, token: Token) -> Refused | None:
+        """The exception for a word that is outside the subset, or a name of the file that is; None for another."""
+        why = word(token)
+        return self.refuse(token.place, why) if why else self.outside.get(token.text)
 
     def words(self, start: int) -> str:
         """The source text from a token to the cursor, on one line."""
@@ -71,8 +90,9 @@ class Scope:
         written = made.name
         if written in self.scopes[-1]:
             raise self.refuse(made.place, f"{written} is declared twice in one scope.")
-        if plain(written) or written in self.functions or written in self.macros:
-            raise self.refuse(made.place, f"{written} is the name of a function or macro; choose another name.")
+        if plain(written) or written in self.functions or written in self.macros or written in BUILTINS:
+            what = "builtin" if written in BUILTINS else "function or macro"
+            raise self.refuse(made.place, f"{written} is the name of a {what}; choose another name.")
         known = self.declared.get(written)
         if self.lookup(written) or (known and (known.type, known.dims) != (made.type, made.dims)):
             taken = {*self.declared, *self.file.words}
@@ -86,12 +106,17 @@ class Scope:
             return TYPES[two]
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
         if self.next.text in UNKNOWN and (following.kind == "name" or following.text in "*&"):
-            raise self.refuse(
-                self.next.place, f"the type {self.next.text} is outside the differentiable subset; "
-                "int, unsigned, long long, bool, float, double and real are within."
-            )  # fmt: skip
+            raise self.untyped(self.next)
         alias = self.macros.get(self.next.text)
-        return TYPES.get(self.next.text) or (alias.type if alias and alias.name == "a type" else None)
+        kind = TYPES.get(self.next.text) or (alias.type if alias and alias.name == "a type" else None)
+        if kind and self.peek() in ("long", "char", "short", "int", "double"):
+            raise self.untyped(self.next._replace(text=two))
+        return kind
+
+    def untyped(self, token: Token) -> Refused:
+        """The exception for a type that is none of the subset."""
+        made = self.refuse(token.place, f"the type {token.text} is outside the differentiable subset; {KNOWN}.")
+        return self.stray(token) or made
 
     def take_type(self) -> str | None:
         """The type at the cursor, stepped over."""
@@ -110,5 +135,5 @@ class Scope:
             raise self.refuse(token.place, f"{token.text} is used by its parts x, y and z.")
         found = self.lookup(token.text)
         if found is None:
-            raise self.refuse(token.place, f"{token.text} is not declared here.")
+            raise self.stray(token) or self.refuse(token.place, f"{token.text} is not declared here.")
         return Name(found.name, found.type, token.place)

@@ -26,9 +26,9 @@ def structured(module: Module, body: list[Stmt], kinds: tuple[str, ...], result:
 def _branch(module: Module, s: If, rest: list[Stmt], kinds: tuple[str, ...], result: Name | None) -> list[Stmt]:
     """A branch with a jump: what follows it moves into the side that does not jump."""
     then, orelse = s.then, s.orelse
-    if _ends(then, kinds):
+    if ends(then, kinds):
         orelse = [*orelse, *rest]
-    elif _ends(orelse, kinds):
+    elif ends(orelse, kinds):
         then = [*then, *rest]
     elif rest:
         raise module.refuse(s.place, "a jump deep inside this branch; end one side of the if with the jump.")
@@ -48,12 +48,13 @@ def _jumps(body: list[Stmt], kinds: tuple[str, ...]) -> bool:
     )
 
 
-def _ends(body: list[Stmt], kinds: tuple[str, ...]) -> bool:
+def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
+    """Whether statements end with a jump of these kinds, whatever way they take."""
     if not body:
         return False
     last = body[-1]
     if isinstance(last, If):
-        return _ends(last.then, kinds) and _ends(last.orelse, kinds)
+        return ends(last.then, kinds) and ends(last.orelse, kinds)
     return isinstance(last, Jump) and last.kind in kinds
 
 

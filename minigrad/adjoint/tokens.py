@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<string>\"[^\"\n]*\")"
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
-    r"|(?P<space>\s+|\\\n)"
+    r"|(?P<space>\s+)"
 )
 OWN = (
     "tape_thread",
@@ -54,6 +54,8 @@ class Tokens:
     tokens: list[Token] = field(default_factory=list)
     macros: dict[str, list[Token]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
+    calls: dict[str, int] = field(default_factory=dict)  # macros with arguments, by the line that defines them
+    untold: tuple[str, Place] | None = None  # an #ifndef in the line before
 
     @cached_property
     def words(self) -> set[str]:
@@ -69,12 +71,17 @@ def tokenize(text: str, file: str) -> Tokens:
     """Cut a file into tokens. Raises Refused at what is no token or a directive outside the subset."""
     found = Tokens(file, text)
     code, start = blank(text), 0
+    if (at := code.find("/*")) >= 0:
+        place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
+        raise found.refuse(place, "this comment has no end; close it with */.")
     for line, words in enumerate(code.split("\n"), 1):
         if words.lstrip().startswith("#"):
             _directive(found, words, line, start)
         else:
-            found.tokens += _cut(found, words, line, start)
+            found.tokens += _cut(found, words.removesuffix("\\"), line, start)
         start += len(words) + 1
+    if found.untold:
+        raise _choice(found, "ifndef", found.untold[1])
     found.tokens.append(Token("end", "", Place(line, len(words) + 1), len(text)))
     return found
 
@@ -89,6 +96,9 @@ def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> l
             raise found.refuse(Place(line, at + 1), f"{match.group()} is a name of the adjoint's own; choose another.")
         if match.lastgroup == "number":
             _decimal(found, words[at:], match.group(), Place(line, at + 1))
+        if match.group() in found.calls:
+            defined = f"a macro that takes arguments, defined in line {found.calls[match.group()]}"
+            raise found.refuse(Place(line, at + 1), f"{match.group()} is {defined}; write it as a __device__ function.")
         if match.lastgroup != "space":
             made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
         at = match.end()
@@ -105,17 +115,37 @@ def _decimal(found: Tokens, words: str, number: str, place: Place) -> None:
 
 
 def _directive(found: Tokens, words: str, line: int, start: int) -> None:
+    """#define and #include, #pragma for the parser, and #ifndef where it stands before the #define of its own name."""
     place, text = Place(line, words.index("#") + 1), words.strip()
-    kind = re.match(r"#\s*(\w*)", text)[1]  # type: ignore[index]
+    kind, name = re.match(r"#\s*(\w*)\s*(\w*)", text).groups()  # type: ignore[union-attr]
+    if found.untold and (kind, name) != ("define", found.untold[0]):
+        raise _choice(found, "ifndef", found.untold[1])
+    if text.endswith("\\"):
+        raise found.refuse(place, f"this #{kind} goes on in the next line; write it in one line.")
+    found.untold = (name, place) if kind == "ifndef" else None
     if kind == "pragma":
         found.tokens.append(Token("pragma", text, place, start + words.index("#")))
         return
     if kind == "define":
-        name, function, _ = _DEFINE.match(text).groups()  # type: ignore[union-attr]
-        if function:
-            raise found.refuse(place, f"the macro {name} takes arguments; write it as a __device__ function.")
-        body = re.search(rf"define\s+{name}", words).end()  # type: ignore[union-attr]
-        found.macros[name] = _cut(found, words, line, start, body)
+        _define(found, words, place, start)
     elif kind not in ("include", "ifndef", "endif"):
-        raise found.refuse(place, f"#{kind} is outside the differentiable subset; #define and #include are within.")
+        raise _choice(found, kind, place)
     found.head.append(found.text[start : start + len(words)].strip() if kind == "include" else text)
+
+
+def _define(found: Tokens, words: str, place: Place, start: int) -> None:
+    name, function, _ = _DEFINE.match(words.strip()).groups()  # type: ignore[union-attr]
+    if name in found.macros or name in found.calls:
+        raise found.refuse(place, f"{name} is defined twice; give the second another name.")
+    if function:
+        found.calls[name] = place.line
+    else:
+        body = re.search(rf"define\s+{name}", words).end()  # type: ignore[union-attr]
+        found.macros[name] = _cut(found, words, place.line, start, body)
+
+
+def _choice(found: Tokens, kind: str, place: Place) -> Refused:
+    return found.refuse(
+        place, f"#{kind} is outside the differentiable subset; leave in the lines that are to be compiled. "
+        "#include and #define are within, and #ifndef NAME before #define NAME."
+    )  # fmt: skip
