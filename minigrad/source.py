@@ -130,12 +130,12 @@ class Source:
         if kernel not in self.kernels:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
             raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
-        if not self.kernels[kernel].c_name:
-            at = self.kernels[kernel]
-            if re.search(r"\btemplate\s*<", blank(self.text[at.start : at.stop]).partition("__global__")[0]):
+        found = self.kernels[kernel]
+        if not found.c_name:
+            if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0].split():
                 raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')
             raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')
-        return self.kernels[kernel]
+        return found
 
     def kernel_text(self, kernel: str) -> tuple[int, str]:
         """The first line number and the text of one kernel, with the comment above it."""
