@@ -26,8 +26,9 @@ struct Tile {
     static constexpr int ACROSS = WIDTH / RUN, STEP = THREADS / ACROSS, RUNS = HEIGHT / STEP;
     struct alignas(16) Run { T at[RUN]; };
 
-    // Starts to copy the tile; zeros outside of the matrix. Where rows begin at multiples of 16 bytes each thread copies
-    // runs of so many by one instruction, else one by one and at once.
+    // Starts to copy the tile, with zeros beyond the end of the sum. Where rows begin at multiples of 16 bytes each thread
+    // copies runs of so many by one instruction, and of rows or columns of c beyond the last it takes the last again: what
+    // comes of them is never stored, and it need not ask for each. Elsewhere it copies one by one and at once.
     template <bool ALIGNED>
     static __device__ void copy(T* tile, const T* matrix, int first, int start, int rows, int columns) {
         int y = threadIdx.x / ACROSS, x = threadIdx.x % ACROSS * RUN;
@@ -36,11 +37,14 @@ struct Tile {
 #pragma unroll
         for (int i = 0; i < RUNS; ++i, tile += STEP * PITCH) {
             int row = top + i * STEP;
-            bool inside = row < rows && column < columns;
-            const T* from = matrix + (inside ? row * columns + column : 0);
             if (ALIGNED) {
+                bool inside = WAY == ALONG ? column < columns : row < rows;
+                const T* from = matrix + (WAY == ALONG ? min(row, rows - 1) : row) * columns;
+                from += WAY == ALONG ? column : min(column, columns - RUN);
                 copy_async(reinterpret_cast<Run*>(tile), reinterpret_cast<const Run*>(from), inside);
             } else {
+                bool inside = row < rows && column < columns;
+                const T* from = matrix + (inside ? row * columns + column : 0);
 #pragma unroll
                 for (int j = 0; j < RUN; ++j) tile[j] = inside && column + j < columns ? from[j] : T(0);
             }
@@ -127,7 +131,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     // [copy]
     auto copy = [&](int stage, int start) {
         T* tile = tiles + stage * STAGE;
-        if (start < k) {
+        if (ALIGNED || start < k) {  // a branch would keep these copies away from the multiplications
             A::template copy<ALIGNED>(tile, a, top, start, A_WAY == ALONG ? m : k, A_WAY == ALONG ? k : m);
             B::template copy<ALIGNED>(tile + A::SIZE, b, left, start, B_WAY == ALONG ? n : k, B_WAY == ALONG ? k : n);
         }
