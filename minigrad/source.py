@@ -132,7 +132,7 @@ class Source:
             raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
         found = self.kernels[kernel]
         if not found.c_name:
-            if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0].split():
+            if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0]:
                 raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')
             raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')
         return found
