@@ -82,8 +82,8 @@ class Op(Kernels):
             key = tuple([x.array.spec for x in given]) if not named else kinds(given, named)
         except AttributeError:  # a number among them
             key = kinds(given, named)
-        if plan := self._plans.get(key):
-            return plan(given)
+        if call := self._plans.get(key):
+            return call(given)
         inputs, params = self.inputs.split(given, named)
         if trace := tape.trace():
             return trace.note(self, inputs, params)
@@ -92,7 +92,8 @@ class Op(Kernels):
             params = self.prepare(*(t.array for t in tensors), **params)
         first = tensors[0].array
         if isinstance(first, Array) and first.device.repeats:
-            call = self._plan([t.array for t in tensors], params) or partial(self._apply, params=params)
+            plan = self._plan([t.array for t in tensors], params)
+            call = plan.call if plan else partial(self._apply, params=params)
             if key and len(given) == len(inputs):  # no parameter by its place
                 self._plans.keep(key, for_numbers(self.name, call, given))
             return call(tensors)

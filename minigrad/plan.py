@@ -20,7 +20,7 @@ Needs = tuple[bool, ...]
 
 
 class Plan:
-    """An op on inputs of these specs, with these parameters. Call it with the tensors."""
+    """An op on inputs of these specs, with these parameters."""
 
     def __init__(self, op: "Op", specs: Sequence[Spec], params: Mapping[str, Any]):
         self.op, self.specs, self.params = op, specs, params
@@ -29,15 +29,16 @@ class Plan:
         self._shares = op.shares
         self._rules: dict[Needs, Rule] | None = {} if op.backward else None
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
+    def call(self, tensors: Sequence[Tensor]) -> Tensor:
         """The op on these tensors, recorded where one of them wants a gradient."""
         arrays = [t.array for t in tensors]
         y = self._output(arrays, self._repeat(self.forward, arrays))  # type: ignore[misc]
         result = _tensor(y, tensors[0].version if self._shares else None)
-        if self._rules is not None and tape.mode.enabled:
+        if self._rules is not None:
             for t in tensors:
                 if t.node is not None or t._requires_grad:
-                    self._record(tensors, result)
+                    if tape.mode.enabled:
+                        self._record(tensors, result)
                     break
         return result
 
@@ -62,12 +63,15 @@ class Rule:
         self._places = list(self._tensors.values())
         self._constants = {name: x for name, x in self.kept.items() if isinstance(x, Array) and x.device is not notes}
         self._programs: dict[Spec, Program] = {}  # by the spec of dy
+        self._alone = partial(self.pull, ())
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
         """The op on these tensors, recorded."""
+        if not self._places:
+            return tape.Node(self.op.name, parents, self._alone, (), result.array)
         all_of_it = (*tensors, result)
         kept = [all_of_it[i].array for i in self._places]
-        saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()] if kept else ()
+        saved = [(name, all_of_it[i].version) for name, i in self._tensors.items()]
         return tape.Node(self.op.name, parents, partial(self.pull, kept), saved, result.array)
 
     def pull(self, kept: Sequence[Array], dy: Array) -> Sequence[Array | None]:

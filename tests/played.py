@@ -12,6 +12,11 @@ from minigrad.devices.base import Arguments
 CONTEXT = 7  # the handle of the primary context
 
 
+def address(parameter):
+    """The pointer that ctypes has made ready for a call."""
+    return int(repr(parameter).rpartition("(")[2].rstrip(")>"), 16)
+
+
 class Error(Exception):
     """The root of PyCUDA's exceptions."""
 
@@ -174,11 +179,11 @@ class Driver:
         return 0
 
     def cuLaunchKernelEx(self, config, function, parameters, extra):
-        _, module, name, layout, size = self.handles[function.value]
+        _, module, name, layout, size = self.handles[address(function)]
         packed, c = layout(), config._obj
         for i, (field, *_) in enumerate(layout._fields_):
             into = getattr(layout, field)
-            ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters[i], into.size)
+            ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters._obj[i], into.size)
         grid, block = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
         launch = (module, name, grid, block, c.shared, Arguments(packed, size, []))
         return self.status(lambda: self.queue("launch", lambda: get("sim").launch(*launch)))

@@ -97,13 +97,17 @@ class GPU:
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
-        context = self.context
-        with context.lock:
-            allocate = self.memory.pool.allocate
-            made = [allocate(nbytes) for nbytes in program.sizes]
-            addresses = [x.address for x in arrays] + [x.address for x in made]
-            if program.moved:
-                addresses += [addresses[number] + offset for number, offset in program.moved]
+        context, made, addresses = self.context, [], []
+        context.lock.acquire()  # `with` takes more than twice as long
+        try:
+            for x in arrays:
+                addresses.append(x.address)
+            for nbytes in program.sizes:
+                buffer = self.memory.pool.allocate(nbytes)
+                made.append(buffer)
+                addresses.append(buffer.address)
+            for number, offset in program.moved:
+                addresses.append(addresses[number] + offset)
             program.table[:] = addresses
             if context.capturing or context.dead:
                 context.must_live()
@@ -112,6 +116,8 @@ class GPU:
             for step in program.steps:
                 if step():  # a Queue, whose call the driver has refused
                     context.again(step)
+        finally:
+            context.lock.release()
         return made
 
     def synchronize(self) -> None:

@@ -24,7 +24,13 @@ def prepared(context: Context, launch: Placed) -> list[Queue]:
     for i, given in maps:
         make, parameters[i] = mapped(context.library, given, at[i])
         makers.append(make)
-    queue = Queue(context.library.cuLaunchKernelEx, ctypes.byref(config), function.handle, parameters, None)
+    call = (
+        ctypes.byref(config),
+        function.handle,
+        ctypes.byref(parameters),
+        None,
+    )  # converted here, once for all launches
+    queue = Queue(context.library.cuLaunchKernelEx, *call)
     queue.name, queue.refusal, queue.keep = name, partial(_too_much, name, function, config), packed
     return [*makers, queue]
 

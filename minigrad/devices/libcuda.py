@@ -49,7 +49,7 @@ class Module:
         if name not in self.functions:
             handle = ctypes.c_void_p()
             self.call("cuModuleGetFunction", ctypes.byref(handle), self._handle, name.encode())
-            self.functions[name] = Function(self, handle)
+            self.functions[name] = Function(self, ctypes.c_void_p.from_param(handle.value))
         return self.functions[name]
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -65,7 +65,7 @@ class Module:
 class Function:
     """A kernel of a module."""
 
-    def __init__(self, module: Module, handle: ctypes.c_void_p):
+    def __init__(self, module: Module, handle: Any):
         self.module, self.handle = module, handle
 
     def attribute(self, number: int) -> int:
