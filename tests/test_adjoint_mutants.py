@@ -23,7 +23,7 @@ ATOMIC = re.compile(r"(\w+_add|atomicAdd)\(&(.*?), (.*)\);$")
 DECLARED = re.compile(r"(?:real|float|double|int|bool) (\w+) = (?!0;)")
 
 
-ADJOINT = re.compile(r"^(__device__ void|extern \"C\" __global__ void) \w+_adjoint\(", re.M)
+ADJOINT = re.compile(r"^(__device__ void|extern \"C\" __global__ void) \w+_adjoint\w*\(", re.M)
 
 
 def parts(source):
@@ -37,7 +37,7 @@ def mutants(text):
     lines = text.split("\n")
     inside = False
     for n, line in enumerate(lines):
-        inside = ("_adjoint(" in line and line[0] not in " ") or (inside and line != "}")
+        inside = (bool(re.search(r"_adjoint\w*\(", line)) and line[0] not in " ") or (inside and line != "}")
         words = line.strip()
         if (
             not inside
@@ -58,17 +58,20 @@ def mutants(text):
 def built(made):
     """All mutants as adjoints of their own: {what was done: adjoint}."""
     head, text = parts(made.source)
-    name, changed = made.assembled.name, list(mutants(text))
-    spaces = [
-        "\n".join([f"namespace mutant_{n} {{", *lines, "}"]).replace(f" {name}(", f" {name}_{n}(")
-        for n, (_, lines) in enumerate(changed)
-    ]
+    names, changed = [entry.name for entry in made.assembled.entries], list(mutants(text))
+    spaces = []
+    for n, (_, lines) in enumerate(changed):
+        space = "\n".join([f"namespace mutant_{n} {{", *lines, "}"])
+        for name in names:
+            space = space.replace(f" {name}(", f" {name}_{n}(")
+        spaces.append(space)
     source = Source("\n".join([head, *spaces]), "mutants.cu", made.primal.source.folder)
     others = {}
     for n, (what, _) in enumerate(changed):
         others[f"{n}: {what}"] = other = copy.copy(made)
-        other.__dict__["kernel"] = Kernel(source, f"{name}_{n}", defines=made.defines)
-        other.kernel.waits = True
+        other.__dict__["kernels"] = tuple(Kernel(source, f"{name}_{n}", defines=made.defines) for name in names)
+        for kernel in other.kernels:
+            kernel.waits = True
     return others
 
 
@@ -113,5 +116,6 @@ def test_mutants_are_many():
     """So that the test above cannot pass for want of mutants."""
     made = mg.adjoint(RUNGS["matmul"][0])
     changed = [what for what, _ in mutants(parts(made.source)[1])]
-    assert len(changed) == 18 and sum(what.startswith("plain") for what in changed) == 2
-    assert sum("__syncthreads" in what for what in changed) == 2
+    assert len(changed) == 26 and sum("__syncthreads" in what for what in changed) == 4
+    made = mg.adjoint(RUNGS["nbody"][0])
+    assert sum(what.startswith("plain") for what, _ in mutants(parts(made.source)[1])) == 5

@@ -1,65 +1,56 @@
 """How each gradient is added up: plainly where an element belongs to one thread, else by atomics."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from minigrad.adjoint.build import literal, negative, plus, times
+from minigrad.adjoint.cover import Cover, cover
 from minigrad.adjoint.effects import each, opposite, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
-from minigrad.adjoint.polynomial import offsets, stride
+from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Expr, For, If, Index, Name, Stmt, While
+from minigrad.adjoint.sites import Choice, Site
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Binary,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Loop,
+    Name,
+    Stmt,
+    While,
+)
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
-
-
-class Choice(NamedTuple):
-    """One row of the decision table."""
-
-    what: str
-    how: str
-    why: str
-    bytes: str = ""
-
-
-@dataclass(eq=False)
-class Site:
-    """A place where a gradient in shared or global memory is added to."""
-
-    body: list[Stmt]
-    statement: Assign
-    facts: Facts
-
-    @property
-    def target(self) -> Index:
-        """The element."""
-        assert isinstance(self.statement.target, Index)
-        return self.statement.target
-
-    @property
-    def ranges(self) -> frozenset:
-        """What the variables in its indices go through."""
-        names = {n for e in self.target.indices for n in reads(e)}
-        return frozenset((n, *map(str, self.facts.loops[n])) for n in names if n in self.facts.loops)
 
 
 class Accumulate:
     """Finds the places and decides for each array, between two barriers where it is shared."""
 
-    def __init__(self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str]):
+    def __init__(
+        self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str],
+        begun: Container[str] = (),
+    ):  # fmt: skip
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
         self.alike = alike  # names that are equal in all threads of a block that come by together
         self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
+        self.begun = begun  # gradients that a launch before this one adds to
         self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
+        self.covers: dict[str, Cover] = {}  # of gradients that may be filled by their first stores
 
     def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
+        self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
@@ -76,25 +67,28 @@ class Accumulate:
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: Facts) -> None:
+    def visit(
+        self, body: list[Stmt], facts: Facts, loops: tuple[Loop, ...] = (), guards: tuple[Expr, ...] = ()
+    ) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
                 self.stored(s)
                 if s.op in ("+=", "-=") and not s.owned:
-                    self.sites.append(Site(body, s, facts))
+                    self.sites.append(Site(body, s, facts, loops, guards))
             elif isinstance(s, If):
                 for condition, side in ((s.condition, s.then), (opposite(s.condition), s.orelse)):
                     inside = facts.inside()
                     inside.assume(condition)
-                    self.visit(side, inside)
+                    self.visit(side, inside, loops, (*guards, condition))
             elif isinstance(s, For | While):
                 inside = facts.inside()
                 if not any(isinstance(t, Barrier) for t in each([s])):
                     inside.still -= written([s])  # threads may be in different rounds of it
                 if isinstance(s, For):
                     inside.enter(s.primal or s)
-                self.visit(s.body, inside)
+                inside.rounds = facts.rounds | {_variable(s)}
+                self.visit(s.body, inside, (*loops, s), guards)
 
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
@@ -110,8 +104,14 @@ class Accumulate:
         if alone is not None:
             facts.conditions.update(alone)
             why = f"the index belongs to one thread of the {where}"
+            if self.sets(array, sites):
+                return [
+                    self.row(sites[0], "plain =", f"{why}, which comes by once"),
+                    *(self.row(site, "plain +=", why) for site in {site.target: site for site in sites[1:]}.values()),
+                ]
             return [self.row(site, "plain +=", why) for site in {site.target: site for site in sites}.values()]
         made = {}
+        crowded = len(sites) == 1 and sites[0].looked_up
         for site in sites:
             warp = not any(reads(i) - self.alike for i in site.target.indices)
             why = f"threads of the {where} may share the element"
@@ -123,8 +123,9 @@ class Accumulate:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
                 how, why = f"warp sum, then {how}", "the index is the same in all threads"
-            made[site.target] = self.row(site, how + self.copies(array, by), why)
-            self.replace(site, by)
+            copies = array in self.strides and (by != "atomicAdd" or crowded)
+            made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
+            self.replace(site, by, copies)
         return list(made.values())
 
     def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
@@ -146,19 +147,36 @@ class Accumulate:
         """A row of the table."""
         return Choice(expression(site.target), how, why)
 
-    def copies(self, array: str, by: str) -> str:
-        """How the table says that a gradient to which all blocks add is added up in copies."""
-        if by == "atomicAdd" or array not in self.strides:
-            return ""
-        self.strided.add(array)
-        return f" on one of {COPIES} copies"
+    def sets(self, array: str, sites: list[Site]) -> bool:
+        """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
+        site, s = sites[0], sites[0].statement
+        again = [other for other in sites[1:] if site.loops and other.loops and other.loops[0] is site.loops[0]]
+        index = polynomial(site.target.indices[0])
+        others = array in self.handed or array in self.begun or bool(again)
+        if array not in self.strides or others or index is None:
+            return False
+        told = site.facts.told(index) or set()
+        if any(name not in told and f"@{name}" not in told for name in site.facts.rounds):
+            return False
+        s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
+        found = cover(site.target.indices[0], site.facts, site.guards, site.loops)
+        if found is not None:
+            self.covers[array] = found
+        return True
 
-    def replace(self, site: Site, by: str) -> None:
+    def replace(self, site: Site, by: str, copies: bool) -> None:
         """The `+=` made an atomic, which goes to the copy of this block where there are copies."""
         s, target = site.statement, site.target
         value: Expr = s.value if s.op == "+=" else negative(s.value)
-        if by != "atomicAdd" and target.array in self.strides:
+        if copies:
+            self.strided.add(target.array)
             copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
             offset = times(copy, Name(self.strides[target.array], "int"))
             target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+
+
+def _variable(s: Loop) -> str:
+    """The variable of a loop, as the kernel calls it."""
+    start = (s.primal or s).start if isinstance(s, For) else None
+    return start.name if isinstance(start, Declare) else "?"

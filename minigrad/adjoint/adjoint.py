@@ -10,7 +10,7 @@ import numpy as np
 from minigrad.adjoint import activity, given, launching
 from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
-from minigrad.adjoint.derive import KernelAdjoint
+from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.examine import examine
 from minigrad.adjoint.module import read
 from minigrad.adjoint.wrt import chosen
@@ -24,8 +24,8 @@ from minigrad.tensor import Tensor
 class Adjoint:
     """The adjoint of a kernel: given the gradients of its outputs, it adds up those of its inputs.
 
-    source is its CUDA C++, kernel the compiled kernel, decisions the table of what is recomputed, kept or taped and of
-    how each gradient is added up. outputs and wrt name the parameters whose gradients go in and come out.
+    source is its CUDA C++, kernels what is launched of it, decisions the table of what is recomputed, kept or taped and
+    of how each gradient is added up. outputs and wrt name the parameters whose gradients go in and come out.
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
@@ -47,11 +47,12 @@ class Adjoint:
         return self.assembled.text
 
     @cached_property
-    def kernel(self) -> Kernel:
-        """The adjoint as a kernel."""
-        source = Source(self.source, f"{self.assembled.name}.cu", self.primal.source.folder)
-        made = Kernel(source, self.assembled.name, defines=self.defines)
-        made.waits = True
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The adjoint as kernels: one, or where blocks change their owner one for each such gradient."""
+        source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
+        made = tuple(Kernel(source, entry.name, defines=self.defines) for entry in self.assembled.entries)
+        for kernel in made:
+            kernel.waits = True
         return made
 
     def vjp(self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None) -> list[Any]:
@@ -75,8 +76,8 @@ class Adjoint:
         upstream = given.upstream(run, self.outputs, dy)
         examine(self.primal, run, self._examined)
         while True:
-            made = launching.gradients_of(run, self.derived, upstream, self.assembled.params)
-            needed = launching.launch(self.kernel, run, self.assembled, self.derived, made, self.slots)
+            made = launching.gradients_of(run, self.derived, upstream, self.assembled)
+            needed = launching.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: nothing of this run counts

@@ -9,6 +9,7 @@ from minigrad.adjoint.effects import each, mentioned, written
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import function, parameter
+from minigrad.adjoint.split import Launch
 from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
 from minigrad.adjoint.tree import Declare, Do, Expr, Function, Param, Stmt
@@ -73,41 +74,63 @@ THREADS_3D = "(size_t)gridDim.x * gridDim.y * gridDim.z * blockDim.x * blockDim.
 
 
 @dataclass(frozen=True)
-class Assembled:
-    """The text of the adjoint's file, and what its kernel takes, in order."""
+class Entry:
+    """One kernel of the file, what it takes, in order, and the extents of its grid that are its own."""
 
-    text: str
     name: str
     params: tuple[Param, ...]
+    extents: dict[str, Expr]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The text of the adjoint's file, and its kernels in the order of their launches."""
+
+    text: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def written(self) -> set[str]:
+        """The parameters that a kernel writes."""
+        return {p.name for entry in self.entries for p in entry.params if not p.const}
+
+    @property
+    def counted(self) -> bool:
+        """Whether only the running kernel knows how long its tapes must be."""
+        return any(p.name == "tape_slots" for entry in self.entries for p in entry.params)
 
 
 def assemble(module: Module, derived: Derived) -> Assembled:
     """Put the file together."""
     functions = function_adjoints(module, derived.body)
-    body = [*tape_columns(derived), *derived.body]
-    params = parameters(module.kernel, derived, body)
-    name = f"{module.kernel.name}_adjoint"
-    kernel = function(f'extern "C" __global__ void {name}', map(parameter, params), body)
-    text = "\n".join([*functions, kernel])
+    entries, kernels = [], []
+    for launch in derived.launches:
+        body = [*tape_columns(derived), *launch.body]
+        name = "_".join(filter(None, [module.kernel.name, "adjoint", launch.of]))
+        entries.append(Entry(name, tuple(parameters(module.kernel, derived, launch, body)), launch.extents))
+        kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
+    text = "\n".join([*functions, *kernels])
     sums = [
         helper for name, helper in SUMS.items() if f"{name}(" in text + ("warp_add(" if "block_add(" in text else "")
     ]
     tables = [t.text for t in module.tables if re.search(rf"\b{t.name}\b", text)]
     pieces = [*sums, "\n".join(module.tokens.head), "\n".join(tables), *functions]  # sums know no macros of the file
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
-    return Assembled("\n\n".join([*filter(None, pieces), f"{note}\n{kernel}"]) + "\n", name, tuple(params))
+    kernels[0] = f"{note}\n{kernels[0]}"
+    return Assembled("\n\n".join([*filter(None, pieces), *kernels]) + "\n", tuple(entries))
 
 
-def parameters(kernel: Function, derived: Derived, body: list[Stmt]) -> list[Param]:
+def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[Stmt]) -> list[Param]:
     """What the body needs of the kernel's own parameters, the gradients, and tapes in global memory."""
     used, changed = mentioned(body), written(body)
     made = [p for p in kernel.params if p.name in used]
+    made += [Param(name, "int", False, False) for name in launch.blocks if name in used]
     for name, gradient in derived.gradients.items():
         of = kernel.param(name)
         assert of is not None
         if gradient in used:
             made.append(Param(gradient, of.type, True, gradient not in changed))
-    made += [Param(stride, "int", False, False) for stride in derived.strides.values()]
+    made += [Param(stride, "int", False, False) for stride in derived.strides.values() if stride in used]
     made += [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
     if "tape_slots" in used:
         made += [Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]

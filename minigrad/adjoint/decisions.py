@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from html import escape
 from math import prod
 
-from minigrad.adjoint.accumulate import Choice
 from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import each, expressions
 from minigrad.adjoint.printer import expression
+from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import Tape, base
 from minigrad.adjoint.tree import Declare, Index, walk
+from minigrad.adjoint.types import BYTES
 
-BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
 HEAD = ("value", "decision", "bytes a thread", "reason")
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from minigrad.adjoint.accumulate import Choice
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
+from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import (
     Assign,
     Binary,

@@ -26,6 +26,7 @@ class Facts:
     conditions: dict[str, Expr]  # extents of the launch on which the adjoint relies; added to
     loops: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step
     below: dict[str, list[Polynomial]] = field(default_factory=dict)
+    sums: dict[str, Polynomial] = field(default_factory=dict)  # what `start + tx < k` bounds, each under a name
     pinned: set[str] = field(default_factory=set)
     rounds: set[str] = field(default_factory=set)  # the variables of the loops around
     same: set[str] = field(default_factory=set)  # what of these counts for the index in question
@@ -33,7 +34,8 @@ class Facts:
     def inside(self) -> "Facts":
         """The same facts, to be added to."""
         below = {name: list(bounds) for name, bounds in self.below.items()}
-        return replace(self, below=below, still=set(self.still), loops=dict(self.loops), pinned=set(self.pinned))
+        loops, sums = dict(self.loops), dict(self.sums)
+        return replace(self, below=below, still=set(self.still), loops=loops, pinned=set(self.pinned), sums=sums)
 
     def assume(self, e: Expr) -> None:
         """Learn from a condition that has been passed."""
@@ -42,7 +44,10 @@ class Facts:
         if e.op == "&&":
             self.assume(e.left)
             self.assume(e.right)
-        bound = polynomial(e.right)
+        bound, left = polynomial(e.right), polynomial(e.left)
+        if isinstance(e.left, Binary) and bound is not None and left is not None and e.op == "<":
+            name = f"@sum{len(self.sums)}"
+            self.sums[name], self.below[name] = left, [bound]
         if isinstance(e.left, Name) and bound is not None:
             if e.op in ("<", "<="):
                 self.below.setdefault(e.left.name, []).append(bound + number(e.op == "<="))
@@ -91,6 +96,11 @@ class Facts:
         digits = {n: p.of(n) for n in sorted(p.names()) if self.varies(n)}
         if 0 < len(digits) < 6 and self.radix(digits, number(1)):
             return set().union(*(self.inner(d, depth) for d in digits))
+        for name, e in self.sums.items() if depth < 9 else ():
+            if e.items() < p.items() and self.positive_sum(e):
+                found = self.told(p + e * number(-1) + Polynomial({(name,): 1}), depth + 1)
+                if found is not None:
+                    return found
         for name in digits:
             wider = self.expanded(p, name) if depth < 9 else None
             if wider is not None and (found := self.told(wider, depth + 1)) is not None:
@@ -108,6 +118,8 @@ class Facts:
         """What one digit determines in its turn."""
         if digit in IDS:
             return {digit}
+        if digit in self.sums:
+            return {digit} | (self.told(self.sums[digit], depth + 1) or set())
         alone = self.expanded(Polynomial({(digit,): 1}), digit)
         return {digit} | ((self.told(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
 
@@ -175,7 +187,11 @@ class Facts:
         value = self.loops[name][0] if name in self.loops else None
         if value is None and name in self.fixed:
             value = polynomial(self.fixed[name])
-        return value is not None and all(f > 0 and all(self.positive(n) for n in t) for t, f in value.items())
+        return value is not None and self.positive_sum(value)
+
+    def positive_sum(self, value: Polynomial) -> bool:
+        """Whether nothing in a value is below 0."""
+        return all(f > 0 and all(self.positive(n) for n in t) for t, f in value.items())
 
     def positive(self, name: str) -> bool:
         """Whether a factor of a value is 0 or more."""

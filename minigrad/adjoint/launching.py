@@ -10,8 +10,10 @@ import numpy as np
 from minigrad.adjoint.accumulate import COPIES
 from minigrad.adjoint.assemble import Assembled
 from minigrad.adjoint.counting import evaluate
+from minigrad.adjoint.cover import Cover
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.polynomial import Polynomial
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import STORED, Tape
 from minigrad.adjoint.tree import Param
@@ -24,7 +26,7 @@ from minigrad.kernel import Kernel
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
-MOST_COPIED = 1 << 22  # elements of all the copies of a gradient to which all blocks add
+MOST_COPIED = 1 << 16  # elements of all the copies of a gradient to which all blocks add; or as many as threads
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
 DTYPES = {
     "float": "float32",
@@ -70,7 +72,20 @@ class Run:
     def stride(self, p: Param) -> int:
         """How far apart the copies of a gradient lie: a line of the cache at least; 0 where it is too large for any."""
         size = prod(self.shape(p))
-        return max(size, 32) if COPIES * size <= MOST_COPIED else 0
+        return max(size, 32) if COPIES * size <= max(self.threads, MOST_COPIED) else 0
+
+    def fills(self, found: Cover | None, p: Param) -> bool:
+        """Whether this launch stores into every element of the gradient of a parameter."""
+        if found is None:
+            return False
+        size, *enough = (self.total(value) for value in (found.size, *(v for pair in found.enough for v in pair)))
+        wide = all(have >= wanted for have, wanted in zip(enough[::2], enough[1::2], strict=True))
+        return wide and size == prod(self.shape(p))
+
+    def total(self, value: Polynomial) -> int:
+        """A polynomial of what is the same for all threads."""
+        known = {**self.module.values, **self.extents, **self.scalars}
+        return sum(factor * prod(int(known[name]) for name in term) for term, factor in value.items())
 
     def dtype(self, kind: str) -> np.dtype:
         """The dtype behind a type; of `real` that of the first array that is real."""
@@ -91,17 +106,18 @@ def check_conditions(run: Run, derived: Derived) -> None:
             )
 
 
-def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], params: Sequence[Param]) -> dict:
-    """The gradients by parameter: those of outputs as given, in copies where they are written; zeros for the others."""
-    written = {p.name for p in params if not p.const}
+def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], assembled: Assembled) -> dict:
+    """The gradients by parameter: those of outputs as given, in copies where they are written; others to be filled."""
     device = next(iter(run.arrays.values())).device
     made = {}
     for p in run.module.kernel.params:
         if (d := given.get(p.name)) is not None:
-            made[p.name] = copied(d) if derived.gradients.get(p.name) in written else d
+            made[p.name] = copied(d) if derived.gradients.get(p.name) in assembled.written else d
         elif floating(p.type):
-            apart = run.stride(p) if derived.gradients.get(p.name) in derived.strides else 0
-            made[p.name] = Array.zeros(device, (COPIES, apart) if apart else run.shape(p), run.dtype(p.type))
+            name = derived.gradients.get(p.name, "")
+            apart = run.stride(p) if name in derived.strides else 0
+            begin = Array.empty if run.fills(derived.covers.get(name), p) else Array.zeros
+            made[p.name] = begin(device, (COPIES, apart) if apart else run.shape(p), run.dtype(p.type))
     return made
 
 
@@ -116,13 +132,13 @@ def summed(run: Run, derived: Derived, made: dict) -> dict:
 
 
 def launch(
-    kernel: Kernel, run: Run, assembled: Assembled, derived: Derived, made: Mapping[str, Any], slots: int
+    kernels: Sequence[Kernel], run: Run, assembled: Assembled, derived: Derived, made: Mapping[str, Any], slots: int
 ) -> Array | None:
     """Run the adjoint; where only the running kernel knows how long its tapes must be: how many slots they need."""
     arrays = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()}
     device = next(iter(arrays.values())).device
     tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
-    needed = Array.zeros(device, (1,), np.dtype(np.int32))
+    needed = Array.zeros(device, (1,), np.dtype(np.int32)) if assembled.counted else None
     gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
     strides = {
         derived.strides[d]: run.stride(p)
@@ -130,8 +146,13 @@ def launch(
         if (d := derived.gradients.get(p.name)) in derived.strides
     }
     known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
-    kernel(*(known[p.name] for p in assembled.params), grid=run.grid, block=run.block)
-    return needed if "tape_slots" in (p.name for p in assembled.params) else None
+    known |= {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
+    for kernel, entry in zip(kernels, assembled.entries, strict=True):
+        own = {name: run.number(e) or 0 for name, e in entry.extents.items()}
+        grid = tuple(own.get(f"gridDim.{axis}", n) for axis, n in zip("xyz", run.grid, strict=True))
+        if all(n > 0 for n in grid):
+            kernel(*(known[p.name] for p in entry.params), grid=grid, block=run.block)
+    return needed
 
 
 def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:

@@ -13,7 +13,9 @@ HALF = "flex:1 1 28em;min-width:0"
 def page(made: "Adjoint") -> str:
     """HTML that needs no script."""
     first, text = made.primal.source.kernel_text(made.primal.name)
-    line, own = made.kernel.source.kernel_text(made.kernel.name)
-    sides = highlight(text, first, made.primal.source.name), highlight(own, line, made.kernel.source.name)
+    source = made.kernels[0].source
+    texts = [source.kernel_text(kernel.name) for kernel in made.kernels]
+    line, own = texts[0][0], "\n\n".join(text for _, text in texts)
+    sides = highlight(text, first, made.primal.source.name), highlight(own, line, source.name)
     columns = "".join(f'<div style="{HALF}">{side}</div>' for side in sides)
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'

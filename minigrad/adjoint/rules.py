@@ -84,6 +84,11 @@ class Rules:
         left, right = self.keep(e.left), self.keep(e.right)
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
+        value = self.keep(e)
+        if both and isinstance(value, Name):  # a / b = value: one division, as d_b = -d_a * value
+            part = Name(self.fresh("d_part"), seed.type)
+            before = [*before, Declare(part.name, part.type, value=over(seed, right))]
+            return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 

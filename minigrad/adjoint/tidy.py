@@ -1,24 +1,17 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
-from collections.abc import Callable, Mapping
-
-from minigrad.adjoint.build import ZERO, change, is_number, minus, negative, plus, test
-from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.build import change, is_number, minus, negative, plus
 from minigrad.adjoint.effects import (
     each,
     expressions,
     mentioned,
     name_of,
-    read_here,
-    self_read,
     written,
-    written_here,
 )
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tree import (
     Add,
     Assign,
-    Barrier,
     Comment,
     Declare,
     Do,
@@ -28,9 +21,7 @@ from minigrad.adjoint.tree import (
     Index,
     Name,
     Stmt,
-    Target,
     While,
-    children,
 )
 
 
@@ -150,45 +141,8 @@ class Merge(Change):
         return name_of(s.target) not in mentioned(behind) and not needs & written(behind)
 
 
-class Hoist(Change):
-    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`."""
-
-    def __init__(self, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: dict[str, int]):
-        self.arrays, self.fresh, self.values = arrays, fresh, values  # arrays: gradients, and whether they are shared
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Lead the sums out of the loops of this body."""
-        return [t for s in body for t in (self._loop(s) if isinstance(s, For | While) else [s])]
-
-    def _loop(self, s: For | While) -> list[Stmt]:
-        inside = list(each([s]))
-        changed, read = written([s]), {n for t in inside for n in read_here(t) - self_read(t)}
-        sums: dict[Target, list[Assign]] = {}
-        spoilt = {n for t in inside if not _is_sum(t) for n in written_here(t)} | read
-        for t in inside:
-            if _is_sum(t) and isinstance(t.target, Index) and t.target.array in self.arrays:  # type: ignore[union-attr]
-                sums.setdefault(t.target, []).append(t)  # type: ignore[union-attr,arg-type]
-        before: list[Stmt] = []
-        behind: list[Stmt] = []
-        header = count(s)
-        for target, parts in sums.items():
-            stays = not set().union(*map(reads, children(target))) & changed and name_of(target) not in spoilt
-            waits = self.arrays[name_of(target)] and any(isinstance(t, Barrier) for t in inside)
-            if stays and not waits:
-                total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
-                before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
-                add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
-                runs = (evaluate(header.trips, self.values) or 0) > 0 if header and exact(s, header) else False
-                if runs and any(part in s.body for part in parts):
-                    behind.append(add)
-                else:  # where no round has run, the element may not exist
-                    behind.append(If(test("!=", total, ZERO), [add], [], s.place))
-                for part in parts:
-                    part.target, part.owned = total, False
-        return [*before, s, *behind]
-
-
-def _is_sum(s: Stmt) -> bool:
+def is_sum(s: Stmt) -> bool:
+    """Whether a statement adds to what it writes."""
     return isinstance(s, Assign) and s.op in ("+=", "-=")
 
 

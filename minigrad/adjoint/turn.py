@@ -7,7 +7,6 @@ no two threads meet. What is a thread's own in it, d_sum, the others read from s
 
 from dataclasses import replace
 
-from minigrad.adjoint.accumulate import Choice
 from minigrad.adjoint.build import ONE, ZERO, change, plus
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, expressions, name_of, written
@@ -15,6 +14,7 @@ from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import simple
+from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, Index, Name, Stmt, While, walk

@@ -39,7 +39,8 @@ class Subject:
     def __init__(self, name: str, gpu: Any):
         self.name, self.rung, self.gpu = name, RUNGS[name], gpu
         self.adjoint = Adjoint(self.rung.kernel)
-        self.adjoint.kernel.waits = False  # as a kernel that is launched again and again must not
+        for kernel in self.adjoint.kernels:
+            kernel.waits = False  # as a kernel that is launched again and again must not
 
     @property
     def first_work(self) -> int:
@@ -49,8 +50,8 @@ class Subject:
     @cached_property
     def resources(self) -> tuple[Resources, Resources]:
         """What the kernel and its adjoint take, compiled."""
-        before, after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, self.adjoint.kernel))
-        return before, after
+        before, *after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, *self.adjoint.kernels))
+        return before, tuple(map(max, *after)) if len(after) > 1 else after[0]
 
     def at(self, size: int, work: int) -> tuple[Inputs, list[Array]]:
         """The inputs of this size, and gradients of its outputs."""

@@ -20,8 +20,8 @@ class Backward:
     def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
         made, derived = self.made, self.made.derived
         upstream = dict(zip(made.outputs, dy or self.dy, strict=True))
-        gradients = launching.gradients_of(self.run, derived, upstream, made.assembled.params)
-        launching.launch(made.kernel, self.run, made.assembled, derived, gradients, made.slots)
+        gradients = launching.gradients_of(self.run, derived, upstream, made.assembled)
+        launching.launch(made.kernels, self.run, made.assembled, derived, gradients, made.slots)
         return launching.summed(self.run, derived, gradients)
 
     @property

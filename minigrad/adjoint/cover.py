@@ -1,0 +1,137 @@
+"""Whether the stores at one place fill a whole array: then nobody has to set it to 0 before.
+
+An index is a number in a mixed radix, as in `injective`. It runs through 0, 1, ..., size - 1 where each of its digits
+runs through all that it can be: the threads of the launch, the rounds of a loop, or those below a bound that is tested.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.injective import EXTENTS, IDS, Facts
+from minigrad.adjoint.polynomial import Polynomial, number, polynomial
+from minigrad.adjoint.tree import Binary, Expr, For, Loop, Name
+
+Pair = tuple[Polynomial, Polynomial]
+
+
+@dataclass
+class Cover:
+    """An array of `size` elements is filled by a launch in which, of each pair, the first is at least the second."""
+
+    size: Polynomial = field(default_factory=lambda: number(1))
+    enough: list[Pair] = field(default_factory=list)
+
+
+def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[Loop]) -> Cover | None:
+    """What the stores `x[index] = ...` fill, made under these conditions in these loops; None where that is unknown."""
+    ranges: dict[str, Polynomial] = {}
+    for s in loops:
+        found = _rounds(s, facts)
+        if found is None:
+            return None
+        ranges[found[0]] = found[1]
+    tested = _tested(guards)
+    whole = polynomial(index)
+    if tested is None or whole is None:
+        return None
+    made = Cover()
+    digits = _digits(whole, facts, ranges, tested, made)
+    if digits is None or tested:
+        return None
+    while digits:
+        name = next((n for n, factor in digits.items() if factor == made.size), None)
+        if name is None:
+            return None
+        made.size = made.size * ranges[name]
+        del digits[name]
+    return made
+
+
+def _rounds(s: Loop, facts: Facts) -> tuple[str, Polynomial] | None:
+    """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
+    s = (s.primal or s) if isinstance(s, For) else s
+    header = count(s)
+    if header is None or not exact(s, header) or header.down:
+        return None
+    start, step, bound = map(polynomial, (header.start, header.step, header.bound))
+    shared_out = [a for a in "xyz" if start == _value(f"threadIdx.{a}") or _is(facts, header.start, f"threadIdx.{a}")]
+    alone = start == number(0) and step == number(1)
+    if bound is None or not (alone or any(step == _extent(facts, f"threadIdx.{a}") for a in shared_out)):
+        return None
+    return header.var, bound
+
+
+def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
+    """The bounds that have been tested, by variable; None where something else has been."""
+    found: dict[str, Polynomial] = {}
+    left = list(guards)
+    while left:
+        e = left.pop()
+        if isinstance(e, Binary) and e.op == "&&":
+            left += [e.left, e.right]
+            continue
+        bound = polynomial(e.right) if isinstance(e, Binary) and e.op == "<" else None
+        if bound is None or not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name in found:
+            return None
+        found[e.left.name] = bound
+    return found
+
+
+def _digits(
+    whole: Polynomial, facts: Facts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
+) -> dict[str, Polynomial | None] | None:
+    """The digits of an index, each with its factor; `ranges` gets how far each goes, `tested` loses what is used."""
+    while True:
+        varying = [n for n in sorted(whole.names()) if facts.varies(n)]
+        wider = None
+        for name in (n for n in varying if n not in ranges):
+            threads = _threads(name, facts)
+            if threads is not None:
+                ranges[name] = threads
+                if name in tested:
+                    made.enough.append((threads, tested[name]))
+                    ranges[name] = tested.pop(name)
+            else:
+                wider = facts.expanded(whole, name)
+                if wider is None:
+                    return None
+                break
+        if wider is None:
+            return {n: whole.of(n) for n in varying} if () not in whole else None
+        whole = wider
+
+
+def _threads(name: str, facts: Facts) -> Polynomial | None:
+    """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
+    if name in IDS:
+        return _extent(facts, name)
+    value = polynomial(facts.fixed[name]) if name in facts.fixed else None
+    for n in value.names() if value is not None else ():
+        value = value if n in IDS or n not in facts.fixed else facts.expanded(value, n)  # type: ignore[arg-type]
+        if value is None:
+            return None
+    for a in "xyz":
+        thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
+        size = _extent(facts, thread)
+        for extent in (size, _value(f"blockDim.{a}")):
+            if value == _value(block) * extent + _value(thread) and extent == size:
+                return _extent(facts, block) * size
+        if value == _value(thread):
+            return size
+    return None
+
+
+def _value(name: str) -> Polynomial:
+    return Polynomial({(name,): 1})
+
+
+def _extent(facts: Facts, name: str) -> Polynomial:
+    """An extent of the launch, as the kernel calls it."""
+    known = facts.conditions.get(EXTENTS[name])
+    value = None if known is None else polynomial(known)
+    return _value(EXTENTS[name]) if value is None else value
+
+
+def _is(facts: Facts, e: Expr, name: str) -> bool:
+    return isinstance(e, Name) and e.name in facts.fixed and facts.fixed[e.name] == Name(name, "int")

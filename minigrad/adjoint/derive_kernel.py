@@ -1,0 +1,143 @@
+"""The adjoint of a kernel: its sums given to owners, in one launch or in several."""
+
+from collections.abc import Iterable, Sequence
+
+from minigrad.adjoint import activity
+from minigrad.adjoint.accumulate import Accumulate
+from minigrad.adjoint.build import ZERO
+from minigrad.adjoint.derive import Derivation, Derived
+from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
+from minigrad.adjoint.hoist import Hoist
+from minigrad.adjoint.injective import EXTENTS, IDS, Facts
+from minigrad.adjoint.module import Module
+from minigrad.adjoint.shadows import cleared, unseen
+from minigrad.adjoint.share import Share
+from minigrad.adjoint.sites import Choice
+from minigrad.adjoint.split import Launch, Split, without
+from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
+from minigrad.adjoint.structure import Divergence, check_barriers, structured
+from minigrad.adjoint.tidy import Merge, everywhere
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Comment,
+    Declare,
+    Function,
+    Index,
+    Name,
+    Stmt,
+)
+from minigrad.adjoint.turn import Turn
+
+
+class KernelAdjoint(Derivation):
+    """Derives the adjoint of a kernel."""
+
+    def __init__(self, module: Module, wrt: Sequence[str]):
+        super().__init__(module, module.kernel, activity.active(module, wrt))
+        self.wrt, self.gradients = list(wrt), {}
+        check_barriers(module, divergence := Divergence(module.kernel))
+        self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
+        self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
+        self.conditions = unseen(module.kernel)
+        self.flow = structured(module, module.kernel.body, ("return",))
+        self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
+        self.final = self.stored_once()
+        for p in self.of.params:
+            if p.name in self.active:
+                self.gradient(p.name)
+        self.totals = {
+            p.name: self.gradients[p.name] for p in self.of.params if p.name in self.active and not p.pointer
+        }
+        self.results = {*self.gradients.values(), "tape_needed"}
+        self.gradients |= {name: self.fresh(f"{total}_own") for name, total in self.totals.items()}
+
+    def stored_once(self) -> set[str]:
+        """Outputs with no other use, of which no element is stored twice: their gradient is read once."""
+        again = repeated(self.flow, self.facts(self.flow))
+        self.first = first_stores(self.flow, {*self.of.declared} - again)
+        used = {n for s in each(self.flow) for n in read_here(s)} | set(self.wrt)
+        return set(activity.outputs(self.of)) & apart(self.flow) - used - again
+
+    def derive(self) -> Derived:
+        """The adjoint. Raises Refused where a value it needs cannot be had."""
+        shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
+        sweeps = self.both(self.flow)
+        own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
+        body = self.settled([*own, *sweeps, *self.handed_over()])
+        turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
+        body = turn.body(everywhere(body, Merge()))
+        results = set(activity.outputs(self.of))
+        inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
+        self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
+        made = Derived([], self.parameters(), [], self.conditions, list(turn.choices))
+        taken: set[int] = set()
+        for launch, sums in Split(self, {*inputs.values()} - {*self.totals.values()}).launches(body):
+            before = dict(self.conditions)
+            one = self.finished(launch, shared, made)
+            if any(isinstance(s, Add) for s in each(one.body)):  # no owner was found for it after all
+                self.conditions.clear()
+                self.conditions |= before
+                continue
+            one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why))
+            made.join(one)
+            taken |= sums
+        rest = self.pruned(without(body, taken)) if taken else body
+        if not taken or written(rest) & self.results:
+            made.join(self.finished(Launch(rest, "others" if taken else ""), shared, made))
+        return made
+
+    def finished(self, launch: Launch, shared: list[Declare], before: Derived) -> Derived:
+        """A launch, behind those before it, with every sum of it decided upon."""
+        body = launch.body
+        self.uniform |= {name.replace("blocks_", "block_") for name in launch.blocks}
+        arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
+        arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
+        body = everywhere(body, Hoist(arrays, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
+        sums = Accumulate(arrays, self.alike, self.totals.values(), self.strides, written(before.body))
+        choices = sums.decide(body, self.facts(body, launch.blocks), self.phases(body))
+        body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
+        left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
+        clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions)]
+        body = [*clear, *([Barrier()] if clear else []), *body]
+        names = {d.name for d in self.of.declared.values() if d.shared}
+        names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
+        memory = names | set(arrays) | self.kept_arrays()
+        made = self.derived(self.tidied(body, memory), choices)
+        launch.body, made.launches = made.launches[0].body, [launch]
+        made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
+        made.covers = sums.covers
+        return made
+
+    def parameters(self) -> dict[str, str]:
+        """The gradients of parameters, by parameter."""
+        return {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients} | self.totals
+
+    def handed_over(self) -> list[Stmt]:
+        """Each thread's part of the gradient of a scalar parameter, added up."""
+        made: list[Stmt] = []
+        for name, total in self.totals.items():
+            kind = _type(self.of, name)
+            made.append(Comment(f"the parameter {name} is shared by all threads"))
+            made.append(Assign(Index(total, (ZERO,), kind), "+=", Name(self.gradients[name], kind)))
+        return made
+
+    def facts(self, body: list[Stmt], blocks: Iterable[str] = ()) -> Facts:
+        """What holds everywhere in the kernel."""
+        macros = set(self.module.values)
+        scalars = {p.name for p in self.of.params if not p.pointer} | {*blocks}
+        known = {**self.fixed, **fixed(body)} if blocks else {**fixed(body), **self.fixed}
+        return Facts(known, macros, {*scalars, *macros, *EXTENTS.values()}, set(self.uniform), self.conditions)
+
+
+def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:
+    """The names that have one value in all threads of a block."""
+    names = {p.name for p in kernel.params if not p.pointer} | {n for n, d in kernel.declared.items() if not d.dims}
+    return ({*names, *IDS, *EXTENTS.values()} - divergence.varying) | set()
+
+
+def _type(function: Function, name: str) -> str:
+    found = function.param(name)
+    assert found is not None
+    return found.type

@@ -1,0 +1,59 @@
+"""The places at which a gradient in memory is added to, and what is known at each."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minigrad.adjoint.expr import reads
+from minigrad.adjoint.injective import Facts
+from minigrad.adjoint.tree import (
+    Assign,
+    Expr,
+    Index,
+    Loop,
+    Stmt,
+    walk,
+)
+
+
+class Choice(NamedTuple):
+    """One row of the decision table."""
+
+    what: str
+    how: str
+    why: str
+    bytes: str = ""
+
+
+@dataclass(eq=False)
+class Site:
+    """A place where a gradient in shared or global memory is added to."""
+
+    body: list[Stmt]
+    statement: Assign
+    facts: Facts
+    loops: tuple[Loop, ...]  # around it, the outermost first
+    guards: tuple[Expr, ...]  # what has been tested on the way
+
+    @property
+    def target(self) -> Index:
+        """The element."""
+        assert isinstance(self.statement.target, Index)
+        return self.statement.target
+
+    @property
+    def ranges(self) -> frozenset:
+        """What the variables in its indices go through."""
+        names = {n for e in self.target.indices for n in reads(e)}
+        return frozenset((n, *map(str, self.facts.loops[n])) for n in names if n in self.facts.loops)
+
+    @property
+    def looked_up(self) -> bool:
+        """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
+        seen, left = set[str](), [*self.target.indices]
+        while left:
+            e = left.pop()
+            if any(isinstance(x, Index) for x in walk(e)):
+                return bool(self.loops)
+            left += [self.facts.fixed[n] for n in reads(e) - seen if n in self.facts.fixed]
+            seen |= reads(e)
+        return False
