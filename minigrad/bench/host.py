@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from minigrad.bench.timing import Timing
 from minigrad.create import tensor
 from minigrad.devices import check, get
-from minigrad.op import OPS
 from minigrad.optim import SGD
 
 CALLS = 50  # in a row: their launches fit into the GPU's queue, so that the host never waits for it
@@ -67,30 +67,22 @@ def numbers() -> list[np.ndarray]:
 
 def ours(device: str) -> dict[str, Call]:
     """The works by minigrad."""
-    a, b = (tensor(x, device=device) for x in numbers())
-    w, v = (tensor(x, requires_grad=True, device=device) for x in numbers())
-
-    def both() -> Any:
-        w.grad = None
-        (w * b).tanh().sum().backward()
-        return w.grad
-
-    def stepped() -> Any:
-        optimizer.step()
-        return v
-
-    optimizer = SGD([v], 0.0)
-    v.grad = a
-    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: OPS["matmul"](a, b), both]
-    return dict(zip(TITLES, [*calls, stepped], strict=True))
+    return works_of(partial(tensor, device=device), SGD)
 
 
 def pytorch() -> dict[str, Call]:
     """The works by PyTorch."""
     import torch
 
-    a, b = (torch.tensor(x, device="cuda") for x in numbers())
-    w, v = (torch.tensor(x, device="cuda", requires_grad=True) for x in numbers())
+    return works_of(partial(torch.tensor, device="cuda"), torch.optim.SGD)
+
+
+def works_of(made: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, Call]:
+    """The works of a library, by what makes its tensors and its optimizer."""
+    a, b = (made(x) for x in numbers())
+    w, v = (made(x, requires_grad=True) for x in numbers())
+    v.grad = a
+    optimizer = sgd([v], lr=0.0)
 
     def both() -> Any:
         w.grad = None
@@ -101,10 +93,8 @@ def pytorch() -> dict[str, Call]:
         optimizer.step()
         return v
 
-    optimizer = torch.optim.SGD([v], 0.0)
-    v.grad = a
-    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, both]
-    return dict(zip(TITLES, [*calls, stepped], strict=True))
+    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, both, stepped]
+    return dict(zip(TITLES, calls, strict=True))
 
 
 def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call], atol: float = 1e-4) -> None:

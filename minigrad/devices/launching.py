@@ -21,16 +21,11 @@ def prepared(context: Context, launch: Placed) -> list[Queue]:
                 _allow(context, function, name, shared)
     config = LaunchConfig(*grid, *block, shared, context.stream.handle)
     parameters, makers = (ctypes.c_void_p * len(at))(*at), []
-    for i, given in maps:
-        make, parameters[i] = mapped(context.library, given, at[i])
+    for i, of in maps:
+        make, parameters[i] = mapped(context.library, of, at[i])
         makers.append(make)
-    call = (
-        ctypes.byref(config),
-        function.handle,
-        ctypes.byref(parameters),
-        None,
-    )  # converted here, once for all launches
-    queue = Queue(context.library.cuLaunchKernelEx, *call)
+    given = ctypes.byref(config), function.handle, ctypes.byref(parameters), None  # as C takes them: nothing to convert
+    queue = Queue(context.library.cuLaunchKernelEx, *given)
     queue.name, queue.refusal, queue.keep = name, partial(_too_much, name, function, config), packed
     return [*makers, queue]
 
