@@ -192,6 +192,47 @@ def test_wide_accesses_go_in_parts():
     assert counts[8, "s", "read"] == (0, 4, 3) and counts[8, "y", "write"] == (8, 0, 0)
 
 
+STRUCTS = """struct Pair { float a, b; };
+struct %s Four { float at[4]; };
+extern "C" __global__ void k(const float* x, float* y) {
+    __shared__ Pair pairs[32];
+    int i = threadIdx.x;
+    float3 three = ((const float3*)x)[i];
+    pairs[i] = ((const Pair*)x)[i];
+    __syncwarp();
+    Four four = ((const Four*)x)[i];
+    Pair pair = pairs[31 - i];
+    ((float3*)y)[i] = {three.x + pair.a, three.y + four.at[1], three.z};
+}"""
+DOUBLES = """struct Wide { double a, b; };
+extern "C" __global__ void k(const double* x, double* y) {
+    __shared__ Wide wide[32];
+    int i = threadIdx.x;
+    wide[i] = ((const Wide*)x)[i];
+    __syncwarp();
+    y[i] = wide[31 - i].b;
+}"""
+
+
+@pytest.mark.parametrize("align, requests, sectors", [("", 4, 64), ("alignas(16)", 1, 16)])
+def test_a_struct_goes_in_pieces_that_its_alignment_allows(align, requests, sectors):
+    lines = mg.inspect(STRUCTS % align, X, np.zeros(96, np.float32), grid=1, block=32).lines
+    found = {(each.line, each.kind): each for each in lines}
+    three, pair, four, out = (found[at] for at in ((6, "read"), (7, "read"), (9, "read"), (11, "write")))
+    assert (three.requests, three.sectors, three.ideal_sectors, three.per_thread) == (3, 36, 12, 3)
+    assert (pair.requests, pair.sectors_per_request, pair.ideal_sectors_per_request) == (2, 8, 4)
+    assert (four.requests, four.sectors, four.ideal_sectors) == (requests, sectors, 16)
+    assert (out.requests, out.sectors, out.bytes) == (3, 36, 384)
+    for held in found[7, "write"], found[10, "read"]:
+        assert (held.requests, held.wavefronts, held.bank_conflicts) == (2, 4, 2)
+
+
+def test_a_struct_of_doubles_goes_double_by_double():
+    lines = mg.inspect(DOUBLES, np.arange(64.0), np.zeros(32), grid=1, block=32).lines
+    found = [(each.line, each.requests, each.sectors, each.wavefronts, each.bank_conflicts) for each in lines]
+    assert found == [(5, 2, 32, 0, 0), (5, 2, 0, 8, 4), (7, 1, 8, 0, 0), (7, 1, 0, 4, 2)]
+
+
 ARGUMENTS = """#define MORE(a, b) ((a) > (b) ? (a) : (b))
 __device__ float more(float a, float b) { return a > b ? a : b; }
 extern "C" __global__ void k(const float* x, float* y) {
@@ -342,7 +383,7 @@ import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_counts import ARGUMENTS, BRANCHES, CALLS, INDIRECT, LOOPS, PARTS, VECTORS, X
+from test_microscope_counts import ARGUMENTS, BRANCHES, CALLS, DOUBLES, INDIRECT, LOOPS, PARTS, STRUCTS, VECTORS, X
 
 def table(record):
     assert record.ok, record
@@ -354,6 +395,8 @@ def table(record):
 found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
 found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
 found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
+found += [table(mg.inspect(STRUCTS % a, X, np.zeros(96, np.float32), grid=1, block=32)) for a in ("", "alignas(16)")]
+found.append(table(mg.inspect(DOUBLES, np.arange(64.0), np.zeros(32), grid=1, block=32)))
 found.append(table(mg.inspect(CALLS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(PARTS, X, np.zeros(32, np.float32), grid=1, block=32)))

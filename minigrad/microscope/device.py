@@ -23,10 +23,13 @@ from minigrad.require import whole
 from minigrad.source import Source
 
 LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
-# Vectors that are read in one piece, by their bytes.
+# Vectors that are read in one piece, by their bytes; and by four times these, structs that the text aligns to as many.
+_ALIGNED = r"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(?!%s\s*\))"
 _VECTORS = {
+    64: re.compile(_ALIGNED % "[1248]"),
+    32: re.compile(_ALIGNED % r"(?:[124]|[1-9]\d+)"),
     16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
-    8: re.compile(r"\b(?:u?int|float)2\b"),
+    8: re.compile(r"\b(?:u?int|float)2\b|\bu?short4\b"),
 }
 _MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
 

@@ -23,9 +23,11 @@ class Line:
     bank_conflicts   passes beyond the fewest: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_OP.sum
     active_lanes     of 32, a request: smsp__thread_inst_executed_per_inst_executed.ratio, of this instruction
     They are of the access as it is written; a GPU's compiler may join, move or drop some, as when it reads four words
-    of a tile at once. Wavefronts of 8 and 16 bytes a lane are an upper bound: of lanes that want the same, as all of a
-    warp one float4, a GPU may need fewer. Of atomics these are the distinct sectors; a GPU counts one for each lane
-    that changes one word.
+    of a tile at once. A thread moves 1, 2, 4, 8 or 16 bytes at a time, from a multiple of as many: a struct goes in
+    pieces as its alignment allows, float3 in three, each a request of its own. (Where the text names a vector of 8 or
+    16 bytes, or aligns a struct so, every struct of that size goes whole.) Wavefronts of 8 and 16 bytes a lane are an
+    upper bound: of lanes that want the same, as all of a warp one float4, a GPU may need fewer. Of atomics these are
+    the distinct sectors; a GPU counts one for each lane that changes one word.
     """
 
     file: str

@@ -56,6 +56,7 @@ class Variable(ctypes.Structure):
         ("shift", ctypes.c_uint32),
         ("shared", ctypes.c_uint32),
         ("element", ctypes.c_uint32),
+        ("align", ctypes.c_uint32),
         ("dims", ctypes.c_uint32),
         ("extent", ctypes.c_uint32 * 8),
         ("name", ctypes.c_char * 64),

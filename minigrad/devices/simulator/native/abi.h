@@ -70,10 +70,12 @@ void minigrad_yield(const minigrad::Site* site, int);
 
 int minigrad_next_thread();  // this thread has returned: become another of the block, or 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
-// Of a kernel that is watched: its shared and __device__ variables by element size and extents, which end with a 0; its
-// atomics.
-void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent);
-void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent);
+// Of a kernel that is watched: its shared and __device__ variables by their elements' size and alignment, and their
+// extents, which end with a 0; its atomics.
+void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+                       const uint32_t* extent);
+void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+                              const uint32_t* extent);
 void minigrad_note_atomic(void* address, size_t bytes);
 void minigrad_note_fence();
 int minigrad_printf(const char* format, ...);

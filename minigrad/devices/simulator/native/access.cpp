@@ -128,6 +128,20 @@ static void record(Access access, int variable, int64_t offset, uint32_t bytes, 
         uint16_t(thread), uint8_t(access), uint8_t(variable), bytes, offset, 0};
 }
 
+// What one instruction moves of a struct: no more than its alignment allows. That is not known here, but the array has
+// one, of at least a word, and a vector or a struct that was given another one is spoken of in the text.
+static unsigned piece(const Variable& variable, uint64_t offset, unsigned bytes) {
+    unsigned most = 1u << __builtin_ctzll(offset | bytes | 16);
+    while (most > 4 && most > variable.align && !(most & (watch.vectors | watch.vectors / 4))) most /= 2;
+    return most;
+}
+
+static void record_struct(Access access, Variable& variable, int64_t offset, uint32_t bytes, uint32_t pc) {
+    unsigned step = piece(variable, offset, bytes);
+    for (uint32_t at = 0; at < bytes; at += step)
+        if (watch.recording) record(access, &variable - watch.variable, offset + at, step, pc);
+}
+
 // Make memory behind an array accessible, so that the kernel can go on; it reads as NaN there.
 static bool open_pages(uint64_t address, unsigned bytes) {
     uint64_t size = page_size();
@@ -218,7 +232,9 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
     } while (++cell <= last);
     if (access != WRITE && variable.shared && missing && !(some && manner == COPY))
         uninitialised(variable, missing, access, pc);
-    if (watch.recording) record(access, &variable - watch.variable, offset, bytes, pc);
+    if (!watch.recording) return;
+    if (manner == COPY) record_struct(access, variable, offset, bytes, pc);
+    else record(access, &variable - watch.variable, offset, bytes, pc);
 }
 
 static void name_pending(int variable) {

@@ -48,15 +48,16 @@ MINIGRAD_HOOK void __tsan_vptr_update(void**, void*) {}
 
 // Whether so many bytes are a vector, in a file that speaks of such. If not, they are a struct.
 static inline bool is_vector(size_t bytes) { return (bytes == 8 || bytes == 16) && bytes & watch.vectors; }
-static inline void read_struct(const void* at, size_t bytes, const void* caller) {
-    touch<READ>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
+template <Access access>
+static inline void touch_struct(const void* at, size_t bytes, const void* caller) {
+    touch<access>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
 }
-MINIGRAD_HOOK void __tsan_read16(void* at) { read_struct(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_write16(void* at) { touch<WRITE>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { read_struct(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { touch<WRITE>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { read_struct(at, bytes, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch<WRITE>(at, bytes, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_read16(void* at) { touch_struct<READ>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write16(void* at) { touch_struct<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { touch_struct<READ>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { touch_struct<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { touch_struct<READ>(at, bytes, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch_struct<WRITE>(at, bytes, MINIGRAD_CALLER); }
 
 // Clang copies a float4 by a memcpy, which some versions of it do not rename: the linker does (--wrap).
 // So whether it lies at a multiple of its size is asked here, and only in files that speak of such vectors.
@@ -72,11 +73,11 @@ static void check_vector(const void* at, size_t bytes, const void* caller) {
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
     check_vector(from, bytes, caller);
     check_vector(to, bytes, caller);
-    if (bytes && watch.worker) read_struct(from, bytes, caller), touch<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) touch_struct<READ>(from, bytes, caller), touch_struct<WRITE>(to, bytes, caller);
     return memmove(to, from, bytes);
 }
 static inline void* fill_bytes(void* to, int value, size_t bytes, const void* caller) {
-    if (bytes && watch.worker) touch<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) touch_struct<WRITE>(to, bytes, caller);
     return memset(to, value, bytes);
 }
 #define MINIGRAD_BLOCKS(prefix)                                                                             \

@@ -57,11 +57,13 @@ static unsigned granule(unsigned element) {
     return element == 1 ? 0 : element == 2 ? 1 : element == 8 ? 3 : 2;
 }
 
-static Variable named(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+static Variable named(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+                      const uint32_t* extent) {
     Variable variable = {};
     variable.start = start;
     variable.bytes = bytes;
     variable.element = element;
+    variable.align = align;
     variable.shift = granule(element);
     strncpy(variable.name, name, sizeof variable.name - 1);
     while (variable.dims < 8 && extent[variable.dims]) ++variable.dims;
@@ -70,11 +72,12 @@ static Variable named(const char* name, char* start, size_t bytes, unsigned elem
 }
 
 // A variable of the block's shared memory, when the first thread of the launch meets it.
-static void add_shared(const char* name, char* start, size_t bytes, unsigned element, const uint32_t* extent) {
+static void add_shared(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
+                       const uint32_t* extent) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
     if (watch.variables == MAX_VARIABLES) fail(SYSTEM, nullptr, 0, "more than %u arrays", MAX_VARIABLES);
-    Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, extent);
+    Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, align, extent);
     variable.shared = 1;
     if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
     for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
@@ -109,18 +112,18 @@ using namespace minigrad;
 
 // A kernel that is watched tells of its __shared__ variables as it meets them; the dynamic one has no bytes of its own.
 MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element,
-                                       const uint32_t* extent) {
+                                       unsigned align, const uint32_t* extent) {
     if (!bytes) bytes = watch.dynamic;
     for (unsigned i = watch.buffers; i < watch.variables; ++i)
         if (watch.variable[i].start == start) return;
-    add_shared(name, start, bytes, element, extent);
+    add_shared(name, start, bytes, element, align, extent);
 }
 
 // And of its __device__ variables when its file is loaded, which is never unloaded.
 MINIGRAD_EXPORT void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element,
-                                              const uint32_t* extent) {
+                                              unsigned align, const uint32_t* extent) {
     void* memory = malloc(sizeof(Device));  // no new: see runtime.cpp
     if (!memory) abort();                   // where a file is loaded there is no launch that could fail
-    Device device = {named(name, start, bytes, element, extent), devices};
+    Device device = {named(name, start, bytes, element, align, extent), devices};
     devices = static_cast<Device*>(memcpy(memory, &device, sizeof device));
 }

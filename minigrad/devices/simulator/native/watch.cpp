@@ -18,7 +18,7 @@ static bool make_window(unsigned number, uint64_t bytes, unsigned element) {
     variable.start = middle;
     variable.bytes = bytes;
     variable.shift = granule(element);
-    variable.element = element;
+    variable.element = variable.align = element;
     size_t pages = (bytes + page_size() - 1) / page_size() * page_size();
     if (pages && mprotect(middle, pages, PROT_READ | PROT_WRITE)) return false;
     memset(middle + bytes, 0xff, pages - bytes);  // what is read there is NaN

@@ -43,7 +43,7 @@ struct Variable {
     uint64_t count;  // of cells
     uint32_t shift;  // a cell is for 2^shift bytes, the fewest that some access takes
     uint32_t shared;
-    uint32_t element, dims, extent[8];
+    uint32_t element, align, dims, extent[8];  // the size and the alignment of an element
     char name[64];
 };
 
@@ -70,7 +70,7 @@ struct Record {
 struct Watch {
     bool on, recording;
     bool full;                    // there was no room for all records
-    uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2
+    uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2; 64, 32: of alignas
     int pending;                  // the finding whose variable the next access will tell, + 1
     uint32_t pc;                  // of the last that was seen
     Worker* worker;

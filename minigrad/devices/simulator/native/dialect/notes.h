@@ -29,7 +29,8 @@ template <class T>
 static void describe(const char* name, char* start) {
     uint32_t extent[9] = {};
     Form<T>::extents(extent);
-    minigrad_describe(name, start, Size<T>::bytes, sizeof(typename Form<T>::Element), extent);
+    using Element = typename Form<T>::Element;
+    minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), extent);
 }
 
 // A __device__ variable, told of when the file is loaded.
@@ -37,7 +38,8 @@ template <class T> struct Noted {
     MINIGRAD_UNWATCHED Noted(const char* name, T& variable) {
         uint32_t extent[9] = {};
         Form<T>::extents(extent);
-        minigrad_describe_device(name, (char*)&variable, sizeof(T), sizeof(typename Form<T>::Element), extent);
+        using Element = typename Form<T>::Element;
+        minigrad_describe_device(name, (char*)&variable, sizeof(T), sizeof(Element), alignof(Element), extent);
     }
 };
 
