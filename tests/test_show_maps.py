@@ -23,6 +23,21 @@ def test_a_field_with_both_signs_is_white_at_0():
     assert both.get_clim() == (-3, 3) and one.get_clim() == (1, 3)
 
 
+def test_a_field_that_is_a_little_below_0_goes_from_dark_to_light():
+    shown = mg.show.fields("a speed", {"speed": [[-0.01, 3.0]], "loss": [[-3.0, 0.0]]})
+    speed, loss = (axes.images[0] for axes in shown.figure.axes[:2])
+    assert speed.get_clim() == (-0.01, 3) and loss.get_clim() == (-3, 3)
+
+
+def test_what_is_marked_has_an_edge():
+    window = np.zeros((6, 8), bool)
+    window[2:4, 3:6] = True
+    shown = mg.show.fields("a window", {"field": np.arange(48.0).reshape(6, 8)}, marked=window)
+    (edge,) = shown.figure.axes[0].collections
+    (low, high) = (edge.get_paths()[0].vertices.min(axis=0), edge.get_paths()[0].vertices.max(axis=0))
+    assert low == pytest.approx((2.5, 1.5)) and high == pytest.approx((5.5, 3.5))
+
+
 @pytest.mark.parametrize("given", [{}, {"a": np.ones(3)}, {str(n): np.ones((2, 2)) for n in range(5)}])
 def test_fields_of_other_shapes_are_refused(given):
     with pytest.raises(ValueError, match="fields draws 1 to 4 fields of shape"):

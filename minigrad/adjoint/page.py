@@ -16,6 +16,6 @@ def page(made: "Adjoint") -> str:
     source = made.kernels[0].source
     texts = [source.kernel_text(kernel.name) for kernel in made.kernels]
     line, own = texts[0][0], "\n\n".join(text for _, text in texts)
-    sides = highlight(text, first, made.primal.source.name), highlight(own, line, source.name)
-    columns = "".join(f'<div style="{HALF}">{side}</div>' for side in sides)
+    sides = (text, first, made.primal.source.name), (own, line, source.name)
+    columns = "".join(f'<div style="{HALF}">{highlight(*side, wrap=True)}</div>' for side in sides)
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'

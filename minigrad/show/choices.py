@@ -9,7 +9,7 @@ from minigrad.bench.sweeps import label
 from minigrad.bench.work import work_of
 from minigrad.op import Op
 from minigrad.show.curves import frame
-from minigrad.show.picture import BLUE, GREY, INK, ORANGE, PAPER, VERMILLION, Picture, canvas, words
+from minigrad.show.picture import BLUE, FONT, GREY, INK, ORANGE, PAPER, VERMILLION, Picture, canvas, words
 from minigrad.show.sliders import Slider
 from minigrad.show.tables import table
 from minigrad.tune.search import Search, survey
@@ -75,11 +75,17 @@ def _draw(axes: Canvas, found: Search, times: dict[int, float], line: dict[int, 
     chosen = next((value for value, name in line.items() if name == found.choice), None)
     if chosen in times:
         axes.plot([places[chosen]], [times[chosen]], "*", color=ORANGE, markeredgecolor=INK, markersize=17, zorder=3)
-        words(axes, places[chosen], times[chosen] / 1.22, "automatic choice", fontweight="bold")
+        _beside(axes, places[chosen], times[chosen], -24, "automatic choice", fontweight="bold")
     if here in times:
         axes.plot([places[here]], [times[here]], "o", color="none", markeredgecolor=VERMILLION, markersize=19,
                   markeredgewidth=2.2, zorder=4)  # fmt: skip
-        words(axes, places[here], times[here] * 1.25, f"{times[here]:.1f} us", bbox=PAPER)
+        _beside(axes, places[here], times[here], 20, f"{times[here]:.1f} us", bbox=PAPER)
+
+
+def _beside(axes: Canvas, x: float, y: float, points: int, text: str, **style: Any) -> None:
+    """Text above a point, or below it: so many points away, whatever the scale is."""
+    axes.annotate(text, (x, y), (0, points), textcoords="offset points", ha="center", va="center", fontsize=FONT,
+                  color=INK, **style)  # fmt: skip
 
 
 def _tick(found: Search, value: int, name: str) -> str:

@@ -32,18 +32,22 @@ STYLES = {
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
 BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
+WRAP = ";white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"  # a long line goes on below, word by word
 GUTTER = "color:#767676;user-select:none"
 
 
-def highlight(text: str, first_line: int = 1, file: str = "") -> str:
-    """HTML of CUDA C++ with line numbers from `first_line` on. The same text gives the same HTML, on every machine."""
+def highlight(text: str, first_line: int = 1, file: str = "", wrap: bool = False) -> str:
+    """HTML of CUDA C++ with line numbers from `first_line` on. The same text gives the same HTML, on every machine.
+
+    wrap: for a narrow column, where long lines are cut between words.
+    """
     lines = _colour(text).split("\n")
     width = len(str(first_line + len(lines) - 1))
     body = "\n".join(
         f'<span style="{GUTTER}">{number:>{width}}  </span>{line}' for number, line in enumerate(lines, first_line)
     )
     head = f'<div style="{HEAD}">{escape(file)}:{first_line}</div>' if file else ""
-    return f'<div style="{PAPER}">{head}<pre style="{BODY}">{body}</pre></div>'
+    return f'<div style="{PAPER}">{head}<pre style="{BODY}{WRAP if wrap else ""}">{body}</pre></div>'
 
 
 def _colour(text: str) -> str:

@@ -14,13 +14,15 @@ from minigrad.show.picture import FONT, GREY, INK, Picture
 from minigrad.show.tables import table
 
 MAPS, LINES = 4, len(STYLES)  # that one picture holds
+SIGNED = 0.1  # a field that is below 0 by more than this share of its largest value has both signs
 
 
-def fields(title: str, given: Mapping[str, Any], hidden: Any = None) -> Picture:
+def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any = None) -> Picture:
     """Maps side by side, (height, width) each, by name: `fields("a flow", {"speed": u, "gradient": du})`.
 
-    A field with both signs has white at 0, red above and blue below; one of a single sign goes from dark to light.
-    hidden is True where nothing is to be seen, as within a wall. Raises ValueError for other shapes.
+    A field that goes well below 0 has white at 0, red above and blue below; any other goes from dark to light.
+    hidden is True where nothing is to be seen, as within a wall; what is True in marked gets an edge. Raises ValueError
+    for other shapes.
     """
     maps: dict[str, Any] = {name: np.asarray(field, dtype=float) for name, field in given.items()}
     if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
@@ -33,6 +35,8 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None) -> Picture:
         maps = {name: np.ma.masked_where(hidden, field) for name, field in maps.items()}
     for axes, (name, field) in zip(np.ravel(figure.subplots(1, len(maps), squeeze=False)), maps.items(), strict=True):
         _map(axes, name, field)
+        if marked is not None:
+            axes.contour(np.asarray(marked, dtype=float), levels=[0.5], colors=INK, linewidths=1.2)
     rows = [(name, _short(field.min()), _short(field.max())) for name, field in maps.items()]
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
 
@@ -67,7 +71,7 @@ def _map(axes: Axes, name: str, field: Any) -> None:
     """One field with its scale."""
     low, high = float(field.min()), float(field.max())
     most = max(abs(low), abs(high))
-    signed = low < 0 < high
+    signed = low < -SIGNED * most
     colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if signed else {"cmap": "cividis"}
     axes.set_facecolor("#9a9a9a")  # of what is hidden
     drawn = axes.imshow(
