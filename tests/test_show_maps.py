@@ -33,9 +33,9 @@ def test_what_is_marked_has_an_edge():
     window = np.zeros((6, 8), bool)
     window[2:4, 3:6] = True
     shown = mg.show.fields("a window", {"field": np.arange(48.0).reshape(6, 8)}, marked=window)
-    (edge,) = shown.figure.axes[0].collections
-    (low, high) = (edge.get_paths()[0].vertices.min(axis=0), edge.get_paths()[0].vertices.max(axis=0))
-    assert low == pytest.approx((2.5, 1.5)) and high == pytest.approx((5.5, 3.5))
+    upright, level = ([path.vertices for path in lines.get_paths()] for lines in shown.figure.axes[0].collections)
+    assert {tuple(line[:, 0]) for line in upright} == {(2.5, 2.5), (5.5, 5.5)} and len(upright) == 4
+    assert {tuple(line[:, 1]) for line in level} == {(1.5, 1.5), (3.5, 3.5)} and len(level) == 6
 
 
 @pytest.mark.parametrize("given", [{}, {"a": np.ones(3)}, {str(n): np.ones((2, 2)) for n in range(5)}])

@@ -36,7 +36,7 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
     for axes, (name, field) in zip(np.ravel(figure.subplots(1, len(maps), squeeze=False)), maps.items(), strict=True):
         _map(axes, name, field)
         if marked is not None:
-            axes.contour(np.asarray(marked, dtype=float), levels=[0.5], colors=INK, linewidths=1.2)
+            _edge(axes, np.pad(np.asarray(marked, dtype=int), 1))
     rows = [(name, _short(field.min()), _short(field.max())) for name, field in maps.items()]
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
 
@@ -83,6 +83,14 @@ def _map(axes: Axes, name: str, field: Any) -> None:
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))
     scale.ax.tick_params(labelsize=10, colors=INK)
     scale.outline.set_visible(False)
+
+
+def _edge(axes: Axes, marked: Any) -> None:
+    """A line between what is marked and what is not; around the field lies a frame that is not."""
+    y, x = np.nonzero(np.diff(marked, axis=1))
+    axes.vlines(x - 0.5, y - 1.5, y - 0.5, color=INK, linewidth=1.4)
+    y, x = np.nonzero(np.diff(marked, axis=0))
+    axes.hlines(y - 0.5, x - 1.5, x - 0.5, color=INK, linewidth=1.4)
 
 
 def _short(value: Any) -> str:
