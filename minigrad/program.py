@@ -61,7 +61,8 @@ class Notes:
     repeats = False
 
     def __init__(self, device: Any, inputs: int):
-        self.device, self.name, self.arch, self._inputs = device, device.name, device.arch, inputs
+        self.device, self.name, self._inputs = device, device.name, inputs
+        self.arch, self.processors = device.arch, device.processors
         self.sizes: list[int] = []
         self.steps: list[Callable[[Callable[[int], int]], Sequence[Step]]] = []  # each asks where an address will stand
         self.moved: dict[tuple[int, int], None] = {}  # places within arrays

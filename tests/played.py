@@ -39,6 +39,9 @@ class Device:
     def compute_capability(self):
         return 9, 0
 
+    def get_attribute(self, name):
+        return {"MULTIPROCESSOR_COUNT": 114}[name]
+
 
 class Memory(int):
     """What mem_alloc gives."""
@@ -129,6 +132,8 @@ class Driver:
             self.elsewhere.pop(0)()
 
     # --- PyCUDA ---
+
+    device_attribute = Stub(MULTIPROCESSOR_COUNT="MULTIPROCESSOR_COUNT")
 
     def init(self):
         """Nothing to do."""

@@ -52,10 +52,10 @@ __device__ inline void together() {
     if (++*here == 128) *here = 0, ++*round;
     while (*round == now) __nanosleep(0);
 }
-__device__ inline void wgmma_fence() {}
+__device__ inline void wgmma_fence(float (&)[128]) {}
 __device__ inline void wgmma_commit() {}
 template <int PENDING>
-__device__ void wgmma_wait() { together(); }
+__device__ void wgmma_wait(float (&)[128]) { together(); }
 
 template <bool A_TURNED, bool B_TURNED>
 __device__ void wgmma(float (&c)[128], Tile a, Tile b) {

@@ -166,6 +166,15 @@ def test_wgmma_is_for_rows_that_the_copy_engine_takes():
     assert runs(mg.matmul, *empty) == ["matmul_mma_bf16"]
 
 
+def test_wgmma_has_a_block_for_each_multiprocessor_of_its_gpu():
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    for processors in (114, 132):  # of an H100 as a PCIe card, and of others
+        device = DryRun()
+        device.processors = processors
+        mg.matmul.run([Array.empty(device, (1024, 1024), bfloat16) for _ in range(2)], {})
+        assert [launch.grid for launch in device.launches] == [(processors, 1, 1)]
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize(
     ("rung", "arch", "text"),

@@ -56,16 +56,20 @@ __device__ inline Tile describe(const void* tile, int next) {
     return (shared_address(tile) >> 4 & 0x3fff) | (Tile)(next >> 4) << 16 | EIGHT << 32 | SWIZZLED << 62;
 }
 
-// The registers of a product are its own from the fence until the group that was committed has been waited for.
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// The registers of a product are its own from the fence until the group that was committed has been waited for. All of
+// them are operands here, too, so that the compiler moves no use of one past either.
+#define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
+#define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
+#define ALL SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
+__device__ inline void wgmma_fence(float (&c)[128]) { asm volatile("wgmma.fence.sync.aligned;" : ALL : : "memory"); }
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING>
-__device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
+__device__ void wgmma_wait(float (&c)[128]) {
+    asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL : "n"(PENDING) : "memory");
+}
 
 // c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, while they go on. TURNED: the tile lies in memory as its
 // transpose, with the sum down the rows. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
-#define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
-#define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
 template <bool A_TURNED, bool B_TURNED>
 __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
     asm volatile(
@@ -76,7 +80,7 @@ __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
         "%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,"
         "%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127},"
         "%128, %129, 1, 1, 1, %130, %131;"
-        : SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
+        : ALL
         : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }
 

@@ -82,14 +82,14 @@ __device__ void product(
             int stage = turn % STAGES;
             const bfloat16 *a_tile = stages + stage * STAGE + group * 64 * DEPTH, *b_tile = stages + stage * STAGE + A_SIZE;
             barrier_wait(&full[stage], turn / STAGES % 2);
-            wgmma_fence();
+            wgmma_fence(sum);
 #pragma unroll
             for (int i = 0; i < DEPTH; i += 16) wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
             wgmma_commit();
-            wgmma_wait<1>();  // the products of the step before are done, and its stage may be filled again
+            wgmma_wait<1>(sum);  // the products of the step before are done, and its stage may be filled again
             if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
         }
-        wgmma_wait<0>();
+        wgmma_wait<0>(sum);
         if (threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
         // [store]
         int lane = threadIdx.x % 32, row = top + group * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;

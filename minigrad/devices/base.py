@@ -18,6 +18,7 @@ Step = Callable[[], Any]  # queues a launch, a copy or a fill
 MAX_THREADS = 1024
 MAX_BLOCK: Dim3 = (1024, 1024, 64)
 MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
+PROCESSORS = 132  # multiprocessors of an H100 (SXM) or H200, for devices that are no GPU
 MAX_SHARED = 48 * 1024
 
 
@@ -60,6 +61,7 @@ class Device(Protocol):
     name: str
     repeats: bool  # whether it also is a Repeater
     arch: str  # what its kernels are compiled for, as "sm_90a"; empty where that is no GPU
+    processors: int  # multiprocessors, each of which runs blocks of its own
 
     def allocate(self, nbytes: int) -> Buffer:
         """Uninitialised memory of at least one byte, aligned to 16."""

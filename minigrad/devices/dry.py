@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
-from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.base import PROCESSORS, Arguments, Dim3
 from minigrad.source import Source
 
 
@@ -37,7 +37,7 @@ class DryRun:
 
     name = "dry run"
     repeats = False
-    arch = "sm_90a"  # as of the GPUs of the records
+    arch, processors = "sm_90a", PROCESSORS  # as of the GPUs of the records
 
     def __init__(self) -> None:
         self.launches: list[Launched] = []

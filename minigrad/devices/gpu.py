@@ -33,6 +33,7 @@ class GPU:
         self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
         compute = self._device.compute_capability()
         self.arch = "sm_{}{}{}".format(*compute, "a" * (compute >= (9, 0)))  # "a": what only this generation has, too
+        self.processors = self.attribute("MULTIPROCESSOR_COUNT")
         self.context = Context(self._driver, self._device)
         self.label, self.stream = self.context.label, self.context.stream
         self._modules: dict[tuple, libcuda.Module] = {}

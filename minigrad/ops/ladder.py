@@ -8,7 +8,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.convert import is_bfloat16
-from minigrad.devices.base import MAX_GRID
+from minigrad.devices.base import MAX_GRID, PROCESSORS
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from minigrad.ops.matmul import Work
 
 TILES = (16, 4, 8, 32)
+ON = f" processors={PROCESSORS}"  # a size, too: a device has its own
 ENDS = {"forward": "", "backward_a": "_backward_a", "backward_b": "_backward_b"}
 
 
@@ -38,7 +39,7 @@ def warp_tiled(name: str, x: str, y: str, batch: tuple[str, ...] = ("batch",)) -
         f"matmul_{name}",
         grid=(f"{x}/COLUMNS", f"{y}/ROWS", *batch),
         block=("128",),
-        sizes="m n k batch=1" if batch else "m n k",
+        sizes=("m n k batch=1" if batch else "m n k") + ON,
         fit=lambda **sizes: dict(zip(("ROWS", "COLUMNS"), fitting(sizes, y, x, LARGE), strict=True)),
         ROWS=(128, 64),
         COLUMNS=(128, 64),
@@ -52,7 +53,7 @@ def split_k(name: str, x: str, y: str) -> Kernel:
         f"matmul_{name}",
         grid=(f"{x}/32", f"{y}/ROWS", "batch"),
         block=("32*WARPS",),
-        sizes="m n k batch=1",
+        sizes="m n k batch=1" + ON,
         fit=lambda **sizes: {"ROWS": fitting(sizes, y, x, SMALL)[0]},
         ROWS=(32, 16),
         WARPS=(8, 16),
@@ -62,36 +63,36 @@ def split_k(name: str, x: str, y: str) -> Kernel:
 # Rows and columns of a tile, and the time for an element of it: measured on an H200, 1.0 is 45 TFLOP/s.
 LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
 SMALL = {(32, 32): 1.8, (16, 32): 2.3}
-PROCESSORS = 132  # of an H100 or H200; each takes a block at a time, and in the last round many may be idle
 
 
-def tile(rows: int, columns: int, count: int, costs: Mapping[tuple[int, int], float]) -> tuple[int, int]:
-    """The tile for which rounds of blocks x elements x time is least."""
+def tile(
+    rows: int, columns: int, count: int, processors: int, costs: Mapping[tuple[int, int], float]
+) -> tuple[int, int]:
+    """The tile for which rounds of blocks x elements x time is least: in the last round many processors may be idle."""
 
     def time(shape: tuple[int, int]) -> float:
         blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
-        return ceil_div(blocks, PROCESSORS) * prod(shape) * costs[shape]
+        return ceil_div(blocks, processors) * prod(shape) * costs[shape]
 
     return min((shape for shape in costs if rows <= shape[0] * MAX_GRID[1]), key=time, default=(128, 128))
 
 
-def is_small(rows: int, columns: int, count: int) -> bool:
+def is_small(rows: int, columns: int, count: int, processors: int) -> bool:
     """Whether there are too few large tiles in these results to keep a GPU busy."""
-    return tile(rows, columns, count, LARGE | SMALL) in SMALL
+    return tile(rows, columns, count, processors, LARGE | SMALL) in SMALL
 
 
 def fitting(sizes: Mapping[str, int], y: str, x: str, costs: Mapping[tuple[int, int], float]) -> tuple[int, int]:
     """The tile for the sizes of a launch, of which y and x are the result's."""
-    return tile(sizes[y], sizes[x], sizes.get("batch", 1), costs)
+    return tile(sizes[y], sizes[x], sizes.get("batch", 1), sizes["processors"], costs)
 
 
 def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     """A product on tensor cores, of matrices as they are or, for a gradient, with one of them transposed."""
     file, sizes = f"{'wgmma' if name == 'wgmma' else 'tensor_cores'}{'_backward' if end else ''}", "m n k batch=1"
     if name == "wgmma":  # a block on each multiprocessor, which goes from tile to tile
-        return Kernel(
-            f"matmul/{file}.cu", f"matmul_{name}{end}", (str(PROCESSORS), "1"), ("384",), sizes, shared=196672
-        )
+        grid: tuple[str, ...] = ("processors", "1")
+        return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
     grid = (f"{x}/256", f"{y}/128", "batch")
     return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=221184)
 
@@ -135,7 +136,7 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
     if asked is kernels["mma_tf32"]:
         return kernels[f"mma_tf32{end}"]
     rows, columns = {"forward": (w.m, w.n), "backward_a": (w.m, w.k), "backward_b": (w.k, w.n)}[way]
-    size = "small" if is_small(rows, columns, w.count) else "float32"
+    size = "small" if is_small(rows, columns, w.count, x.device.processors) else "float32"
     # the fast ones for float32 would overflow registers with float64
     chosen = kernels.get(f"{way}_{size}" if x.dtype == np.float32 else way, kernels[way])
     return kernels["warp_tiled"] if chosen is kernels["packed"] else chosen  # which multiplies no batch

@@ -57,9 +57,10 @@ def multiply(kernels: Mapping[str, Kernel], count: int, a: Operand, b: Operand, 
     asked = kernels["forward"] is kernels["packed"] and out.dtype.kind == "f"
     ragged = a.columns % LANES or b.columns % LANES
     worth = rows * columns * terms >= (RAGGED if ragged else ALIGNED) * (a.copied + b.copied)
-    fast = "large" in kernels and out.dtype == np.float32 and not is_small(rows, columns, 1)
+    fast = "large" in kernels and out.dtype == np.float32 and not is_small(rows, columns, 1, out.device.processors)
     tall = max(a.rows, b.rows, rows) > TALLEST
     if count != 1 or tall or not (asked or (fast and worth)):
         return False
-    kernels["packed"].launch(rows, columns, terms)(a.laid(), b.laid(), out, rows, columns, terms)
+    launch = kernels["packed"].launch(rows, columns, terms, out.device.processors)
+    launch(a.laid(), b.laid(), out, rows, columns, terms)
     return True

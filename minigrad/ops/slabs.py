@@ -51,10 +51,12 @@ def _launch(
     kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
 ) -> None:
     """Launch a kernel for m, n and k, on x and y as it takes them: as they are, or as tensor maps."""
+    own = (x.device.processors,) if "processors" in kernel.sizes else ()
+    launch = kernel.launch(*sizes, count, *own)
     if boxes := BOXES.get(kernel.name):
-        kernel.launch(*sizes, count)(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
+        launch(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
     else:
-        kernel.launch(*sizes, count)(x, y, out, *sizes, x_at, y_at)
+        launch(x, y, out, *sizes, x_at, y_at)
 
 
 def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:

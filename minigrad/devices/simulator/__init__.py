@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minigrad.devices.base import Arguments, Dim3
+from minigrad.devices.base import PROCESSORS, Arguments, Dim3
 from minigrad.devices.once import once
 from minigrad.devices.simulator import report
 from minigrad.devices.simulator.compiler import find_compiler
@@ -32,7 +32,7 @@ class Simulator:
 
     name = "sim"
     repeats = False
-    arch = ""
+    arch, processors = "", PROCESSORS
 
     def __init__(self) -> None:
         if sys.platform == "win32":
