@@ -130,8 +130,7 @@ class Source:
         if kernel not in self.kernels:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
             raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
-        found = self.kernels[kernel]
-        if not found.c_name:
+        if not (found := self.kernels[kernel]).c_name:
             if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0]:
                 raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')
             raise ValueError(f'{kernel}: write extern "C" before __global__; without it C++ gives it another name.')

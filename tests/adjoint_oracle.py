@@ -27,7 +27,6 @@ from minigrad.adjoint.tree import (
     Number,
     Ternary,
     Unary,
-    While,
 )  # fmt: skip
 from minigrad.adjoint.types import TESTS, floating, plain
 
@@ -120,9 +119,9 @@ def lines(body, depth, step=""):
             case If():
                 made += [f"{pad}if {expression(s.condition)}:", *lines(s.then, depth + 1, step), f"{pad}    pass"]
                 made += [f"{pad}else:", *lines(s.orelse, depth + 1, step)] if s.orelse else []
-            case For() | While():
-                after = lines([s.step], 0)[0] if isinstance(s, For) and s.step else ""
-                made += lines([s.start], depth) if isinstance(s, For) and s.start else []
+            case For():
+                after = lines([s.step], 0)[0] if s.step else ""
+                made += lines([s.start], depth) if s.start else []
                 made += [f"{pad}while {expression(s.condition)}:", *lines(s.body, depth + 1, after)]
                 made += [f"{pad}    {after or 'pass'}"]
     return made

@@ -22,10 +22,8 @@ from minigrad.adjoint.tree import (
     For,
     If,
     Index,
-    Loop,
     Name,
     Stmt,
-    While,
 )
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
@@ -67,9 +65,7 @@ class Accumulate:
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(
-        self, body: list[Stmt], facts: Facts, loops: tuple[Loop, ...] = (), guards: tuple[Expr, ...] = ()
-    ) -> None:
+    def visit(self, body: list[Stmt], facts: Facts, loops: tuple[For, ...] = (), guards: tuple[Expr, ...] = ()) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
@@ -81,7 +77,7 @@ class Accumulate:
                     inside = facts.inside()
                     inside.assume(condition)
                     self.visit(side, inside, loops, (*guards, condition))
-            elif isinstance(s, For | While):
+            elif isinstance(s, For):
                 inside = facts.inside()
                 if not any(isinstance(t, Barrier) for t in each([s])):
                     inside.still -= written([s])  # threads may be in different rounds of it
@@ -176,7 +172,7 @@ class Accumulate:
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
 
 
-def _variable(s: Loop) -> str:
+def _variable(s: For) -> str:
     """The variable of a loop, as the kernel calls it."""
     start = (s.primal or s).start if isinstance(s, For) else None
     return start.name if isinstance(start, Declare) else "?"

@@ -3,8 +3,8 @@
 from minigrad.adjoint.build import ONE, ZERO, is_number
 from minigrad.adjoint.effects import factor, name_of, rest, value_of
 from minigrad.adjoint.expr import reads
-from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.rules import Rules
 from minigrad.adjoint.tapes import base
 from minigrad.adjoint.tree import (
     Add,
@@ -13,14 +13,12 @@ from minigrad.adjoint.tree import (
     Call,
     Cast,
     Declare,
-    Do,
     Expr,
     Function,
     Index,
     Name,
     Number,
     Stmt,
-    Unary,
     walk,
 )
 from minigrad.adjoint.types import floating
@@ -28,7 +26,7 @@ from minigrad.adjoint.types import floating
 Pair = tuple[list[Stmt], list[Stmt]]
 
 
-class Assignments(Keeping):
+class Assignments(Rules):
     """Makes the backward sweep of single statements."""
 
     def __init__(self, module: Module, function: Function, active: set[str]):
@@ -36,8 +34,6 @@ class Assignments(Keeping):
         self.dropped: set[str] = set()  # arrays whose stores the forward sweep leaves out: read as they came
         self.final: set[str] = set()  # outputs each of whose elements is stored once: their gradient is read once
         self.first: set[int] = set()  # stores before which nothing touches the array: its gradient ends there
-        self.passed: Name | Index | None = None  # an operand whose share is taken care of
-        self.gradients: dict[str, str] = {}  # of a variable: the name of its gradient
 
     def adjoint(self, s: Stmt, after: set[str]) -> list[Stmt]:
         """The backward sweep of an assignment."""
@@ -97,43 +93,3 @@ class Assignments(Keeping):
         if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
             value = value.operand  # converted by *= itself
         return [Assign(d, "/=" if divides else "*=", value)]
-
-    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
-        """d_leaf += seed"""
-        if leaf == self.passed:
-            return []
-        minus = isinstance(seed, Unary) and seed.op == "-"
-        value = seed.operand if isinstance(seed, Unary) and minus else seed
-        owned = isinstance(self.here, Assign) and leaf == self.here.target
-        return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
-
-    def shadow(self, target: Name | Index) -> Name | Index:
-        """The gradient of a variable or element."""
-        if isinstance(target, Name):
-            return Name(self.gradient(target.name), target.type)
-        return Index(self.gradient(target.array), tuple(map(self.keep, target.indices)), target.type)
-
-    def gradient(self, name: str) -> str:
-        """The name of a variable's gradient."""
-        if name not in self.gradients:
-            self.gradients[name] = self.fresh(f"d_{name}")
-        return self.gradients[name]
-
-    def call(self, e: Call, seed: Expr) -> list[Stmt]:
-        """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
-        function = self.module.functions[e.function]
-        before, behind, sinks = [], [], []
-        for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
-            if n in e.flat:
-                continue
-            if p.pointer:
-                sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
-            elif isinstance(a, Name) and self.carries(a):
-                sinks.append(Name(self.gradient(a.name), p.type))
-            else:
-                name = Name(self.fresh(f"d_{p.name}_part"), p.type)
-                before.append(Declare(name.name, p.type, value=ZERO))
-                behind += self.pull(a, name)
-                sinks.append(name)
-        call = Do(f"{e.function}_adjoint", (*map(self.keep, e.arguments), seed, *sinks), tuple(n.name for n in sinks))
-        return [*before, call, *behind]

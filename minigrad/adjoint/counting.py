@@ -7,7 +7,7 @@ from minigrad.adjoint.effects import name_of, written
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
-from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Loop, Name, Number, Unary, walk
+from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Name, Number, Unary, walk
 from minigrad.adjoint.types import floating
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory
@@ -51,9 +51,9 @@ class Count:
         )
 
 
-def count(s: Loop) -> Count | None:
+def count(s: For) -> Count | None:
     """The count of a loop; None for one whose variable does not go in equal steps over a range."""
-    if not isinstance(s, For) or not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
+    if not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
         return None
     condition, step, var = s.condition, s.step, s.start.name
     if s.start.value is None or not isinstance(condition, Binary) or name_of(step.target) != var:
@@ -76,21 +76,17 @@ def count(s: Loop) -> Count | None:
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down)
 
 
-def exact(s: Loop, found: Count | None) -> bool:
+def exact(s: For, found: Count | None) -> bool:
     """Whether the header alone says how often the loop runs."""
     return found is not None and not leaves(s.body)
 
 
-def capacity(module: Module, s: Loop, found: Count | None) -> Expr | None:
+def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
     if found and constant(module, found.trips):
         return found.trips
-    if (
-        isinstance(s, For)
-        and s.step
-        and _halves(s.step)
-        and not (floating(s.step.target.type) or name_of(s.step.target) in written(s.body))
-    ):
+    steps = s.step and not floating(s.step.target.type) and name_of(s.step.target) not in written(s.body)
+    if s.step and steps and _halves(s.step):
         return Number(str(HALVINGS), "int")
     return None
 
@@ -101,9 +97,9 @@ def _halves(step: Assign) -> bool:
     return (step.op in ("/=", "*=") and by >= 2) or (step.op in (">>=", "<<=") and by >= 1)
 
 
-def shifted(s: Loop, k: Expr) -> Expr | None:
+def shifted(s: For, k: Expr) -> Expr | None:
     """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
-    if not isinstance(s, For) or not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
+    if not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
         return None
     name, by = s.start.name, (s.step.op, whole(s.step.value))
     positive = s.condition == test(">", Name(name, "int"), ZERO)

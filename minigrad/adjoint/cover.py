@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
-from minigrad.adjoint.tree import Binary, Expr, For, Loop, Name
+from minigrad.adjoint.tree import Binary, Expr, For, Name
 
 Pair = tuple[Polynomial, Polynomial]
 
@@ -23,7 +23,7 @@ class Cover:
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[Loop]) -> Cover | None:
+def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[For]) -> Cover | None:
     """What the stores `x[index] = ...` fill, made under these conditions in these loops; None where that is unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in loops:
@@ -48,7 +48,7 @@ def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[Loo
     return made
 
 
-def _rounds(s: Loop, facts: Facts) -> tuple[str, Polynomial] | None:
+def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
     """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
     s = (s.primal or s) if isinstance(s, For) else s
     header = count(s)

@@ -18,7 +18,6 @@ from minigrad.adjoint.tree import (
     Name,
     Stmt,
     Unary,
-    While,
     children,
 )
 from minigrad.adjoint.types import common
@@ -36,9 +35,14 @@ def nested(s: Stmt) -> tuple[list[Stmt], ...]:
     match s:
         case If():
             return s.then, s.orelse
-        case For() | While():
+        case For():
             return (s.body,)
     return ()
+
+
+def heads(s: Stmt) -> tuple[Stmt, ...]:
+    """A statement and, of a for, its start and its step."""
+    return (s, *(part for part in (s.start, s.step) if part)) if isinstance(s, For) else (s,)
 
 
 def each(body: Iterable[Stmt]) -> list[Stmt]:
@@ -46,14 +50,12 @@ def each(body: Iterable[Stmt]) -> list[Stmt]:
     found: list[Stmt] = []
     for s in body:
         found.append(s)
-        if isinstance(s, If):
-            found += each(s.then)
-            found += each(s.orelse)
-        elif isinstance(s, For | While):
-            start, step = (s.start, s.step) if isinstance(s, For) else (None, None)
-            found += [start] if start else []
-            found += each(s.body)
-            found += [step] if step else []
+        if isinstance(s, For):
+            found += [s.start] if s.start else []
+        for inner in nested(s):
+            found += each(inner)
+        if isinstance(s, For):
+            found += [s.step] if s.step else []
     return found
 
 
@@ -77,7 +79,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return tuple(e for e in (s.value, *(s.values or ())) if e is not None)
         case Assign() | Add():
             return (s.value, *(s.target.indices if isinstance(s.target, Index) else ()))
-        case If() | For() | While():
+        case If() | For():
             return (s.condition,)
         case Jump():
             return (s.value,) if s.value is not None else ()

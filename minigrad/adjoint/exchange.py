@@ -23,7 +23,6 @@ from minigrad.adjoint.tree import (
     Index,
     Name,
     Stmt,
-    While,
     walk,
 )
 
@@ -72,7 +71,7 @@ class Exchange:
     def statement(self, s: Stmt) -> Stmt:
         """A statement as the thread runs it that has taken over."""
         match s:
-            case For():
+            case For(start=Declare()):
                 self.possible &= not {t for e in header_of(s) for t in reads(e)} - self.counters - self.turn.uniform
                 return replace(s, body=[self.statement(t) for t in s.body])
             case If():
@@ -157,7 +156,7 @@ def _slice(nest: For, sums: list[Assign]) -> For:
     def again(s: Stmt) -> Stmt:
         if isinstance(s, If):
             return replace(s, then=kept(s.then), orelse=kept(s.orelse))
-        return replace(s, body=kept(s.body)) if isinstance(s, For | While) else s
+        return replace(s, body=kept(s.body)) if isinstance(s, For) else s
 
     pruned, _ = Prune(written([nest]) - results).body([again(nest)], set())
     return pruned[0]  # type: ignore[return-value]

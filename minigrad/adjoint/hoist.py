@@ -7,7 +7,7 @@ from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import each, name_of, opposite, read_here, self_read, written, written_here
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tidy import Change, is_sum
-from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, If, Index, Name, Stmt, Target, While, children
+from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, If, Index, Name, Stmt, Target, children
 
 
 class Hoist(Change):
@@ -18,9 +18,9 @@ class Hoist(Change):
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """Lead the sums out of the loops of this body."""
-        return [t for s in body for t in (self._loop(s) if isinstance(s, For | While) else [s])]
+        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
 
-    def _loop(self, s: For | While) -> list[Stmt]:
+    def _loop(self, s: For) -> list[Stmt]:
         inside = list(each([s]))
         changed, read = written([s]), {n for t in inside for n in read_here(t) - self_read(t)}
         sums: dict[Target, list[Assign]] = {}

@@ -7,7 +7,6 @@ from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed, opposite
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.rules import Rules
 from minigrad.adjoint.tapes import Rounds, Tape, base, place
 from minigrad.adjoint.tree import (
     Assign,
@@ -28,7 +27,7 @@ from minigrad.adjoint.tree import (
 LOST = "?"  # the name of a value that cannot be had again
 
 
-class Keeping(Rules):
+class Keeping:
     """Knows, at each statement, which values will be gone when the gradient passes by."""
 
     def __init__(self, module: Module, function: Function, active: set[str]):
@@ -86,15 +85,6 @@ class Keeping(Rules):
         kept = self.keep(e)
         self.guards.pop()
         return kept
-
-    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
-        """The gradient of `condition ? yes : no`."""
-        condition, sides = self.keep(e.condition), []
-        for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
-            self.guards.append(guard)
-            sides.append(self.pull(value, seed))
-            self.guards.pop()
-        return self.branch(condition, *sides)
 
     def is_lost(self, array: str) -> bool:
         """Whether the round that is being run again would find other values in an array."""

@@ -18,7 +18,6 @@ from minigrad.adjoint.tree import (
     Number,
     Place,
     Stmt,
-    While,
 )
 from minigrad.adjoint.types import floating
 
@@ -136,12 +135,12 @@ class Parser(Declarations):
         self.scopes.pop()
         return For(first, condition, step, body, "", token.place, text)  # type: ignore[arg-type]
 
-    def loop_while(self) -> While:
+    def loop_while(self) -> For:
         """while."""
         start, token = self.at, self.take()
         condition = self.condition()
         text = self.words(start)
-        return While(condition, self.block(), token.place, text)
+        return For(None, condition, None, self.block(), "", token.place, text)
 
     def jump(self) -> Jump:
         """break, continue, return."""

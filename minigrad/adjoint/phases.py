@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count, evaluate, exact
-from minigrad.adjoint.effects import each, expressions, nested
+from minigrad.adjoint.effects import each, expressions, heads, nested
 from minigrad.adjoint.stores import axis_of
-from minigrad.adjoint.tree import Add, Barrier, Binary, Do, Expr, If, Index, Loop, Name, Stmt, walk
+from minigrad.adjoint.tree import Add, Barrier, Binary, Do, Expr, For, If, Index, Name, Stmt, walk
 
 Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 
@@ -44,7 +44,7 @@ class Phases:
             elif isinstance(s, If):
                 self.touch(expressions(s), phase, {})
                 phase = self.new(*(self.visit(side, self.new(phase)) for side in nested(s)))
-            elif isinstance(s, Loop):
+            elif isinstance(s, For):
                 first = self.new(phase)
                 last = self.visit(s.body, first)
                 self.flow[last].add(first)
@@ -53,7 +53,7 @@ class Phases:
                 phase = self.new(last) if self.runs(s) else self.new(phase, last)
         return phase
 
-    def runs(self, s: Loop) -> bool:
+    def runs(self, s: For) -> bool:
         """Whether a loop is known to make a round."""
         header = count(s)
         return header is not None and exact(s, header) and (evaluate(header.trips, self.values) or 0) > 0
@@ -68,9 +68,8 @@ class Phases:
             self.touches.setdefault(phase, set()).add((target.array, "add" if isinstance(s, Add) else "write", own))
         if isinstance(s, Do):
             self.touches.setdefault(phase, set()).update((name, "write", None) for name in s.writes)
-        for part in (getattr(s, "start", None), getattr(s, "step", None)):
-            if part is not None:
-                self.note(part, phase, equal)
+        for part in heads(s)[1:]:
+            self.note(part, phase, equal)
         for n, side in enumerate(nested(s)):
             inside = equal
             if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":

@@ -24,7 +24,6 @@ from minigrad.adjoint.tree import (
     Stmt,
     Ternary,
     Unary,
-    While,
 )
 
 INDENT = "    "
@@ -86,7 +85,7 @@ def _lines(s: Stmt) -> list[str]:
             return [f"// {s.text}"]
         case Jump():
             return [f"{s.kind}{' ' + expression(s.value) if s.value else ''};"]
-        case While():
+        case For(start=None, step=None):
             return [f"while ({expression(s.condition)}) {{", *_inner(s.body), "}"]
         case For():
             pragma = [s.pragma] if s.pragma else []

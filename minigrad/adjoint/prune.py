@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.effects import each, name_of, nested, read_here, reads_in, written_here
+from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, reads_in, written_here
 from minigrad.adjoint.tree import (
     Add,
     Assign,
@@ -15,7 +15,6 @@ from minigrad.adjoint.tree import (
     Jump,
     Name,
     Stmt,
-    While,
 )
 
 
@@ -48,7 +47,7 @@ class Prune:
                 return self.write(s, live)
             case If():
                 return self.branch(s, live)
-            case For() | While():
+            case For():
                 return self.loop(s, live)
             case Do() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
@@ -88,9 +87,9 @@ class Prune:
         self.mentioned |= read_here(s)
         return If(s.condition, then, orelse, s.place, s.text), live_then | live_else | read_here(s)
 
-    def loop(self, s: For | While, live: set[str]) -> tuple[Stmt | None, set[str]]:
+    def loop(self, s: For, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A loop stays where its body does without its jumps, or where its variable is read behind it."""
-        before, counts = self.jumps, isinstance(s, For) and bool(s.step and written_here(s.step) & live)
+        before, counts = self.jumps, bool(s.step and written_here(s.step) & live)
         if any(isinstance(t, Jump) for t in each(s.body)):
             self.jumps = False
             kept, _ = self.rounds(s, live)
@@ -104,45 +103,39 @@ class Prune:
             return None, live
         live = following
         self.mentioned |= read_here(s)
-        if isinstance(s, While):
-            return While(s.condition, kept, s.place, s.text), live
         start = s.start
         if start:
             live = (live - written_here(start)) | read_here(start)
             self.mentioned = (self.mentioned - written_here(start)) | read_here(start)
-        for part in (start, s.step):  # of a variable declared before the loop
+        for part in heads(s)[1:]:  # of a variable declared before the loop
             self.mentioned |= written_here(part) if isinstance(part, Assign) and isinstance(start, Assign) else set()
         return replace(s, start=start, body=kept), live
 
-    def rounds(self, s: For | While, live: set[str]) -> tuple[list[Stmt], set[str]]:
-        """A loop's body, where what one round leaves is live in the next; empty where it does not matter."""
-        step, outer = s.step if isinstance(s, For) else None, self.after
-        try:
-            return self.settled(s, step, live)
-        finally:
-            self.after = outer
+    def rounds(self, s: For, live: set[str]) -> tuple[list[Stmt], set[str]]:
+        """A loop's body once what is live in it no longer grows: what one round leaves is live in the next.
 
-    def settled(self, s: For | While, step: Assign | None, live: set[str]) -> tuple[list[Stmt], set[str]]:
-        """The body once what is live in it no longer grows."""
-        following = set(live)
+        Empty where it does not matter.
+        """
+        outer, following = self.after, set(live)
         self.after = {"break": live, "continue": following}
         kept, inside = self.body(s.body, following)
-        if not _matters(kept) and not (step and written_here(step) & live):
+        if not _matters(kept) and not (s.step and written_here(s.step) & live):
+            self.after = outer
             return [], live
-        following |= read_here(s) | (read_here(step) if step else set())
-        filled = s.filled if isinstance(s, For) else frozenset()
-        while True:
-            following |= inside - filled
-            self.after["continue"] = following
+        following |= read_here(s) | (read_here(s.step) if s.step else set())
+        grows = True
+        while grows:
+            following |= inside - s.filled
             kept, inside = self.body(s.body, following)
-            if inside - filled <= following:
-                return kept, following
+            grows = not inside - s.filled <= following
+        self.after = outer
+        return kept, following
 
 
 def _matters(body: list[Stmt]) -> bool:
     """Whether statements do more than wait and jump."""
     return any(
-        _matters([t for side in nested(s) for t in side]) or isinstance(s, For | While)
+        _matters([t for side in nested(s) for t in side]) or isinstance(s, For)
         if nested(s)
         else not isinstance(s, Barrier | Jump | Comment)
         for s in body

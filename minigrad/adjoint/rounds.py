@@ -7,13 +7,13 @@ from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied
-from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Loop, Name, Stmt, While
+from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Name, Stmt
 
 
 class Loops(Sweep):
     """Makes the two sweeps of loops."""
 
-    def loop(self, s: Loop, after: set[str]) -> Pair:
+    def loop(self, s: For, after: set[str]) -> Pair:
         """The loop as it is, noting what each round begins with, if needed; then the rounds from last to first."""
         header = count(s)
         self.at(s, after | self.kills(s))
@@ -30,7 +30,7 @@ class Loops(Sweep):
         saved, again = self.outside(s, after, back)
         return [*before, *self.before, *saved, *ahead], [*again, *back]
 
-    def rounds_of(self, s: Loop, header: Count | None, after: set[str]) -> Rounds:
+    def rounds_of(self, s: For, header: Count | None, after: set[str]) -> Rounds:
         """Where the tapes of this loop stand, and which arrays its rounds cannot compute again."""
         k = Name(header.var if header and header.simple else self.fresh("k"), "int")
         size, trips = capacity(self.module, s, header), None
@@ -62,12 +62,12 @@ class Loops(Sweep):
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
 
-    def state(self, s: Loop, header: Count | None, halved: Expr | None) -> tuple[list[Stmt], list[Stmt]]:
+    def state(self, s: For, header: Count | None, halved: Expr | None) -> tuple[list[Stmt], list[Stmt]]:
         """What a round begins with: taken from the tape, and noted on it. What nobody reads falls away later."""
         rounds = self.rounds
         assert rounds is not None
         changed = self.kills(s) - declared(s.body) - {header.var if header else ""}
-        inner = s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else ""
+        inner = s.start.name if isinstance(s.start, Declare) else ""
         restore: list[Stmt] = []
         note: list[Stmt] = []
         if halved is not None:
@@ -87,7 +87,7 @@ class Loops(Sweep):
                 note.append(self.bounded(Assign(slot, "=", variable)))
         return restore, note
 
-    def ahead(self, s: Loop, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
+    def ahead(self, s: For, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
         trips, front, behind = Name(rounds.counter, "int"), list(note), []
         counted = not exact(s, header) or rounds.checked
@@ -101,13 +101,11 @@ class Loops(Sweep):
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
             behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
         body = [*front, *self.plain(s.body, rounds.pushes)]
-        loop: Stmt = While(self.replay_value(s.condition), body, s.place)
-        if isinstance(s, For):
-            loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
+        loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, loop, *behind]
 
-    def back(self, s: Loop, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
+    def back(self, s: For, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
         counter = Name(rounds.counter, "int")
         formula = self.keep(header.trips) if header and exact(s, header) else None
@@ -117,17 +115,14 @@ class Loops(Sweep):
             start = Count(header.var, self.keep(header.start), header.bound, self.keep(header.step), header.down)
             body = [Declare(header.var, "int", value=start.value(rounds.k), place=s.place), *body]
         down = Assign(Name(k, "int"), "-=", ONE)
-        pragma = s.pragma if isinstance(s, For) else ""
-        made = For(
-            Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO), down, body, pragma, s.place
-        )
-        made.trips, made.primal = (counter.name, formula), s if header and isinstance(s, For) else None
+        first, more = Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO)
+        made = For(first, more, down, body, s.pragma, s.place)
+        made.trips, made.primal = (counter.name, formula), s if header else None
         made.filled, made.cleared = rounds.filled, frozenset(map(self.gradient, rounds.filled & self.active))
-        if header and exact(s, header) and isinstance(s, For) and self.keep(header.trips) == header.trips:
-            made.turns = True
+        made.turns = header is not None and exact(s, header) and self.keep(header.trips) == header.trips
         return [made]
 
-    def outside(self, s: Loop, after: set[str], back: list[Stmt]) -> Pair:
+    def outside(self, s: For, after: set[str], back: list[Stmt]) -> Pair:
         """Variables that the rounds read and that are changed after the loop: saved before it, set again behind it."""
         names = read(back) & after - self.kills(s) - declared(back)
         saved: list[Stmt] = []

@@ -1,15 +1,20 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ONE, ZERO, converted, is_number, minus, negative, number_of, over, plus, test, times
-from minigrad.adjoint.derivatives import derivative
+from minigrad.adjoint.build import ZERO, is_number, negative, over, test, times
+from minigrad.adjoint.derivatives import derivative, slopes
 from minigrad.adjoint.effects import opposite
+from minigrad.adjoint.keeping import Keeping
+from minigrad.adjoint.module import Module
 from minigrad.adjoint.tree import (
+    Assign,
     Binary,
     Call,
     Cast,
     Declare,
+    Do,
     Expr,
+    Function,
     If,
     Index,
     Name,
@@ -21,30 +26,13 @@ from minigrad.adjoint.tree import (
 from minigrad.adjoint.types import DERIVATIVES, plain
 
 
-class Rules:
-    """Hands a gradient down an expression. A subclass says what is active and how a value is had again."""
+class Rules(Keeping):
+    """Hands a gradient down an expression, to the gradients of the variables and elements in it."""
 
-    active: set[str]
-
-    def keep(self, e: Expr) -> Expr:
-        """The value that `e` had in the forward pass, as an expression that gives it now."""
-        raise NotImplementedError
-
-    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
-        """The statements that add `seed` to the gradient of a variable or element."""
-        raise NotImplementedError
-
-    def fresh(self, base: str) -> str:
-        """A name that is not in use."""
-        raise NotImplementedError
-
-    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
-        """The statements for `condition ? yes : no`."""
-        raise NotImplementedError
-
-    def call(self, e: Call, seed: Expr) -> list[Stmt]:
-        """The statements for a call of a device function."""
-        raise NotImplementedError
+    def __init__(self, module: Module, function: Function, active: set[str]):
+        super().__init__(module, function, active)
+        self.passed: Name | Index | None = None  # an operand whose share is taken care of
+        self.gradients: dict[str, str] = {}  # of a variable: the name of its gradient
 
     def carries(self, e: Expr) -> bool:
         """Whether the derivative of an expression can be other than zero."""
@@ -69,6 +57,55 @@ class Rules:
                 return self.function(e, seed)
         return []
 
+    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
+        """d_leaf += seed"""
+        if leaf == self.passed:
+            return []
+        minus = isinstance(seed, Unary) and seed.op == "-"
+        value = seed.operand if isinstance(seed, Unary) and minus else seed
+        owned = isinstance(self.here, Assign) and leaf == self.here.target
+        return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
+
+    def shadow(self, target: Name | Index) -> Name | Index:
+        """The gradient of a variable or element."""
+        if isinstance(target, Name):
+            return Name(self.gradient(target.name), target.type)
+        return Index(self.gradient(target.array), tuple(map(self.keep, target.indices)), target.type)
+
+    def gradient(self, name: str) -> str:
+        """The name of a variable's gradient."""
+        if name not in self.gradients:
+            self.gradients[name] = self.fresh(f"d_{name}")
+        return self.gradients[name]
+
+    def call(self, e: Call, seed: Expr) -> list[Stmt]:
+        """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
+        function = self.module.functions[e.function]
+        before, behind, sinks = [], [], []
+        for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
+            if n in e.flat:
+                continue
+            if p.pointer:
+                sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
+            elif isinstance(a, Name) and self.carries(a):
+                sinks.append(Name(self.gradient(a.name), p.type))
+            else:
+                name = Name(self.fresh(f"d_{p.name}_part"), p.type)
+                before.append(Declare(name.name, p.type, value=ZERO))
+                behind += self.pull(a, name)
+                sinks.append(name)
+        call = Do(f"{e.function}_adjoint", (*map(self.keep, e.arguments), seed, *sinks), tuple(n.name for n in sinks))
+        return [*before, call, *behind]
+
+    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
+        """The gradient of `condition ? yes : no`."""
+        condition, sides = self.keep(e.condition), []
+        for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
+            self.guards.append(guard)
+            sides.append(self.pull(value, seed))
+            self.guards.pop()
+        return self.branch(condition, *sides)
+
     def branch(self, condition: Expr, then: list[Stmt], orelse: list[Stmt]) -> list[Stmt]:
         """The gradient goes the way that the value came."""
         if then:
@@ -78,7 +115,7 @@ class Rules:
     def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
         """Sum, difference, product, quotient."""
         both = self.carries(e.left) and self.carries(e.right)
-        before, seed = self.shared(seed) if both or self.forks(e) else ([], seed)
+        before, seed = self.shared(seed) if both else ([], seed)
         if e.op in "+-":
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
@@ -91,10 +128,6 @@ class Rules:
             return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
-
-    def forks(self, e: Expr) -> bool:
-        """Whether the gradient goes on to more than one place below."""
-        return False
 
     def shared(self, seed: Expr) -> tuple[list[Stmt], Expr]:
         """A gradient that is used twice, in a variable of its own where it takes work to compute."""
@@ -127,49 +160,10 @@ class Rules:
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return self.branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
         before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
-        parts = [(operand, times(seed, slope)) for operand, slope in self.slopes(name, e, x, y)]
+        parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
-
-    def slopes(self, name: str, e: Call, x: Expr, y: Expr) -> list[tuple[Expr, Expr]]:
-        """Each operand with the derivative in it. Where a limit is missing it is 0, as sqrt has it at 0."""
-        a, b = e.arguments[:2]
-        match name:
-            case "fma":
-                return [(a, y), (b, x), (e.arguments[2], ONE)]
-            case "pow":  # x^0 is 1 for all x, and 0^y is 0 for all y > 0
-                in_base = times(y, Call(e.function, (x, minus(y, ONE)), e.type))
-                in_exponent = times(self.keep(e), _call("log", e, x))
-                flat = Binary("&&", test("==", x, ZERO), test(">=", y, ZERO), "bool")
-                return [(a, _unless(test("==", y, ZERO), in_base)), (b, _unless(flat, in_exponent))]
-            case "hypot":
-                length = self.keep(e)
-                return [(v, _unless(test("==", length, ZERO), over(w, length))) for v, w in ((a, x), (b, y))]
-            case "atan2":
-                x, y = converted(x, e.type), converted(y, e.type)
-                square = plus(times(x, x), times(y, y))
-                origin = test("==", square, ZERO)
-                return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
-            case "fmod":
-                return [(a, ONE), (b, negative(_call("trunc", e, over(x, y))))]
-            case "copysign":
-                return [(a, _unless(test("==", x, ZERO), over(self.keep(e), x)))]
-        raise TypeError(name)
-
-
-def _unless(condition: Expr, value: Expr) -> Expr:
-    """0 where the condition holds, else the value. Of literals the answer is known."""
-    assert isinstance(condition, Binary)
-    known = [number_of(e) for e in (condition.left, condition.right)]
-    if condition.op == "==" and None not in known:
-        return ZERO if known[0] == known[1] else value
-    return Ternary(condition, ZERO, value, value.type)
 
 
 def _works(seed: Expr) -> bool:
     """Whether an expression is more than a variable, its negative, or a literal."""
     return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
-
-
-def _call(function: str, like: Call, x: Expr) -> Call:
-    """The function, with the f of a sister function."""
-    return Call(function + ("f" if plain(like.function) != like.function else ""), (x,), like.type)

@@ -8,8 +8,8 @@ from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.tree import (
     Assign,
     Expr,
+    For,
     Index,
-    Loop,
     Stmt,
     walk,
 )
@@ -31,7 +31,7 @@ class Site:
     body: list[Stmt]
     statement: Assign
     facts: Facts
-    loops: tuple[Loop, ...]  # around it, the outermost first
+    loops: tuple[For, ...]  # around it, the outermost first
     guards: tuple[Expr, ...]  # what has been tested on the way
 
     @property

@@ -13,7 +13,7 @@ from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import each, expressions, name_of, nested, read_here, self_read, written, written_here
 from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tidy import is_sum, renamed
-from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, Expr, For, If, Index, Name, Stmt, While, walk
+from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
 from minigrad.adjoint.types import BYTES, floating
 
 if TYPE_CHECKING:
@@ -148,8 +148,6 @@ def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
             case For():
                 start, step = s.start and replace(s.start), s.step and replace(s.step)
                 return replace(s, start=start, step=step, body=without(s.body, drop))
-            case While():
-                return replace(s, body=without(s.body, drop))
         return replace(s)
 
     return [again(s) for s in body if id(s) not in drop]

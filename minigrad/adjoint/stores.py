@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from minigrad.adjoint.counting import count, exact
-from minigrad.adjoint.effects import each, name_of, nested, read_here, written, written_here
+from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, written, written_here
 from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
@@ -16,11 +16,9 @@ from minigrad.adjoint.tree import (
     For,
     If,
     Index,
-    Loop,
     Name,
     Stmt,
     Target,
-    While,
 )
 
 if TYPE_CHECKING:
@@ -34,13 +32,12 @@ def read_again(body: list[Stmt]) -> set[str]:
 
     def visit(body: list[Stmt]) -> None:
         for s in body:
-            head = [s, *(t for t in (getattr(s, "start", None), getattr(s, "step", None)) if t)]
-            for one in head:
+            for one in heads(s):
                 found.update(read_here(one) & stored)
                 stored.update(written_here(one) if not isinstance(one, Declare) else set())
             for inner in nested(s):
                 visit(inner)
-                if isinstance(s, For | While):
+                if isinstance(s, For):
                     visit(inner)  # what the end of a round stores, the next one may read
 
     visit(body)
@@ -61,12 +58,9 @@ def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None =
         inside = facts.inside()
         if isinstance(s, For):
             inside.enter(s)
+            inside.rounds = facts.rounds | {s.start.name if isinstance(s.start, Declare) else "?"}
         if isinstance(s, If):
             inside.assume(s.condition)
-        if isinstance(s, For | While):
-            inside.rounds = facts.rounds | {
-                s.start.name if isinstance(s, For) and isinstance(s.start, Declare) else "?"
-            }
         for n, inner in enumerate(nested(s)):
             found |= repeated(inner, facts.inside() if n else inside, since)
     return found
@@ -101,7 +95,7 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     return found
 
 
-def covers(sweep: "Keeping", s: Loop, array: str) -> bool:
+def covers(sweep: "Keeping", s: For, array: str) -> bool:
     """Whether a round stores every element of an array before any thread reads one.
 
     Each axis is gone through by the threads, `tile[threadIdx.y][threadIdx.x]` of a block of that shape, which becomes a

@@ -1,8 +1,8 @@
 """Jumps and barriers: jumps made into branches, and barriers that not all threads would reach."""
 
-from minigrad.adjoint.effects import each, expressions, nested, opposite, read_here, written_here
+from minigrad.adjoint.effects import each, expressions, heads, nested, opposite, read_here, written_here
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import Assign, Barrier, Expr, For, Function, If, Index, Jump, Name, Stmt, While, walk
+from minigrad.adjoint.tree import Assign, Barrier, Expr, For, Function, If, Index, Jump, Name, Stmt, walk
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 JUMPS = ("break", "continue", "return")
@@ -15,7 +15,7 @@ def structured(module: Module, body: list[Stmt], kinds: tuple[str, ...], result:
         if isinstance(s, Jump) and s.kind in kinds:
             value = [Assign(result, "=", s.value, s.place, s.text)] if result and s.value is not None else []
             return [*made, *value]
-        if isinstance(s, For | While) and "return" in kinds and _jumps([s], ("return",)):
+        if isinstance(s, For) and "return" in kinds and _jumps([s], ("return",)):
             raise module.refuse(s.place, "a return inside a loop is outside the subset; leave the loop with break.")
         if isinstance(s, If) and _jumps([s], kinds):
             return [*made, *_branch(module, s, body[n + 1 :], kinds, result)]
@@ -90,9 +90,9 @@ class Divergence:
     def _spread(self, body: list[Stmt], apart: bool) -> None:
         """Mark what is written with differing values, or where only some threads come by (`apart`)."""
         for s in body:
-            inside = self.control and (apart or (isinstance(s, If | For | While) and self.parts(s)))
-            for one in (s, getattr(s, "start", None), getattr(s, "step", None)):
-                if one is not None and (inside or (one is not None and self._reads_differing(one))):
+            inside = self.control and (apart or (isinstance(s, If | For) and self.parts(s)))
+            for one in heads(s):
+                if inside or self._reads_differing(one):
                     self.varying |= written_here(one) & self.local
             for inner in nested(s):
                 self._spread(inner, inside)
@@ -104,7 +104,7 @@ class Divergence:
         """Whether threads take different ways at a branch, or leave a loop after different numbers of rounds."""
         if isinstance(s, If):
             return self.differs(s.condition)
-        if isinstance(s, For | While):
+        if isinstance(s, For):
             return self.differs(s.condition) or self._jumps_apart(s.body)
         return False
 

@@ -14,11 +14,9 @@ from minigrad.adjoint.tree import (
     If,
     Index,
     Jump,
-    Loop,
     Name,
     Place,
     Stmt,
-    While,
     walk,
 )
 from minigrad.adjoint.types import floating
@@ -29,7 +27,7 @@ Pair = tuple[list[Stmt], list[Stmt]]
 class Sweep(Assignments):
     """Makes forward and backward sweep of straight code and branches."""
 
-    def loop(self, s: Loop, after: set[str]) -> Pair:
+    def loop(self, s: For, after: set[str]) -> Pair:
         """Forward and backward sweep of a loop."""
         raise NotImplementedError
 
@@ -61,7 +59,7 @@ class Sweep(Assignments):
         """Forward and backward sweep of one statement."""
         if isinstance(s, Barrier):
             return [s], [Barrier(s.place)]
-        if isinstance(s, For | While):
+        if isinstance(s, For):
             return self.loop(s, after)
         if isinstance(s, If):
             return self.branch_pair(s, after)
@@ -143,15 +141,13 @@ class Sweep(Assignments):
             case For():
                 condition = self.replay_value(s.condition)
                 return [For(s.start, condition, s.step, self.plain(s.body, pushes), s.pragma, s.place)]
-            case While():
-                return [While(self.replay_value(s.condition), self.plain(s.body, pushes), s.place)]
             case Jump() | Barrier():
                 return [s]
         return self.replay(s)
 
 
 def _in_branches(s: If) -> set[str]:
-    return declared([t for side in nested(s) for t in side if not isinstance(t, For | While)])
+    return declared([t for side in nested(s) for t in side if not isinstance(t, For)])
 
 
 def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[Stmt]:

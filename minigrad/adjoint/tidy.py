@@ -21,7 +21,6 @@ from minigrad.adjoint.tree import (
     Index,
     Name,
     Stmt,
-    While,
 )
 
 
@@ -31,7 +30,7 @@ def everywhere(body: list[Stmt], change: "Change") -> list[Stmt]:
         match s:
             case If():
                 s.then, s.orelse = everywhere(s.then, change), everywhere(s.orelse, change)
-            case For() | While():
+            case For():
                 s.body = everywhere(s.body, change)
     return change(body)
 
@@ -107,7 +106,7 @@ def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
                 t.value = change(t.value, new)
                 if isinstance(t.target, Index):
                     t.target = change(t.target, new)  # type: ignore[assignment]
-            case If() | For() | While():
+            case If() | For():
                 t.condition = change(t.condition, new)
             case Do():
                 t.arguments = tuple(change(a, new) for a in t.arguments)

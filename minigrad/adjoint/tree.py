@@ -23,8 +23,8 @@ from minigrad.adjoint.expr import (
 
 __all__ = [
     "FLOATS", "NOWHERE", "RANKS", "Add", "Assign", "Barrier", "Binary", "Call", "Cast", "Comment", "Declare", "Do",
-    "Expr", "For", "Function", "If", "Index", "Jump", "Loop", "Name", "Number", "Param", "Place", "Stmt", "Target",
-    "Ternary", "Unary", "While", "children", "walk",
+    "Expr", "For", "Function", "If", "Index", "Jump", "Name", "Number", "Param", "Place", "Stmt", "Target",
+    "Ternary", "Unary", "children", "walk",
 ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class If:
 
 @dataclass(eq=False)
 class For:
-    """A counted loop: start, condition, step."""
+    """A loop: start, condition, step; of a while the condition alone."""
 
     start: Declare | Assign | None
     condition: Expr
@@ -94,16 +94,6 @@ class For:
     filled: frozenset[str] = frozenset()  # arrays that each round fills anew
     cleared: frozenset[str] = frozenset()  # their gradients
     turns: bool = False  # whether they may run in its order, if no round reads what another writes
-
-
-@dataclass(eq=False)
-class While:
-    """A loop with a condition alone."""
-
-    condition: Expr
-    body: list["Stmt"]
-    place: Place = NOWHERE
-    text: str = ""
 
 
 @dataclass(eq=False)
@@ -143,8 +133,7 @@ class Do:
     text: str = ""
 
 
-Loop = For | While
-Stmt = Declare | Assign | Add | If | For | While | Jump | Barrier | Comment | Do
+Stmt = Declare | Assign | Add | If | For | Jump | Barrier | Comment | Do
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from minigrad.adjoint.printer import simple
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tapes import copied
-from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, Index, Name, Stmt, While, walk
+from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, Index, Name, Stmt, walk
 
 
 class Turn:
@@ -46,7 +46,7 @@ class Turn:
         made: list[Stmt] = []
         for s in body:
             waits = any(isinstance(t, Barrier) for t in each([s]))
-            if isinstance(s, For | While) and waits:
+            if isinstance(s, For) and waits:
                 s.body = self.inside(s.body)
             made += self.loops(s) if isinstance(s, For) and not waits else [s]
         return made
@@ -81,7 +81,7 @@ class Turn:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
         at = next(n for n, s in enumerate(body) if any(stage.name == x.array for x in elements([s])))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
-        if isinstance(loop, For | While) and (reads(stage.own) - {e.name for e in counters}) & written([loop]):
+        if isinstance(loop, For) and (reads(stage.own) - {e.name for e in counters}) & written([loop]):
             loop.body = self.put(loop.body, stage)
             return body
         place = Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)

@@ -4,10 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigrad.adjoint import activity
-from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, read_here, reads_in, written_here
+from minigrad.adjoint.effects import (
+    declared,
+    each,
+    expressions,
+    heads,
+    name_of,
+    nested,
+    read_here,
+    reads_in,
+    written_here,
+)
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import JUMPS, leaves, structured
-from minigrad.adjoint.tree import Add, Assign, For, Function, If, Index, Stmt, While
+from minigrad.adjoint.tree import Add, Assign, For, Function, If, Index, Stmt
 from minigrad.adjoint.types import floating
 from minigrad.require import short
 
@@ -63,12 +73,12 @@ def _data(kernel: Function) -> set[str]:
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
     """Add what is written with such values, and where such values decide what was there before: all but `own`."""
     for s in body:
-        decided = isinstance(s, If | For | While) and bool(reads_in(expressions(s)) & found)
+        decided = isinstance(s, If | For) and bool(reads_in(expressions(s)) & found)
         within = declared([s]) if decided else own
-        for one in (s, getattr(s, "start", None), getattr(s, "step", None)):
-            if one is not None and read_here(one) & found:
+        for one in heads(s):
+            if read_here(one) & found:
                 found |= written_here(one)
-            elif one is not None and within is not None:
+            elif within is not None:
                 found |= written_here(one) - within
         for inner in nested(s):
             _spread(inner, found, within)
@@ -87,6 +97,6 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
                 found |= then | orelse if free else then & orelse
                 if not free and leaves([s], JUMPS):
                     return found
-            case For() | While() if free:
+            case For() if free:
                 found |= _stored(s.body, data)
     return found
