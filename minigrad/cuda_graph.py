@@ -51,6 +51,10 @@ class Graph:
             return self.step(*inputs)
         like = tuple([array.spec for array in arrays])
         captured = self._captured.get(like)
+        if captured is not None and captured.effects.turned:
+            del self._captured[like]
+            self._ran.remove(like)
+            captured = None
         if captured is None or captured.effects.changed:
             if like not in self._ran:  # what it compiles and keeps is there from then on
                 self._ran.add(like)
@@ -108,12 +112,14 @@ class _Capture:
             self.effects.undo()
             raise
         self.effects.written += [x.version for x in _tensors(outputs)]
+        self.effects.watch(buffer.address for buffer in self.captured.held)
 
     def replay(self, inputs: Sequence[Tensor]) -> Any:
         """Copy the inputs, queue the launches, and give the tensors that will hold the results."""
-        for array, x in zip(self.arrays, inputs, strict=True):
-            array.copy_from(x.array)
-        self.device.replay(self.captured)
+        with self.device.context.lock:  # another thread's replay would come between its inputs and its launches
+            for array, x in zip(self.arrays, inputs, strict=True):
+                array.copy_from(x.array)
+            self.device.replay(self.captured)
         return self.outputs
 
     def __repr__(self) -> str:

@@ -1,8 +1,10 @@
 """Effects: what a captured step does beside launching, so that every replay can do it too."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from minigrad.tape import Version
+from minigrad.array import Array
+from minigrad.tape import Version, captures
 from minigrad.tensor import Tensor
 
 ADDS = (
@@ -16,18 +18,19 @@ class Effects:
 
     def __init__(self) -> None:
         self.written: list[Version] = []
-        # By id: a leaf that got a gradient, its array, and the gradient that it ends with.
+        # By id: a leaf whose gradient was set or forgotten, its array, and the gradient that it ends with.
         self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was forgotten before
         self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves, with a gradient from before that was read
         self._settings: list[tuple[Any, tuple]] = []  # optimizers, with the numbers that they used
+        self._memory: set[int] = set()  # the addresses of what the launches work on
+        self.turned = False  # whether a leaf over it has been frozen or thawed since
 
     def sets(self, leaf: Tensor, grad: Tensor | None) -> None:
         """The gradient of a leaf is forgotten, or another put in its place."""
         if id(leaf) not in self._grads:
             self._cleared.add(id(leaf))
-        if grad is not None or id(leaf) in self._grads:
-            self._grads[id(leaf)] = leaf, leaf.array, grad
+        self._grads[id(leaf)] = leaf, leaf.array, grad
 
     def gives(self, leaf: Tensor, grad: Tensor) -> None:
         """A leaf gets a gradient. Raises RuntimeError where it had one that is older than the step."""
@@ -46,13 +49,23 @@ class Effects:
             self.looks_at(leaf)
         self._settings.append((optimizer, optimizer.settings))
 
+    def watch(self, memory: Iterable[int]) -> None:
+        """After a capture: these are the addresses of what its launches work on."""
+        self._memory = set(memory)
+        captures.add(self)
+
+    def turns(self, leaf: Tensor) -> None:
+        """A leaf is frozen or thawed; where the graph works on it, the step needs another."""
+        self.turned |= isinstance(leaf.array, Array) and leaf.array.buffer.address in self._memory
+
     @property
     def changed(self) -> bool:
-        """Whether the graph would take the wrong step: an optimizer has other numbers, a leaf moved or was frozen,
-        or had another gradient that the step reads."""
-        moved = any(leaf.array is not array or not leaf.requires_grad for leaf, array, _ in self._grads.values())
+        """Whether the graph would take the wrong step: an optimizer has other numbers, a leaf moved, or had another
+        gradient that the step reads. `turned` is apart: then the step is another, which has not run yet."""
+        moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
         older = any(leaf._grad is not grad for leaf, grad in self._older)
-        return moved or older or any(optimizer.settings != settings for optimizer, settings in self._settings)
+        others = any(optimizer.settings != settings for optimizer, settings in self._settings)
+        return moved or older or others
 
     def undo(self) -> None:
         """After a capture that failed: the gradients that leaves got were never computed."""

@@ -73,6 +73,15 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
+captures: weakref.WeakSet["Effects"] = weakref.WeakSet()  # the graphs that there are
+
+
+def turned(leaf: "Tensor") -> None:
+    """Tell every graph that a leaf was frozen or thawed."""
+    for effects in captures:
+        effects.turns(leaf)
+
+
 def grad_enabled() -> bool:
     """Whether operations are being recorded on this thread."""
     return mode.enabled

@@ -529,3 +529,51 @@ def test_a_graph_within_a_step_is_part_of_its_graph(gpu):
         loss, expected = fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
         np.testing.assert_allclose(loss.numpy(), expected.numpy(), rtol=1e-5)
     assert fast.captures == 2 and inner.captures == 0
+
+
+@pytest.mark.parametrize("frozen_first", [True, False])
+def test_a_leaf_that_is_frozen_or_thawed_needs_another_graph(gpu, frozen_first):
+    ours, truth = Network(gpu), Network(None)
+    fast = mg.graph(ours.step)
+    for i in range(10):
+        for net in (ours, truth):
+            net.parameters[2].requires_grad = (i >= 5) == frozen_first
+        x, y = batch(i)
+        fast(on(gpu, x), on(gpu, y)), truth.step(mg.Tensor(x), mg.Tensor(y))
+        for p, q in zip(ours.parameters, truth.parameters, strict=True):
+            np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-4, atol=1e-6)
+            assert (p.grad is None) == (q.grad is None)
+    assert fast.captures == 2 and fast.replays == 8  # each step runs once
+
+
+def test_a_leaf_that_no_optimizer_knows_may_be_thawed(gpu):
+    w, v = (on(gpu, np.ones(3, np.float32), True) for _ in range(2))
+    v.requires_grad = False
+
+    def step(x):
+        w.grad = v.grad = None
+        (x * w * v).sum().backward()
+
+    fast, x = mg.graph(step), on(gpu, np.full(3, 2, np.float32))
+    fast(x), fast(x)
+    v.requires_grad = True
+    fast(x), fast(x)
+    assert v.grad.numpy().tolist() == [2.0] * 3 and fast.captures == 2
+    others = [on(gpu, np.ones(3, np.float32), True) for _ in range(3)]
+    others[0].requires_grad = False
+    fast(x)
+    assert fast.captures == 2
+
+
+def test_a_gradient_that_the_step_only_forgets_is_forgotten(gpu):
+    w, v = (on(gpu, np.ones(3, np.float32), True) for _ in range(2))
+
+    def step(x):
+        w.grad = v.grad = None
+        (x * w).sum().backward()
+
+    fast, x = mg.graph(step), on(gpu, np.ones(3, np.float32))
+    for _ in range(4):
+        v.grad = on(gpu, np.ones(3, np.float32))
+        fast(x)
+        assert v.grad is None and w.grad is not None
