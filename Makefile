@@ -15,8 +15,9 @@ help:
 lab: gpu
 	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
+# A file, or a notebook, is run by one process from its first test to its last: cells and README examples follow on.
 test: gpu
-	$(PY) -m pytest --nbval
+	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile
 
 venv: $(STAMP)
 

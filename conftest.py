@@ -28,8 +28,9 @@ def cell_tags(item: pytest.Item) -> list[str]:
 
 
 def skipped_for_gpu(config: pytest.Config) -> int:
-    stats = config.pluginmanager.get_plugin("terminalreporter").stats
-    return sum("gpu" in getattr(report, "keywords", ()) for report in stats.get("skipped", []))
+    reporter = config.pluginmanager.get_plugin("terminalreporter")  # a worker of pytest-xdist has none
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    return sum("gpu" in getattr(report, "keywords", ()) for report in skipped)
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:

@@ -12,6 +12,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
 _SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
 _DEVICE = re.compile(r"\b__device__\b")
 _ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
+_HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration: what stands before its brackets
 _TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
 _OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
@@ -105,13 +106,15 @@ def _device(code: str) -> list[Edit]:
     """Behind each __device__ variable, the note that tells a watch of it."""
     edits = []
     for match in _DEVICE.finditer(code):
-        stop = _end_of_statement(code, match.end())
-        declaration = _ALIGNED.sub(" ", code[match.end() : stop])
-        head = re.match(r"[^(){}=\[]*", declaration)[0]  # type: ignore[index]
-        function = declaration[len(head) :][:1] in ("(", "{") or "operator" in head
+        head = _HEAD.match(code, match.end())
+        function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
-        if stop < 0 or function or template or _inside_function(code, match.start()):
+        if function or template or _inside_function(code, match.start()):
             continue
+        stop = _end_of_statement(code, match.end())
+        if stop < 0:
+            continue
+        declaration = _ALIGNED.sub(" ", code[match.end() : stop])
         names = [_NAME.search(re.split(r"[\[=]", piece)[0])[1] for piece in _split(declaration)]  # type: ignore[index]
         edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
