@@ -12,6 +12,7 @@ from minigrad.spec import Spec
 from minigrad.tape import effects, noted
 from minigrad.tensor import Tensor
 
+PLAIN = (type(None), bool, int, float, str)  # what a result may hold beside tensors: it is that of the capture
 OFTEN = 4  # captures of the same in a row, from which on something changes every time
 
 
@@ -19,11 +20,11 @@ def graph(step: Callable[..., Any]) -> "Graph":
     """`fast = mg.graph(step)`, then `loss = fast(x, y)`: each call takes one step, as step(x, y) does.
 
     The first call runs the step, the second captures its launches, and every later one replays them at once: the host
-    has nothing to do but that. Arguments are tensors; for each set of shapes there is a graph of its own. What is
-    returned are the same tensors every time, with new values. The step must forget the gradients that it makes
-    (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's numbers have changed, or a gradient
-    that the step reads is another, the step is captured anew, which takes longer than a step that just runs; a warning
-    says so where that happens every time. On `sim` and `numpy` the step just runs.
+    has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
+    What is returned are the same tensors every time, with new values; numbers are those of the capture. The step must
+    forget the gradients that it makes (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's
+    numbers have changed, or a gradient that the step reads is another, the step is captured anew, which takes longer
+    than a step that just runs; a warning says so where that happens every time. `sim` and `numpy` just run the step.
     """
     return Graph(a("mg.graph", step, Callable, "a function of tensors"))
 
@@ -102,8 +103,9 @@ class _Capture:
         given = [Tensor(array) for array in self.arrays]
         try:
             with noted(self.effects), self.device.memory.capture() as self.captured:
-                outputs = _detached(step(*given))
-            self.outputs = outputs
+                outputs = step(*given)
+            self.outputs = outputs  # from here on there is a graph to be given back
+            self.outputs = outputs = _detached(outputs)
             if any(x.version is version for x in given for version in self.effects.written):
                 raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
             if not self.captured.replay.nodes:
@@ -132,14 +134,20 @@ class _Capture:
 
 
 def _detached(result: Any) -> Any:
-    """The tensors of a result, cut off the tape: a replay records nothing."""
+    """The tensors of a result, cut off the tape: a replay records nothing. Raises TypeError where some may hide."""
+    if isinstance(result, Tensor):
+        return result.detach()
+    if isinstance(result, dict):
+        return {key: _detached(part) for key, part in result.items()}
     if isinstance(result, list | tuple):
-        return type(result)(map(_detached, result))
-    return result.detach() if isinstance(result, Tensor) else result
+        parts = map(_detached, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)  # a named tuple or another
+    return a("mg.graph", result, PLAIN, "a step that returns tensors, in tuples, lists or dicts")
 
 
 def _tensors(result: Any) -> list[Tensor]:
     """The tensors of a result."""
-    if isinstance(result, list | tuple):
+    if isinstance(result, dict | list | tuple):
+        result = result.values() if isinstance(result, dict) else result
         return [x for part in result for x in _tensors(part)]
     return [result] if isinstance(result, Tensor) else []

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -577,3 +578,27 @@ def test_a_gradient_that_the_step_only_forgets_is_forgotten(gpu):
         v.grad = on(gpu, np.ones(3, np.float32))
         fast(x)
         assert v.grad is None and w.grad is not None
+
+
+class Found(NamedTuple):
+    double: mg.Tensor
+    rest: dict
+
+
+def test_a_result_may_be_a_named_tuple_or_a_dict(gpu):
+    w, later = on(gpu, np.ones(3, np.float32), True), []
+    fast = mg.graph(lambda x: Found(x * w, {"sum": (x * w).sum(), "count": 3}))
+    for i in range(4):
+        found = fast(on(gpu, np.full(3, i, np.float32)))
+        assert type(found) is Found and found.rest["count"] == 3 and found.rest["sum"].item() == 3 * i
+        later.append((found.rest["sum"] * w).sum())
+    assert found.double.is_leaf and found.rest["sum"].is_leaf
+    with pytest.raises(RuntimeError, match="changed in place"):
+        later[2].backward()
+
+
+def test_a_result_in_which_tensors_may_hide_is_refused(gpu):
+    fast, x = mg.graph(lambda x: {x * 2.0}), on(gpu, np.ones(3, np.float32))
+    fast(x)
+    with pytest.raises(TypeError, match=r"a step that returns tensors, in tuples, lists or dicts; got set \{tensor"):
+        fast(x)
