@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minigrad.microscope.echoes import is_echo
 from minigrad.microscope.native import Access
 from minigrad.microscope.requests import Requests, group, sectors, wavefronts
-from minigrad.microscope.sites import Places, Site
+from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variables
 
 
@@ -84,8 +85,9 @@ class Accesses:
         codes, site = np.unique(code, return_inverse=True)
         keys, kept = _keys(codes.tolist(), _touched(rows, site, len(codes)), places, variables)
         rows, site = rows[kept[site]], site[kept[site]]
-        ordered = sorted(set(keys))
-        site = np.array([ordered.index(key) for key in keys] or [0])[site]
+        ordered = sorted({key for key, keep in zip(keys, kept, strict=True) if keep})
+        number = {key: i for i, key in enumerate(ordered)}
+        site = np.array([number.get(key, 0) for key in keys] or [0])[site]
         shared = np.array([key.space == "shared" for key in ordered], bool)
         requests = group(rows, site)
         costs = _costs(requests, rows, site, shared)
@@ -144,34 +146,25 @@ def _touched(rows: np.ndarray, site: np.ndarray, count: int) -> list[bytes]:
 def _keys(
     codes: Sequence[int], touched: Sequence[bytes], places: Places, variables: Variables
 ) -> tuple[list[_Key], np.ndarray]:
-    """The key of each code, (pc, access, variable), and which codes to keep.
-
-    Where an index is itself read from memory, as in &s[x[i]], GCC's check of the bounds reads it once more: of two
-    instructions in one subscript that touch the same in the same threads, one is left out.
-    """
+    """The key of each code, (pc, access, variable), and which codes to keep; they come in the order of the code."""
     sites = places.sites(code >> 16 for code in codes)
     keys, kept = [], []
     met: dict[tuple, list[bytes]] = {}
+    written: dict[tuple, int] = {}  # where the last write to a variable stands, in a line of a function
     for code, what in zip(codes, touched, strict=True):
         site, number = sites[code >> 16], code & 255
         name = variables.name(number, site.place.text, site.column)
         kind = Access(code >> 8 & 255).name.lower()
         column = *site.place, variables.space(number), kind, name, site.column or -(code >> 16)
         twins = met.setdefault((column, site.function), [])
-        kept.append(not (_in_subscript(site) and what in twins))
+        stored = written.get((site.place, site.function, number), 0)
+        kept.append(kind != "read" or not is_echo(site, what in twins, stored))
+        if kind == "write":
+            written[site.place, site.function, number] = site.column
         if kept[-1]:
             twins.append(what)
         keys.append(_Key(*column, len(twins) - 1))
     return keys, np.array(kept, bool)
-
-
-def _in_subscript(site: Site) -> bool:
-    """Whether the column lies in a subscript that has one of its own: GCC has an access at its closing bracket."""
-    opened = depth = 0
-    for sign in site.place.text[: max(site.column - 1, 0)]:
-        depth += (sign == "[") - (sign == "]")
-        opened = depth and opened + (sign == "[")
-    return opened > 1
 
 
 def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
