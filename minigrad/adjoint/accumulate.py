@@ -5,26 +5,12 @@ from collections.abc import Container, Mapping
 from minigrad.adjoint.build import literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
 from minigrad.adjoint.effects import each, opposite, written
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Declare, Do, Expr, For, If, Index, Name, Stmt
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
 
@@ -109,7 +95,7 @@ class Accumulate:
         made = {}
         crowded = len(sites) == 1 and sites[0].looked_up
         for site in sites:
-            warp = not any(reads(i) - self.alike for i in site.target.indices)
+            warp = not any(i.names - self.alike for i in site.target.indices)
             why = f"threads of the {where} may share the element"
             if all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"

@@ -11,7 +11,7 @@ from minigrad.adjoint import activity, given, launching
 from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.examine import examine
+from minigrad.adjoint.given import examine
 from minigrad.adjoint.module import read
 from minigrad.adjoint.wrt import chosen
 from minigrad.kernel import Kernel, source_of

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from minigrad.adjoint.derive import Derived
-from minigrad.adjoint.derive_function import FunctionAdjoint
+from minigrad.adjoint.derive import Derived, FunctionAdjoint
 from minigrad.adjoint.effects import each, mentioned, written
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module

@@ -2,7 +2,6 @@
 
 from minigrad.adjoint.build import ONE, ZERO, is_number
 from minigrad.adjoint.effects import factor, name_of, rest, value_of
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.rules import Rules
 from minigrad.adjoint.tapes import base
@@ -76,7 +75,7 @@ class Assignments(Rules):
         operands = [
             x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
         ]
-        again = self.passed is None and name_of(s.target) in reads(value)
+        again = self.passed is None and name_of(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
         part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import name_of, written
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Name, Number, Unary, walk
@@ -61,9 +60,9 @@ def count(s: For) -> Count | None:
     if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
         return None
     changed = written(s.body) | {var}
-    if (reads(condition.right) | reads(step.value)) & changed or var in written(s.body):
+    if (condition.right.names | step.value.names) & changed or var in written(s.body):
         return None
-    if reads(s.start.value) & changed or "size_t" in (condition.right.type, step.value.type):
+    if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
     down = condition.op in (">", ">=")
     if (step.op == "-=") != down or isinstance(step.value, Unary):
@@ -105,7 +104,7 @@ def shifted(s: For, k: Expr) -> Expr | None:
     positive = s.condition == test(">", Name(name, "int"), ZERO)
     if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
         return None
-    if name_of(s.step.target) != name or (reads(s.start.value) | {name}) & written(s.body):
+    if name_of(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
         return None
     return Binary(">>", s.start.value, k, "int")
 
@@ -121,7 +120,7 @@ def evaluate(e: Expr, values: dict[str, int]) -> int | None:
     """The value of an expression of whole numbers; None where a name in it is not known."""
     match e:
         case Number():
-            return int(e.text.rstrip("uUlL"), 0) if e.type in ("int", "unsigned", "long long") else None
+            return e.whole
         case Name():
             return values.get(e.name)
         case Unary():

@@ -1,7 +1,6 @@
 """Declarations: parameters, variables, arrays."""
 
 from minigrad.adjoint.build import change
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.expressions import ASSIGNMENTS, Expressions
 from minigrad.adjoint.scope import KNOWN
 from minigrad.adjoint.tokens import Token
@@ -95,7 +94,7 @@ class Declarations(Expressions):
             return change(found.value, constant) if isinstance(found, Declare) and found.const and found.value else None
 
         e = change(self.expression(), constant)
-        if any(n not in self.macros for n in reads(e)):
+        if any(n not in self.macros for n in e.names):
             raise self.refuse(place, f"the extent of {name.text} must be a constant: a number, a macro or a const int.")
         return e
 

@@ -10,24 +10,14 @@ from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
 from minigrad.adjoint.hoist import Hoist
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.order import Share
 from minigrad.adjoint.shadows import cleared, unseen
-from minigrad.adjoint.share import Share
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split, without
 from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
-from minigrad.adjoint.tidy import Merge, everywhere
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Comment,
-    Declare,
-    Function,
-    Index,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.tidy import everywhere, merged
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Index, Name, Stmt
 from minigrad.adjoint.turn import Turn
 
 
@@ -67,7 +57,7 @@ class KernelAdjoint(Derivation):
         own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
         body = self.settled([*own, *sweeps, *self.handed_over()])
         turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
-        body = turn.body(everywhere(body, Merge()))
+        body = turn.body(everywhere(body, merged))
         results = set(activity.outputs(self.of))
         inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
         self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE, ZERO, converted, minus, negative, over, plus, times
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tree import (
     Add,
     Assign,
@@ -90,7 +89,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
 
 def reads_in(expressions: Iterable[Expr]) -> set[str]:
     """The names in expressions."""
-    return set().union(*map(reads, expressions))
+    return set().union(*(e.names for e in expressions))
 
 
 def written_here(s: Stmt) -> set[str]:
@@ -154,7 +153,7 @@ def factor(e: Expr, target: Name | Index) -> Expr | None:
     factor is 1 / 2.0 / 3.0.
     """
     name = name_of(target)
-    if name not in reads(e):
+    if name not in e.names:
         return ZERO
     if e == target:
         return ONE if name not in reads_in(children(e)) else None
@@ -174,7 +173,7 @@ def factor(e: Expr, target: Name | Index) -> Expr | None:
             if right == ZERO:
                 return times(left, converted(e.right, e.type))
             return times(converted(e.left, e.type), right)
-        case Binary(op="/") if name not in reads(e.right):
+        case Binary(op="/") if name not in e.right.names:
             left = factor(e.left, target)
             return None if left is None else over(left, converted(e.right, e.type))
     return None

@@ -7,24 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tree import (
-    Assign,
-    Binary,
-    Call,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.tree import Assign, Binary, Call, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
 
 if TYPE_CHECKING:
     from minigrad.adjoint.turn import Turn
@@ -72,7 +58,7 @@ class Exchange:
         """A statement as the thread runs it that has taken over."""
         match s:
             case For(start=Declare()):
-                self.possible &= not {t for e in header_of(s) for t in reads(e)} - self.counters - self.turn.uniform
+                self.possible &= not {t for e in header_of(s) for t in e.names} - self.counters - self.turn.uniform
                 return replace(s, body=[self.statement(t) for t in s.body])
             case If():
                 then, orelse = ([self.statement(t) for t in side] for side in nested(s))
@@ -115,9 +101,9 @@ class Exchange:
         array = self.turn.declared.get(e.array) if isinstance(e, Index) else NONE
         indices = e.indices if isinstance(e, Index) else ()
         counted = [
-            (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if reads(i) & self.counters
+            (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if i.names & self.counters
         ]
-        changes = (reads(e) - self.counters) & self.changed or e in self.before  # so it would be another value
+        changes = (e.names - self.counters) & self.changed or e in self.before  # so it would be another value
         if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
             self.possible = False
             return e

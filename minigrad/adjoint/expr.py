@@ -37,6 +37,11 @@ class Number(Tree):
     text: str
     type: str
 
+    @property
+    def whole(self) -> int | None:
+        """Its value, of a whole number."""
+        return int(self.text.rstrip("uUlL"), 0) if self.type in ("int", "unsigned", "long long") else None
+
 
 @dataclass(frozen=True)
 class Name(Tree):
@@ -130,8 +135,3 @@ def walk(e: Expr) -> Iterator[Expr]:
     yield e
     for child in children(e):
         yield from walk(child)
-
-
-def reads(e: Expr) -> frozenset[str]:
-    """The names of the variables and arrays that an expression reads."""
-    return e.names

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 
 from minigrad.adjoint.build import ZERO, test
 from minigrad.adjoint.counting import count, evaluate, exact
-from minigrad.adjoint.effects import each, name_of, opposite, read_here, self_read, written, written_here
-from minigrad.adjoint.expr import reads
-from minigrad.adjoint.tidy import Change, is_sum
+from minigrad.adjoint.effects import each, name_of, opposite, read_here, reads_in, self_read, written, written_here
+from minigrad.adjoint.tidy import is_sum
 from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, If, Index, Name, Stmt, Target, children
 
 
-class Hoist(Change):
+class Hoist:
     """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`."""
 
     def __init__(self, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: dict[str, int]):
@@ -32,7 +31,7 @@ class Hoist(Change):
         behind: list[Stmt] = []
         header = count(s)
         for target, parts in sums.items():
-            stays = not set().union(*map(reads, children(target))) & changed and name_of(target) not in spoilt
+            stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
             waits = self.arrays[name_of(target)] and any(isinstance(t, Barrier) for t in inside)
             if stays and not waits:
                 total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
@@ -59,7 +58,7 @@ def _way(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
         for condition, side in ((t.condition, t.then), (opposite(t.condition), t.orelse)) if isinstance(t, If) else ():
             way = _way(side, s, changed)
             if way is not None:
-                return None if reads(condition) & changed else [condition, *way]
+                return None if condition.names & changed else [condition, *way]
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from minigrad.adjoint.expressions import Expressions, number
+from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.tokens import Refused, Token, Tokens
 from minigrad.adjoint.tree import Expr, Name, Number, Place
 from minigrad.adjoint.types import TYPES
@@ -40,8 +40,9 @@ class Macros:
 
 def whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of those that are literals of type int."""
-    literals = {name: e.text for name, e in named.items() if isinstance(e, Number) and number(e.text).type == "int"}
-    return {name: int(text, 0) for name, text in literals.items()}
+    return {
+        name: e.whole for name, e in named.items() if isinstance(e, Number) and e.type == "int" and e.whole is not None
+    }
 
 
 def _bare(body: list[Token]) -> bool:

@@ -1,54 +1,37 @@
-"""Loops in their own order where that is free, counters and barriers only where they are needed."""
+"""Loops in their own order where that is free, counted only where they must be; loops shared out over a warp."""
+
+from collections.abc import Callable, Container
 
 from minigrad.adjoint.build import ONE, minus
-from minigrad.adjoint.effects import (
-    declared,
-    each,
-    mentioned,
-    read_here,
-    self_read,
-    written_here,
-)
-from minigrad.adjoint.tidy import Change
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Binary,
-    Declare,
-    Do,
-    For,
-    If,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.effects import declared, each, mentioned, read_here, self_read, written, written_here
+from minigrad.adjoint.tree import Add, Assign, Binary, Call, Comment, Declare, Do, Expr, For, If, Name, Stmt
 
 
-class Order(Change):
+def in_order(body: list[Stmt]) -> list[Stmt]:
     """Rounds whose order is free run from first to last, under the header that the kernel itself has."""
+    for s in body:
+        if isinstance(s, For) and s.primal and s.turns and _free(s):
+            start = s.primal.start
+            assert isinstance(start, Declare)
+            s.start, s.condition, s.step = start, s.primal.condition, s.primal.step
+            s.body = [t for t in s.body if not (isinstance(t, Declare) and t.name == start.name)]
+    return body
 
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Turn what can be turned."""
-        for s in body:
-            if isinstance(s, For) and s.primal and s.turns and self._free(s):
-                start = s.primal.start
-                assert isinstance(start, Declare)
-                s.start, s.condition, s.step = start, s.primal.condition, s.primal.step
-                s.body = [t for t in s.body if not (isinstance(t, Declare) and t.name == start.name)]
-        return body
 
-    def _free(self, s: For) -> bool:
-        """Whether no round reads what another one writes: all that leaves a round is sums."""
-        start, primal = s.start, s.primal
-        assert isinstance(start, Declare) and primal and isinstance(primal.start, Declare)
-        var = primal.start.name
-        inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
-        if start.name != var and start.name in mentioned(inside):
-            return False  # it reads a tape
-        own = declared(s.body) | s.filled | s.cleared
-        leaving = {n for t in each(s.body) for n in written_here(t)} - own
-        sets = {n for t in each(s.body) if not _adds(t) for n in written_here(t)}
-        read = {n for t in each(s.body) for n in read_here(t) - self_read(t)}
-        return not leaving & (sets | read)
+def _free(s: For) -> bool:
+    """Whether no round reads what another one writes: all that leaves a round is sums."""
+    start, primal = s.start, s.primal
+    assert isinstance(start, Declare) and primal and isinstance(primal.start, Declare)
+    var = primal.start.name
+    inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
+    if start.name != var and start.name in mentioned(inside):
+        return False  # it reads a tape
+    own = declared(s.body) | s.filled | s.cleared
+    leaving = {n for t in each(s.body) for n in written_here(t)} - own
+    sets = {n for t in each(s.body) if not _adds(t) for n in written_here(t)}
+    read = {n for t in each(s.body) for n in read_here(t) - self_read(t)}
+    return not leaving & (sets | read)
 
 
 def _adds(s: Stmt) -> bool:
@@ -56,7 +39,7 @@ def _adds(s: Stmt) -> bool:
     return isinstance(s, Add | Do) or (isinstance(s, Assign) and s.op in ("+=", "-="))
 
 
-class Uncounted(Change):
+class Uncounted:
     """Loops without a tape need no check of its length, and none that a formula tells need a counter."""
 
     def __init__(self, taped: set[str]):
@@ -77,3 +60,37 @@ class Uncounted(Change):
         return (
             over and isinstance(counter, Name) and counter.name.startswith("trips_") and counter.name not in self.taped
         )
+
+
+class Share:
+    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns."""
+
+    def __init__(self, uniform: Container[str], fresh: Callable[[str], str]):
+        self.uniform, self.fresh = uniform, fresh  # uniform: names that are equal in all threads of a block
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Share out the loops of a body."""
+        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
+
+    def _loop(self, s: For) -> list[Stmt]:
+        notes, adds = [t for t in s.body if isinstance(t, Comment)], [t for t in s.body if isinstance(t, Add)]
+        header = count(s)
+        if header is None or not (header.simple and exact(s, header)) or len(notes) + len(adds) < len(s.body):
+            return [s]
+        if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
+            return [s]
+        add, named = adds[0], {n for e in (header.bound, *_indices(adds[0])) for n in e.names} - {header.var}
+        if not all(n in self.uniform for n in named):
+            return [s]
+        turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
+        total = Name(self.fresh("d_warp"), add.target.type)
+        summed = Call("warp_total", (add.value, turn, turns), total.type)
+        var = Name(header.var, "int")
+        one = Add(add.target, total, add.place, add.text)
+        loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
+        given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
+        return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
+
+
+def _indices(s: Add) -> tuple[Expr, ...]:
+    return getattr(s.target, "indices", ())

@@ -56,7 +56,7 @@ def polynomial(e: Expr) -> Polynomial | None:
     """An expression of + - * as a polynomial; None for any other."""
     match e:
         case Number():
-            return number(int(e.text.rstrip("uUlL"), 0)) if e.type in ("int", "unsigned", "long long") else None
+            return None if e.whole is None else number(e.whole)
         case Name():
             return Polynomial({(e.name,): 1})
         case Cast():

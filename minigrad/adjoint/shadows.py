@@ -2,14 +2,13 @@
 
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.effects import each, expressions
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import EXTENTS
 from minigrad.adjoint.tree import Assign, Declare, Expr, For, Function, If, Index, Name, Stmt
 
 
 def unseen(function: Function) -> dict[str, Expr]:
     """The extents along the axes that a kernel does not look at: one thread, one block."""
-    seen = {n for s in each(function.body) for e in expressions(s) for n in reads(e)}
+    seen = {n for s in each(function.body) for e in expressions(s) for n in e.names}
     return {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
 
 

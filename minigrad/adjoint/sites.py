@@ -3,16 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.tree import (
-    Assign,
-    Expr,
-    For,
-    Index,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.tree import Assign, Expr, For, Index, Stmt, walk
 
 
 class Choice(NamedTuple):
@@ -43,7 +35,7 @@ class Site:
     @property
     def ranges(self) -> frozenset:
         """What the variables in its indices go through."""
-        names = {n for e in self.target.indices for n in reads(e)}
+        names = {n for e in self.target.indices for n in e.names}
         return frozenset((n, *map(str, self.facts.loops[n])) for n in names if n in self.facts.loops)
 
     @property
@@ -54,6 +46,6 @@ class Site:
             e = left.pop()
             if any(isinstance(x, Index) for x in walk(e)):
                 return bool(self.loops)
-            left += [self.facts.fixed[n] for n in reads(e) - seen if n in self.facts.fixed]
-            seen |= reads(e)
+            left += [self.facts.fixed[n] for n in e.names - seen if n in self.facts.fixed]
+            seen |= e.names
         return False

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import each, expressions, name_of, nested, read_here, self_read, written, written_here
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.tidy import is_sum, renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
 from minigrad.adjoint.types import BYTES, floating
@@ -93,7 +92,7 @@ class Split:
         """The names of which an expression is made, those behind its variables too."""
         found, left = set[str](), [e]
         while left:
-            new = reads(left.pop()) - found
+            new = left.pop().names - found
             found |= new
             left += [self.made.fixed[n] for n in new if n in self.made.fixed]
         return found

@@ -8,18 +8,7 @@ from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.structure import leaves
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    Target,
-)
+from minigrad.adjoint.tree import Add, Assign, Declare, Expr, For, If, Index, Name, Stmt, Target
 
 if TYPE_CHECKING:
     from minigrad.adjoint.keeping import Keeping

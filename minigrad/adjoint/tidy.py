@@ -1,30 +1,13 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
+from collections.abc import Callable
+
 from minigrad.adjoint.build import change, is_number, minus, negative, plus
-from minigrad.adjoint.effects import (
-    each,
-    expressions,
-    mentioned,
-    name_of,
-    written,
-)
-from minigrad.adjoint.expr import reads
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Comment,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.effects import each, expressions, mentioned, name_of, reads_in, written
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, Expr, For, If, Index, Name, Stmt
 
 
-def everywhere(body: list[Stmt], change: "Change") -> list[Stmt]:
+def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
     """The change made in each body, the innermost first."""
     for s in body:
         match s:
@@ -35,15 +18,7 @@ def everywhere(body: list[Stmt], change: "Change") -> list[Stmt]:
     return change(body)
 
 
-class Change:
-    """A change of a body."""
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """The body changed."""
-        raise NotImplementedError
-
-
-class Sink(Change):
+class Sink:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
@@ -77,7 +52,7 @@ class Sink(Change):
             body.insert(user - 1 - comments, s)
 
 
-class Copies(Change):
+class Copies:
     """`real p_6 = p;` is left out where p itself is not changed behind it."""
 
     def __init__(self, copies: set[str]):
@@ -92,52 +67,53 @@ class Copies(Change):
         return body
 
 
+def rewrite(s: Stmt, new: Callable[[Expr], Expr | None]) -> None:
+    """Put expressions in place of others in a statement itself, as `change` does in an expression."""
+    match s:
+        case Declare():
+            s.value = None if s.value is None else change(s.value, new)
+        case Assign() | Add():
+            s.value = change(s.value, new)
+            s.target = change(s.target, new) if isinstance(s.target, Index) else s.target  # type: ignore[assignment]
+        case If() | For():
+            s.condition = change(s.condition, new)
+        case Do():
+            s.arguments = tuple(change(a, new) for a in s.arguments)
+
+
 def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
     """The statement with a value in place of a name, in it and in all inside it."""
-
-    def new(e: Expr) -> Expr | None:
-        return value if isinstance(e, Name) and e.name == name else None
-
     for t in each([s]):
-        match t:
-            case Declare():
-                t.value = None if t.value is None else change(t.value, new)
-            case Assign() | Add():
-                t.value = change(t.value, new)
-                if isinstance(t.target, Index):
-                    t.target = change(t.target, new)  # type: ignore[assignment]
-            case If() | For():
-                t.condition = change(t.condition, new)
-            case Do():
-                t.arguments = tuple(change(a, new) for a in t.arguments)
+        rewrite(t, lambda e: value if isinstance(e, Name) and e.name == name else None)
     return s
 
 
-class Merge(Change):
-    """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two."""
+def merged(body: list[Stmt]) -> list[Stmt]:
+    """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two.
 
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Join what one statement of the kernel adds to one element, at the last of the places."""
-        made: list[Stmt] = []
-        for s in body:
-            first = next((t for t in reversed(made) if isinstance(s, Assign) and self._joins(t, s)), None)
-            if isinstance(s, Assign) and isinstance(first, Assign) and self._may_wait(first, made):
-                value = first.value if first.op == "+=" else negative(first.value)
-                value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
-                made.remove(first)
-                s = Assign(s.target, "+=", value, s.place, owned=s.owned)
-            made.append(s)
-        return made
+    What one statement of the kernel adds to one element is joined at the last of the places.
+    """
+    made: list[Stmt] = []
+    for s in body:
+        first = next((t for t in reversed(made) if isinstance(s, Assign) and _joins(t, s)), None)
+        if isinstance(s, Assign) and isinstance(first, Assign) and _may_wait(first, made):
+            value = first.value if first.op == "+=" else negative(first.value)
+            value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
+            made.remove(first)
+            s = Assign(s.target, "+=", value, s.place, owned=s.owned)
+        made.append(s)
+    return made
 
-    def _joins(self, a: Stmt, b: Assign) -> bool:
-        sums = isinstance(a, Assign) and {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
-        return sums and not any(name_of(b.target) in reads(e) for e in (*expressions(a), *expressions(b)))
 
-    def _may_wait(self, s: Assign, body: list[Stmt]) -> bool:
-        """Whether the last statements neither read what this one adds to nor change what it reads."""
-        behind = body[body.index(s) + 1 :]
-        needs = set().union(*map(reads, expressions(s)))
-        return name_of(s.target) not in mentioned(behind) and not needs & written(behind)
+def _joins(a: Stmt, b: Assign) -> bool:
+    sums = isinstance(a, Assign) and {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
+    return sums and name_of(b.target) not in reads_in((*expressions(a), *expressions(b)))
+
+
+def _may_wait(s: Assign, body: list[Stmt]) -> bool:
+    """Whether the last statements neither read what this one adds to nor change what it reads."""
+    behind = body[body.index(s) + 1 :]
+    return name_of(s.target) not in mentioned(behind) and not reads_in(expressions(s)) & written(behind)
 
 
 def is_sum(s: Stmt) -> bool:
@@ -148,4 +124,4 @@ def is_sum(s: Stmt) -> bool:
 def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
     """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
     same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
-    return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in reads(e) for e in expressions(s))
+    return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in e.names for e in expressions(s))

@@ -7,16 +7,16 @@ no two threads meet. What is a thread's own in it, d_sum, the others read from s
 
 from dataclasses import replace
 
-from minigrad.adjoint.build import ONE, ZERO, change, plus
+from minigrad.adjoint.build import ONE, ZERO, plus
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, expressions, name_of, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
-from minigrad.adjoint.expr import reads
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import simple
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tapes import copied
+from minigrad.adjoint.tidy import rewrite
 from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, Index, Name, Stmt, walk
 
 
@@ -81,7 +81,7 @@ class Turn:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
         at = next(n for n, s in enumerate(body) if any(stage.name == x.array for x in elements([s])))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
-        if isinstance(loop, For) and (reads(stage.own) - {e.name for e in counters}) & written([loop]):
+        if isinstance(loop, For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
             loop.body = self.put(loop.body, stage)
             return body
         place = Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)
@@ -117,21 +117,9 @@ def scalars(body: list[Stmt], names: list[str], made: Keeping) -> list[Stmt]:
     for name in names:
         own = Name(made.fresh(f"{name}_own"), next(x.type for x in elements(body) if x.array == name))
         for s in each(body):
-            _rename(s, name, own)
+            rewrite(s, lambda e: own if isinstance(e, Index) and e.array == name else None)  # noqa: B023
         body = [Declare(own.name, own.type, value=ZERO), *body]
     return body
-
-
-def _rename(s: Stmt, array: str, own: Name) -> None:
-    """An element replaced by a variable."""
-
-    def new(e: Expr) -> Expr | None:
-        return own if isinstance(e, Index) and e.array == array else None
-
-    if isinstance(s, Declare) and s.value is not None:
-        s.value = change(s.value, new)
-    elif isinstance(s, Assign):
-        s.value, s.target = change(s.value, new), change(s.target, new)  # type: ignore[assignment]
 
 
 def elements(body: list[Stmt]) -> list[Index]:
