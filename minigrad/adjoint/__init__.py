@@ -1,11 +1,12 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
 The modules in the order of the work. Parse: `tokens`, `outside`, `scope`, `expressions`, `declarations`, `parser`,
-`macros`, `module` read a file into a `tree`. Analyse: `wrt`, `activity`, `structure`, `counting`, `stores`, `injective`,
-`cover` find out about it. Reverse: `keeping`, `rules`, `assign`, `sweep`, `rounds`, each a class that the next
-one extends, make the forward and the backward sweep. Tidy: `prune`, `tidy`, `hoist` and `order` make them lean; `turn` and `split`,
-`accumulate` and `phases` say who adds what, so that no two threads meet. Print: `derive` and `derive_kernel` do these in
-turn, `assemble` writes the file, `given` and `launching` run it. `ladder` has kernels to try it on.
+`macros`, `module` read a file into a `tree`. Analyse: `wrt`, `activity`, `structure`, `counting`, `stores`,
+`injective`, `cover` find out about it. Reverse: `keeping`, `rules`, `assign`, `sweep`, `rounds`, each a class that the
+next one extends, make the forward and the backward sweep. Tidy: `prune`, `tidy`, `hoist` and `order` make them lean;
+`turn` and `split`, `accumulate` and `phases` say who adds what, so that no two threads meet. Print: `derive` and
+`derive_kernel` do these in turn, `assemble` writes the file, `given` and `launching` run it. `ladder` has kernels to
+try it on.
 """
 
 import sys
