@@ -296,6 +296,14 @@ def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
     assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)
 
 
+def test_memory_for_batches_of_ever_new_shapes_is_bounded(gpu):
+    for n in range(1, 100):
+        array, sent = gpu.sender.send(np.full(n, n, np.float32))
+        gpu.sender.arrive([sent])
+        assert array.numpy().tolist() == [n] * n
+    assert len(gpu.sender._locked) == 16
+
+
 @pytest.mark.parametrize("fails", ["converts", "sends"])
 def test_a_batch_of_which_a_part_is_refused_is_not_let_go_of_in_flight(gpu, driver, monkeypatch, fails):
     monkeypatch.setattr(mg.data, "check", lambda name: name)

@@ -132,18 +132,11 @@ def _plain(cost: Cost) -> dict[str, Any]:
 
 
 def _pair(ratio: Ratio) -> list[float]:
-    return [n for t in (ratio.primal, ratio.adjoint) for n in _numbers(t)]
-
-
-def _numbers(timing: Timing) -> list[float]:
-    return [*(round(s * 1e6, 3) for s in (timing.seconds, timing.fastest, timing.slowest)), timing.repeats]
+    return [*ratio.primal.written()[:4], *ratio.adjoint.written()[:4]]
 
 
 def _ratio(given: list[float]) -> Ratio:
-    def timing(middle: float, low: float, high: float, repeats: float) -> Timing:
-        return Timing(middle / 1e6, low / 1e6, high / 1e6, int(repeats))
-
-    return Ratio(timing(*given[:4]), timing(*given[4:]))
+    return Ratio(Timing.read(given[:4]), Timing.read(given[4:]))
 
 
 def _cost(given: dict[str, Any]) -> Cost:

@@ -73,15 +73,15 @@ class Record(Dated):
         return f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
 
     def written(self) -> dict[str, Any]:
-        """The content of a file: times as [median, fastest, slowest, repeats], seconds in microseconds."""
+        """The content of a file."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["chip"] = asdict(self.chip) if self.chip else None
         for key in ("sweeps", "steps", "host"):
-            plain[key] = {title: {k: _list(t) for k, t in times.items()} for title, times in plain[key].items()}
+            plain[key] = {title: {k: t.written() for k, t in times.items()} for title, times in plain[key].items()}
         plain["measurements"] = {
             title: {
-                "kernels": m.kernels, "us": _list(m.timing), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
-                "rivals": {name: _list(t) for name, t in m.rivals.items()},
+                "kernels": m.kernels, "us": m.timing.written(), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
+                "rivals": {name: t.written() for name, t in m.rivals.items()},
             }
             for title, m in self.measurements.items()
         }  # fmt: skip
@@ -108,22 +108,12 @@ def recorded(title: str, device: str | None = None) -> tuple[Times, Record | Non
     return next(((r.sweeps[title], r) for r in records(device) if title in r.sweeps), ({}, None))
 
 
-def _list(timing: Timing) -> list[float]:
-    digits = [round(seconds * 1e6, 3) for seconds in (timing.seconds, timing.fastest, timing.slowest)]
-    return [*digits, timing.repeats, *[1] * timing.host]
-
-
-def _timing(given: list[float]) -> Timing:
-    middle, low, high = (microseconds / 1e6 for microseconds in given[:3])
-    return Timing(middle, low, high, int(given[3]), len(given) > 4)
-
-
 def _times(given: Mapping[str, list[float]]) -> Times:
-    return {key: _timing(times) for key, times in given.items()}
+    return {key: Timing.read(times) for key, times in given.items()}
 
 
 def _measurement(title: str, given: Mapping[str, Any]) -> Measurement:
     rivals = _times(given["rivals"])
     return Measurement(
-        title, tuple(given["kernels"]), _timing(given["us"]), given["flops"], given["bytes"], given["unit"], rivals
+        title, tuple(given["kernels"]), Timing.read(given["us"]), given["flops"], given["bytes"], given["unit"], rivals
     )

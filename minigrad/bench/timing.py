@@ -25,6 +25,17 @@ class Timing:
         """The summary of these runs."""
         return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
 
+    @staticmethod
+    def read(numbers: Sequence[float]) -> "Timing":
+        """The timing that a record holds as these numbers."""
+        middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
+        return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
+
+    def written(self) -> list[float]:
+        """As a record holds it: median, fastest, slowest in microseconds, repeats, and a 1 where `host` is true."""
+        times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
+        return [*times, self.repeats, *[1] * self.host]
+
     def __repr__(self) -> str:
         middle, low, high = (seconds * 1e6 for seconds in (self.seconds, self.fastest, self.slowest))
         host = ", the host's time included" if self.host else ""

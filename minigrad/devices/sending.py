@@ -8,12 +8,15 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.devices.libcuda import NON_BLOCKING
 
+KINDS = 16  # shapes and dtypes, of which memory is kept
+
 
 class Sender:
     """Copies host arrays to the device `cuda` beside the launches.
 
     Memory that the host may swap out is copied twice, and the host waits; page-locked memory is read by the GPU itself.
-    There are two such pieces for each kind of array: one is filled while the other travels.
+    There are two such pieces for each kind of array: one is filled while the other travels. The oldest of many kinds
+    goes, for page-locked memory is taken from all other programs.
     """
 
     def __init__(self, gpu: Any, driver: Any):
@@ -44,13 +47,16 @@ class Sender:
 
     def _piece(self, host: np.ndarray) -> "Locked":
         """The piece of memory whose turn it is, once its last copy has ended."""
-        pieces = self._locked.setdefault((host.shape, host.dtype), [])
+        kind = host.shape, host.dtype
+        if kind not in self._locked and len(self._locked) >= KINDS:
+            for piece in self._locked.pop(next(iter(self._locked))):
+                piece.wait()
+        pieces = self._locked.setdefault(kind, [])
         if len(pieces) < 2:
             pieces.append(Locked(self._driver.pagelocked_empty(host.shape, host.dtype)))
         else:
             pieces.append(pieces.pop(0))
-        if pieces[-1].sent:
-            pieces[-1].sent.synchronize()
+        pieces[-1].wait()
         return pieces[-1]
 
 
@@ -58,4 +64,10 @@ class Locked:
     """Page-locked memory, and the event at the end of its last copy."""
 
     def __init__(self, memory: np.ndarray):
-        self.memory, self.sent = memory, None
+        self.memory = memory
+        self.sent: Any = None
+
+    def wait(self) -> None:
+        """Until it may be filled again."""
+        if self.sent:
+            self.sent.synchronize()
