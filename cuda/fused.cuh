@@ -56,10 +56,10 @@ __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
 
 // Where a sum closes the chain, its inputs are seen as (rows, n), and each row is cut into pieces of `chunk` elements.
 // block -> one piece of one row; thread -> every BLOCK-th four elements of it, where it begins at a multiple of four.
-struct Piece {
+struct Stretch {
     int start, count, fours;
 
-    __device__ Piece(int n, int chunk) {
+    __device__ Stretch(int n, int chunk) {
         int first = blockIdx.y * chunk;
         start = blockIdx.x * n + first;
         count = min(chunk, n - first);
@@ -70,14 +70,14 @@ struct Piece {
 // y = the sum of f(the inputs' elements) over each piece: (rows, pieces), in a fixed order.
 template <class F, class... Inputs>
 __device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inputs) {
-    Piece piece(n, chunk);
+    Stretch own(n, chunk);
     real sum = 0;
-    for (int i = threadIdx.x; i < piece.fours; i += blockDim.x) {
-        Vec four_of_y = each_lane(f, four(inputs, piece.start + i * LANES)...);
+    for (int i = threadIdx.x; i < own.fours; i += blockDim.x) {
+        Vec four_of_y = each_lane(f, four(inputs, own.start + i * LANES)...);
         sum += (four_of_y.at[0] + four_of_y.at[1]) + (four_of_y.at[2] + four_of_y.at[3]);
     }
-    for (int i = piece.fours * LANES + threadIdx.x; i < piece.count; i += blockDim.x) {
-        sum += f(one(inputs, piece.start + i)...);
+    for (int i = own.fours * LANES + threadIdx.x; i < own.count; i += blockDim.x) {
+        sum += f(one(inputs, own.start + i)...);
     }
     sum = block_reduce(sum, Add());
     if (threadIdx.x == 0) y[blockIdx.x * gridDim.y + blockIdx.y] = sum;
@@ -86,14 +86,14 @@ __device__ void sum_pieces(real* y, int n, int chunk, F f, const Inputs&... inpu
 // The way back: the outputs of f(the dy of the row, the inputs' elements).
 template <int K, class F, class... Inputs>
 __device__ void map_pieces(Outputs<K> to, int n, int chunk, F f, const real* dy, const Inputs&... inputs) {
-    Piece piece(n, chunk);
+    Stretch own(n, chunk);
     real of_row = dy[blockIdx.x];
     auto g = [&](auto... x) { return f(of_row, x...); };
-    for (int i = threadIdx.x; i < piece.fours; i += blockDim.x) {
-        int at = piece.start + i * LANES;
+    for (int i = threadIdx.x; i < own.fours; i += blockDim.x) {
+        int at = own.start + i * LANES;
         store_four(to, at, g, four(inputs, at)...);
     }
-    for (int i = piece.fours * LANES + threadIdx.x; i < piece.count; i += blockDim.x) {
-        store(to, piece.start + i, g(one(inputs, piece.start + i)...));
+    for (int i = own.fours * LANES + threadIdx.x; i < own.count; i += blockDim.x) {
+        store(to, own.start + i, g(one(inputs, own.start + i)...));
     }
 }

@@ -4,26 +4,20 @@
 
 // block -> one piece of one output; thread -> every BLOCK-th element of it.
 extern "C" __global__ void max_warp(const real* x, real* y, int outputs, int n, int inner, int chunk) {
-    int row = blockIdx.x / inner, column = blockIdx.x % inner;
-    int first = blockIdx.y * chunk, count = min(chunk, n - first);
-    x += (row * n + first) * inner + column;
-    real most = block_max(count, [=](int i) { return x[i * inner]; });
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = most;
+    Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
+    real most = block_max(piece.count, [=](int i) { return piece.x[i * inner]; });
+    if (threadIdx.x == 0) y[piece.to] = most;
 }
 
 // thread -> one piece of one output, alone; neighbouring threads read neighbouring columns.
 extern "C" __global__ void max_columns(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
-    if (output < outputs) {
-        int row = output / inner, column = output % inner;
-        int first = blockIdx.y * chunk, count = min(chunk, n - first);
-        x += (row * n + first) * inner + column;
-        real most = -INFINITY;
-        for (int i = 0; i < count; ++i) {
-            most = Max()(most, x[i * inner]);
-        }
-        y[(row * gridDim.y + blockIdx.y) * inner + column] = most;
+    Piece piece(x, output, outputs, n, inner, chunk);
+    real most = -INFINITY;
+    for (int i = 0; i < piece.count; ++i) {
+        most = Max()(most, piece.x[i * inner]);
     }
+    if (output < outputs) y[piece.to] = most;
 }
 
 // As max_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
@@ -48,7 +42,7 @@ extern "C" __global__ void max_lanes(const real* x, real* y, int outputs, int n,
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     Piece piece(x, i / SHARE, outputs, n, inner, chunk);
     bool whole = inner == 1 && n % LANES == 0 && chunk % LANES == 0;
-    real most = lanes_reduce<SHARE>(piece, whole, i % SHARE, -INFINITY, Max());
+    real most = piece_reduce<SHARE>(piece, whole, i % SHARE, -INFINITY, Max());
     if (i % SHARE == 0 && i / SHARE < outputs) y[piece.to] = most;
 }
 

@@ -20,7 +20,7 @@ struct Piece {
 // Combines a piece for WIDTH lanes of a warp, neighbours: lane `share` of them takes every WIDTH-th element, or every
 // WIDTH-th four where all pieces are `whole`, fours that begin at multiples of four.
 template <int WIDTH, class Combine>
-__device__ real lanes_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {
+__device__ real piece_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {
     const real* x = piece.x;
     real value = start;
     if (whole) {
@@ -36,7 +36,8 @@ __device__ real lanes_reduce(const Piece& piece, bool whole, int share, real sta
     return value;
 }
 
-// Combines a piece for each column of threads of a block of 32 x blockDim.y: its threads take every blockDim.y-th element.
+// Combines a piece for the first thread of each column of a block of 32 x blockDim.y: its threads take every
+// blockDim.y-th element.
 template <class Combine>
 __device__ real column_reduce(const Piece& piece, real start, Combine combine) {
     __shared__ real values[32][32];
@@ -44,6 +45,6 @@ __device__ real column_reduce(const Piece& piece, real start, Combine combine) {
     values[y][x] = strided_reduce(y, blockDim.y, piece.count, start, [=](int i) { return piece.x[i * piece.inner]; }, combine);
     __syncthreads();
     real value = values[0][x];
-    for (int i = 1; i < blockDim.y; ++i) value = combine(value, values[i][x]);
+    for (int i = 1; y == 0 && i < blockDim.y; ++i) value = combine(value, values[i][x]);
     return value;
 }

@@ -1,5 +1,4 @@
 #include "pieces.cuh"
-#include "vector.cuh"
 
 // y = (sum of x over an axis) / divisor, with x seen as (rows, n, inner); it has rows * inner = outputs.
 // All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and write partial sums,
@@ -21,12 +20,10 @@ extern "C" __global__ void sum_atomic(
 extern "C" __global__ void sum_tree(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
-    int row = blockIdx.x / inner, column = blockIdx.x % inner;
-    int first = blockIdx.y * chunk, count = min(chunk, n - first);
-    x += (row * n + first) * inner + column;
+    Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
     // [add up the thread's share]
     __shared__ real sums[1024];
-    sums[threadIdx.x] = thread_reduce(count, 0, [=](int i) { return x[i * inner]; }, Add());
+    sums[threadIdx.x] = thread_reduce(piece.count, 0, [=](int i) { return piece.x[i * inner]; }, Add());
     // [add up the block]
     for (int width = blockDim.x, half; width > 1; width = half) {
         half = (width + 1) / 2;
@@ -34,39 +31,35 @@ extern "C" __global__ void sum_tree(
         if (threadIdx.x < width / 2) sums[threadIdx.x] += sums[threadIdx.x + half];
     }
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sums[0] / divisor;
+    if (threadIdx.x == 0) y[piece.to] = sums[0] / divisor;
 }
 
 // As sum_tree, but the threads' sums are added up by warp shuffles, register to register: see reduce.cuh.
 extern "C" __global__ void sum_warp(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
-    int row = blockIdx.x / inner, column = blockIdx.x % inner;
-    int first = blockIdx.y * chunk, count = min(chunk, n - first);
-    x += (row * n + first) * inner + column;
+    Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
     // [add up]
-    real sum = block_sum(count, [=](int i) { return x[i * inner]; });
+    real sum = block_sum(piece.count, [=](int i) { return piece.x[i * inner]; });
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
+    if (threadIdx.x == 0) y[piece.to] = sum / divisor;
 }
 
 // As sum_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
 extern "C" __global__ void sum_vectorized(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
-    int row = blockIdx.x / inner, column = blockIdx.x % inner;
-    int first = blockIdx.y * chunk, count = min(chunk, n - first), start = (row * n + first) * inner + column;
-    int fours = inner == 1 && start % LANES == 0 ? count / LANES : 0, left = fours * LANES;
-    x += start;
+    Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
+    int fours = inner == 1 && (piece.x - x) % LANES == 0 ? piece.count / LANES : 0, left = fours * LANES;
     // [add up]
     real sum = thread_reduce(fours, 0, [=](int i) {
-        Vec four = vec(&x[i * LANES]);
+        Vec four = vec(&piece.x[i * LANES]);
         return (four.at[0] + four.at[1]) + (four.at[2] + four.at[3]);
     }, Add());
-    sum = thread_reduce(count - left, sum, [=](int i) { return x[(left + i) * inner]; }, Add());
+    sum = thread_reduce(piece.count - left, sum, [=](int i) { return piece.x[(left + i) * inner]; }, Add());
     sum = block_reduce(sum, Add());
     // [store]
-    if (threadIdx.x == 0) y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
+    if (threadIdx.x == 0) y[piece.to] = sum / divisor;
 }
 
 // thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
@@ -74,16 +67,12 @@ extern "C" __global__ void sum_vectorized(
 extern "C" __global__ void sum_columns(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
-    if (output < outputs) {
-        int row = output / inner, column = output % inner;
-        int first = blockIdx.y * chunk, count = min(chunk, n - first);
-        x += (row * n + first) * inner + column;
-        real sum = 0;
-        for (int i = 0; i < count; ++i) {
-            sum += x[i * inner];
-        }
-        y[(row * gridDim.y + blockIdx.y) * inner + column] = sum / divisor;
+    Piece piece(x, output, outputs, n, inner, chunk);
+    real sum = 0;
+    for (int i = 0; i < piece.count; ++i) {
+        sum += piece.x[i * inner];
     }
+    if (output < outputs) y[piece.to] = sum / divisor;
 }
 
 #ifndef SHARE
@@ -96,7 +85,7 @@ extern "C" __global__ void sum_lanes(
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     Piece piece(x, i / SHARE, outputs, n, inner, chunk);
     bool whole = inner == 1 && n % LANES == 0 && chunk % LANES == 0;
-    real sum = lanes_reduce<SHARE>(piece, whole, i % SHARE, 0, Add());
+    real sum = piece_reduce<SHARE>(piece, whole, i % SHARE, 0, Add());
     if (i % SHARE == 0 && i / SHARE < outputs) y[piece.to] = sum / divisor;
 }
 

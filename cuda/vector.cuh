@@ -22,13 +22,13 @@ struct Viewed {
     T* x;
     const View& at;
 
-    // Whether four elements, from any multiple of four on, are one run in memory: neighbours or one and the same.
+    // Whether four neighbours, from any multiple of four on, begin at a multiple of four in memory, too.
     __device__ bool runs() const {
         if (at.ndim > 1 && at.shape[0] % LANES) return false;
-        int steps = at.stride[0] == 1 ? at.offset : 0;
+        int steps = at.offset;
 #pragma unroll
         for (int d = 1; d < MAX_DIMS; ++d) {
-            if (d < at.ndim && at.stride[0] == 1) steps |= at.stride[d];
+            if (d < at.ndim) steps |= at.stride[d];
         }
         return steps % LANES == 0;
     }
