@@ -3,8 +3,11 @@
 import copy
 import ctypes
 import re
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from math import prod
 from typing import Any
 
@@ -16,11 +19,14 @@ from minigrad.devices.simulator.runtime import runtime
 from minigrad.errors import KernelError
 from minigrad.microscope import native
 from minigrad.microscope.build import recipe
-from minigrad.microscope.problems import Problem
+from minigrad.microscope.problems import Finder, Problem, joined
 from minigrad.microscope.record import Inspection, look
 from minigrad.microscope.sites import places
+from minigrad.microscope.variables import Variables
 from minigrad.require import whole
 from minigrad.source import Source
+
+Extent = tuple[Dim3, Dim3, int, int]  # grid, block, bytes of shared memory, blocks that are recorded
 
 LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
 # Vectors that are read in one piece, by their bytes; and by four times these, structs that the text aligns to as many.
@@ -58,27 +64,69 @@ class Microscope:
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel and keep the record of what it did in `launches`."""
-        moved = Moved(arguments)
-        order = native.Order(
-            packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
-            kernel=module.entry(name), grid=prod(grid), blocks=self.blocks, limit=LIMIT,
-            vectors=_vectors("".join(module.parts.values())),
-        )  # fmt: skip
-        stopped: KernelError | None = None
-        with runtime().launching, native.watch(order, moved.extents) as starts:
-            try:
-                self._sim.launch(module, name, grid, block, shared, moved.enter(starts.tolist()))
-            except KernelError as error:
-                stopped = error
-            moved.leave()
-            seen, extent = native.seen(), (grid, block, shared, self.blocks)
-            record = look(module.source, name, extent, moved.groups, places(module), seen, stopped, self.outputs)
+        moved, extent, start = Moved(arguments), (grid, block, shared, self.blocks), time.monotonic()
+        with runtime().launching:
+            with native.watch(_order(module, name, extent, moved), moved.extents) as starts:
+                statics = native.statics(len(moved.groups))
+                stopped = self._run(module, name, extent, moved.enter(starts.tolist()), self._sim.timeout)
+                seen = native.seen()
+                before = moved.leave()
+                record = look(module.source, name, extent, moved.groups, places(module), seen, stopped, self.outputs)
+            if seen.relied and not stopped:
+                patience = min(self._sim.timeout, 1 + 4 * (time.monotonic() - start))
+                races = self._turned(module, name, extent, moved, before, statics, patience)
+                record.problems[:] = joined(record.problems, races)
         self.launches.append(record)
+
+    def _run(
+        self, module: Module, name: str, extent: Extent, arguments: Arguments, timeout: float
+    ) -> KernelError | None:
+        sim = copy.copy(self._sim)
+        sim.timeout = timeout  # type: ignore[attr-defined]
+        try:
+            sim.launch(module, name, *extent[:3], arguments)
+        except KernelError as error:
+            return error
+        return None
+
+    def _turned(
+        self, module: Module, name: str, extent: Extent, moved: "Moved", before: Sequence[bytes],
+        statics: Sequence[tuple[int, bytes]], timeout: float,
+    ) -> list[Problem]:  # fmt: skip
+        """The races where the last block and the last thread begin first: what one of these releases, those that come
+        before it in the usual order have not acquired, unless they wait for it.
+        """
+        grid, block, shared, _ = extent
+        after = [(start, ctypes.string_at(start, len(held))) for start, held in statics]
+        _put(statics)
+        try:
+            order = _order(module, name, (grid, block, shared, 0), moved, reversed=1)
+            with native.watch(order, moved.extents) as starts, redirect_stdout(StringIO()):
+                self._run(module, name, extent, moved.enter(starts.tolist(), before), timeout)
+                seen = native.seen()
+                races = [finding for finding in seen.findings if finding.wrong == native.Wrong.RACE]
+                return Finder(grid, block, Variables(moved.groups, seen.variables), places(module)).find(races, None)
+        finally:
+            _put(after)
 
     @property
     def problems(self) -> list[Problem]:
         """The problems of all launches, launch after launch."""
         return [problem for record in self.launches for problem in record.problems]
+
+
+def _order(module: Module, name: str, extent: Extent, moved: "Moved", **named: int) -> native.Order:
+    grid, _, shared, blocks = extent
+    return native.Order(
+        packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
+        kernel=module.entry(name), grid=prod(grid), blocks=blocks, limit=LIMIT,
+        vectors=_vectors("".join(module.parts.values())), **named,
+    )  # fmt: skip
+
+
+def _put(contents: Sequence[tuple[int, bytes]]) -> None:
+    for start, held in contents:
+        ctypes.memmove(start, held, len(held))
 
 
 @cache
@@ -100,11 +148,12 @@ class Moved:
         self.groups = list(buffers.values())  # the parameters by buffer
         self.extents = [(g[0][1].buffer.nbytes, min(a.dtype.itemsize for _, a in g)) for g in self.groups]
 
-    def enter(self, starts: Sequence[int]) -> Arguments:
-        """Copy each buffer to its start; the arguments for the launch."""
+    def enter(self, starts: Sequence[int], contents: Sequence[bytes] = ()) -> Arguments:
+        """Copy each buffer, or the contents given for it, to its start; the arguments for the launch."""
         self._starts = {group[0][1].buffer.address: start for group, start in zip(self.groups, starts, strict=True)}
-        for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
-            ctypes.memmove(start, address, nbytes)
+        sources = contents or self._starts
+        for source, start, (nbytes, _) in zip(sources, starts, self.extents, strict=True):
+            ctypes.memmove(start, source, nbytes)
         arrays, given = [], iter(self._arguments.arrays)
         for field, kind in self.packed._fields_:  # type: ignore[misc]
             if kind is ctypes.c_void_p and getattr(self.packed, field) is not None:
@@ -114,7 +163,9 @@ class Moved:
                 arrays.append((name, Array(array.device, array.shape, array.dtype, array.buffer, at)))
         return Arguments(self.packed, self._arguments.size, arrays)
 
-    def leave(self) -> None:
-        """Copy everything back."""
+    def leave(self) -> list[bytes]:
+        """Copy everything back; gives what was there."""
+        before = [ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)]
         for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
             ctypes.memmove(address, start, nbytes)
+        return before

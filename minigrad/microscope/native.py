@@ -14,10 +14,10 @@ from minigrad.devices.simulator.runtime import runtime
 Access = IntEnum("Access", "READ WRITE ATOMIC ENTER", start=0)
 Wrong = IntEnum("Wrong", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
 
-PC = (1 << 31) - 1  # the bit above says that an access was volatile or atomic
+PC = (1 << 30) - 1  # the bits above say whether an access was volatile or atomic, and for its block alone
 STAMP = np.dtype([("epoch", "u4"), ("place", "u4"), ("pc", "u4")])
 CELL = np.dtype([("write", STAMP), ("reads", STAMP, 2)])
-PAIR = np.dtype([("at", STAMP, 2)])
+PAIR = np.dtype([("at", STAMP, 2), ("serial", "u8", 2)])
 RECORD = np.dtype([
     ("pc", "u4"), ("block", "u4"), ("phase", "u4"), ("sync", "u4"), ("thread", "u2"), ("access", "u1"),
     ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("turn", "u8"),
@@ -38,6 +38,7 @@ class Order(ctypes.Structure):
         ("vectors", ctypes.c_uint32),
         ("buffers", ctypes.c_uint32),
         ("shared", ctypes.c_uint32),
+        ("reversed", ctypes.c_uint32),
         ("bytes", ctypes.c_void_p),
         ("elements", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),
@@ -97,6 +98,7 @@ class Answer(ctypes.Structure):
         ("found", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
         ("full", ctypes.c_uint64),
+        ("relied", ctypes.c_uint64),
     )
 
 
@@ -109,6 +111,7 @@ class Seen:
     records: np.ndarray
     _begun: int | None
     full: int  # where there were more records than room for them: that room; records is empty then
+    relied: bool  # that nothing more is found depends on which thread came first to an atomic or a volatile access
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
         """The block in which each epoch was, of so many; only while the watch lasts."""
@@ -157,7 +160,13 @@ def seen() -> Seen:
         _array(answer.records, answer.count, RECORD),
         answer.block_epochs,
         answer.full,
+        bool(answer.relied),
     )
+
+
+def statics(buffers: int) -> list[tuple[int, bytes]]:
+    """Where each __device__ variable lies and what is in it; before the launch they alone follow so many buffers."""
+    return [(one.start, ctypes.string_at(one.start, one.bytes)) for one in seen().variables[buffers:]]
 
 
 def _copy(one: Any) -> Any:

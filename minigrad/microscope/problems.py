@@ -148,13 +148,23 @@ def sort(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(problems, key=key)
 
 
+def joined(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:
+    """The problems, and those of a second look that are new."""
+    known = set(map(_key, problems))
+    return sort([*problems, *(problem for problem in more if _key(problem) not in known)])
+
+
+def _key(problem: Problem) -> tuple:
+    """The same for what is one problem: whichever side of a race came first."""
+    other = (problem.other.file, problem.other.line) if problem.other else None
+    return problem.kind, frozenset({(problem.file, problem.line), other}), problem.variable
+
+
 def _merge(problems: Sequence[Problem]) -> list[Problem]:
     """The same kind at the same lines of the same variable is one problem, whichever side came first."""
     merged: dict[tuple, Problem] = {}
     for problem in sorted(problems, key=lambda p: p.variable is None):  # of an unknown variable: of one known there
-        other = (problem.other.file, problem.other.line) if problem.other else None
-        lines = frozenset({(problem.file, problem.line), other})
-        key = (problem.kind, lines, problem.variable)
+        key = _key(problem)
         if problem.variable is None:
             key = next((k for k in merged if k[:2] == key[:2]), key)
         known = merged.get(key)

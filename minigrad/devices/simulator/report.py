@@ -19,7 +19,8 @@ REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
 # In the order of runtime.h.
 Cause = IntEnum(
     "Cause",
-    "NONE ACCESS DIVISION MISALIGNED DIVERGENCE TIMEOUT ASSERT SHARED INTERRUPT ILLEGAL STACK SYSTEM SHARED_ACCESS",
+    "NONE ACCESS DIVISION MISALIGNED DIVERGENCE TIMEOUT ASSERT SHARED INTERRUPT ILLEGAL STACK SYSTEM SHARED_ACCESS "
+    "WAITING",
     start=0,
 )
 
@@ -82,6 +83,13 @@ def _find(report: Any, module: "Module", kernel: str, timeout: float, arguments:
         case Cause.TIMEOUT:
             way_out = "Look for a loop that does not end; set the device's timeout for a kernel that takes longer."
             return Finding("timeout", f"still running after {timeout:g} s", way_out)
+        case Cause.WAITING:
+            what = f"waits for another block to change memory; {text} run at once here, and all of these wait"
+            way_out = (
+                "On a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid needs "
+                "a cooperative launch, with no more blocks than run at once. Else end the kernel there and launch a second."
+            )
+            return Finding("timeout", what, way_out)
         case Cause.ASSERT:
             return Finding("assert", f"assert({text}) failed" if text != "__trap()" else "__trap() was called")
         case Cause.STACK:

@@ -76,8 +76,8 @@ void minigrad_describe(const char* name, char* start, size_t bytes, unsigned ele
                        const uint32_t* extent);
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                               const uint32_t* extent);
-void minigrad_note_atomic(void* address, size_t bytes);
-void minigrad_note_fence();
+void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: or for its block alone
+void minigrad_note_fence(int device);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
 void minigrad_misaligned(uintptr_t address, int alignment) __attribute__((noreturn));

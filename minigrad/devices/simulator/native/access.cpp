@@ -7,9 +7,14 @@
 
 namespace minigrad {
 
-static inline Stamp stamp_now(uint32_t pc, bool relaxed) {
+// Of a volatile access or an atomic, of an atomic for its block alone; and of a struct that is copied, which has bytes
+// between its members that nobody writes.
+enum Manner { PLAIN, RELAXED, NARROW, COPY };
+
+static inline Stamp stamp_now(uint32_t pc, Manner manner) {
     unsigned thread = watch.worker->current->thread.index;
-    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc, relaxed};
+    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc, manner == RELAXED || manner == NARROW,
+            manner == NARROW};
 }
 
 static inline bool same_thread(const Stamp& a, const Stamp& b) { return a.thread() == b.thread(); }
@@ -20,9 +25,9 @@ static inline bool ordered(const Stamp& before, const Stamp& now, const Variable
         if (same_thread(before, now)) return true;
         unsigned thread = before.thread(), self = now.thread();
         if (thread / WARP == self / WARP && before.clock() <= watch.seen[self][thread % WARP]) return true;
-        return watch.fences && released(before, self);
+    } else if (before.epoch >= watch.first_epoch || !before.epoch || variable.shared) {
+        return true;
     }
-    if (before.epoch >= watch.first_epoch || !before.epoch || variable.shared) return true;
     return watch.fences && released(before, now.thread());
 }
 
@@ -52,7 +57,7 @@ static Finding* find(Wrong wrong, Access access, int variable, uint32_t pc, uint
     finding.count = 1;
     finding.pc = pc;
     finding.other_pc = other_pc;
-    finding.block = watch.block;
+    finding.block = number_of(watch.block);
     finding.thread = watch.worker->current->thread.index;
     return &finding;
 }
@@ -64,25 +69,52 @@ static void race(const Stamp& before, Access kind, const Stamp& now, Access acce
     finding->offset = int64_t(cell - variable.cells) << variable.shift;
     finding->other_access = kind;
     finding->other_thread = before.thread();
-    finding->other_block = block_of(before.epoch);
+    finding->other_block = number_of(block_of(before.epoch));
+}
+
+// Of different blocks, and atomic only for one of them.
+static inline bool apart(const Stamp& before, const Stamp& now) {
+    return (before.narrow || now.narrow) && before.epoch < watch.first_epoch;
 }
 
 // A flag: one thread changes it while others look at it, by volatile accesses or atomics. So may lanes of a warp do in
 // shared memory, but there it is the mistake of old texts, which took volatile for an order.
 static inline bool flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
-    return before.relaxed && now.relaxed && kind != access && (!variable.shared || kind == ATOMIC || access == ATOMIC);
+    if (!before.relaxed || !now.relaxed || apart(before, now)) return false;
+    return kind == access ? kind == ATOMIC : !variable.shared || kind == ATOMIC || access == ATOMIC;
+}
+
+static inline bool fine(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
+    return flag(before, kind, now, access, variable) || ordered(before, now, variable);
 }
 
 static inline void compare(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
                            Cell* cell) {
-    if (!flag(before, kind, now, access, variable) && !ordered(before, now, variable)) race(before, kind, now, access, variable, cell);
+    if (!fine(before, kind, now, access, variable)) race(before, kind, now, access, variable, cell);
 }
 
-// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it.
-static inline void remember(Stamp* two, const Stamp& now, const Variable& variable) {
-    if (ordered(two[0], now, variable)) two[0] = now;
-    else if (ordered(two[1], now, variable)) two[1] = now;
-    else if (two[0].thread() / WARP == two[1].thread() / WARP && two[0].epoch == two[1].epoch) two[1] = now;
+// Those who change a word by atomics come one after the other: after one's own atomic, those before it are over.
+static void compare(const Pair& atomics, const Stamp& now, Access access, Variable& variable, Cell* cell) {
+    for (unsigned i = 0; i < 2; ++i) {
+        if (fine(atomics.at[i], ATOMIC, now, access, variable)) continue;
+        const char* at = variable.start + ((cell - variable.cells) << variable.shift);
+        if (!watch.fences || !passed(at, atomics.serial[i], now.thread()))
+            race(atomics.at[i], ATOMIC, now, access, variable, cell);
+    }
+}
+
+// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it. Which one was
+// replaced; 2: none.
+static inline unsigned remember(Stamp* two, const Stamp& now, const Variable& variable) {
+    bool one_warp = two[0].thread() / WARP == two[1].thread() / WARP && two[0].epoch == two[1].epoch;
+    unsigned place = ordered(two[0], now, variable) ? 0 : ordered(two[1], now, variable) || one_warp ? 1 : 2;
+    if (place < 2) two[place] = now;
+    return place;
+}
+
+static void remember(Pair& atomics, const Stamp& now, const Variable& variable) {
+    unsigned place = remember(atomics.at, now, variable);
+    if (place < 2) atomics.serial[place] = ++watch.serial;
 }
 
 // Whether the element has been written.
@@ -93,13 +125,12 @@ static inline bool check(Variable& variable, Cell* cell, const Stamp& now) {
     compare(cell->write, WRITE, now, access, variable, cell);
     if (access != READ)
         for (const Stamp& read : cell->reads) compare(read, READ, now, access, variable, cell);
-    if (access != ATOMIC && atomics)
-        for (const Stamp& atomic : atomics->at) compare(atomic, ATOMIC, now, access, variable, cell);
+    if (atomics) compare(*atomics, now, access, variable, cell);
     bool written = cell->write.epoch >= watch.first_epoch || (atomics && atomics->at[0].epoch >= watch.first_epoch);
     if (access == READ) remember(cell->reads, now, variable);
     if (access == WRITE) cell->write = now;
     if (access == ATOMIC && !atomics) atomics = make_atomics(variable) + (cell - variable.cells);
-    if (access == ATOMIC) remember(atomics->at, now, variable);
+    if (access == ATOMIC) remember(*atomics, now, variable);
     return written;
 }
 
@@ -124,7 +155,7 @@ static void record(Access access, int variable, int64_t offset, uint32_t bytes, 
     if (watch.count == watch.room && !make_room(worker)) return;
     unsigned thread = worker.current->thread.index;
     watch.records[watch.count++] = {
-        pc, watch.block, watch.epoch - watch.first_epoch, watch.sync[thread],
+        pc, number_of(watch.block), watch.epoch - watch.first_epoch, watch.sync[thread],
         uint16_t(thread), uint8_t(access), uint8_t(variable), bytes, offset, 0};
 }
 
@@ -211,9 +242,6 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
         outside(address, bytes, access, -1, pc);
 }
 
-// Of a volatile access or an atomic, and of a struct that is copied: what it has between its members nobody writes.
-enum Manner { PLAIN, RELAXED, COPY };
-
 template <Access access>
 static inline void inside(Variable& variable, uint64_t address, unsigned bytes, uint32_t pc, Manner manner) {
     uint64_t offset = address - reinterpret_cast<uint64_t>(variable.start);
@@ -222,7 +250,8 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
                        &variable - watch.variable, pc);
     if (__builtin_expect((offset | bytes) & ((1u << variable.shift) - 1), 0))
         refine(variable, __builtin_ctzll(offset | bytes));
-    Stamp now = stamp_now(pc, manner == RELAXED);
+    if (access == WRITE) note_progress(*watch.worker);
+    Stamp now = stamp_now(pc, manner);
     Cell *cell = variable.cells + (offset >> variable.shift), *missing = nullptr;
     const Cell* last = variable.cells + ((offset + bytes - 1) >> variable.shift);
     bool some = false;

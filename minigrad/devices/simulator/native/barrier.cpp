@@ -21,6 +21,7 @@ static Context* open_barrier(Worker& worker) {
     worker.barrier->clear();
     worker.ready = all;
     worker.call = nullptr;
+    note_progress(worker);
     if (watch.on) watch_barrier();
     return next_to_run(worker);
 }
@@ -56,11 +57,27 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
+// Once all workers have looked in vain for a while, and blocks are left that have not begun: these will not begin.
+static void look_around(Worker& worker, const Site* site) {
+    uint64_t time = now(), running = 0, begun = launch.next;
+    if (!worker.vain) worker.vain = time;
+    if (begun >= launch.blocks) return;
+    for (Worker* one : workers) {
+        if (!one || !one->running) continue;
+        if (!one->vain || time - one->vain < (watch.on ? 100000000 : 1000000000)) return;  // ns; a watch sees all changes
+        ++running;
+    }
+    if (watch.on) worker.fault = {0, 0, watch.base + watch.pc};
+    fail(WAITING, site->file, site->line, "%d of %d blocks", int(running), int(launch.blocks));
+}
+
 // Let the others go first: called by a thread that waits for another one to change memory.
 MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Worker& worker = *this_worker;
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
+    if (site->line && ++worker.looks % 1024 == 0) look_around(worker, site);
+    watch.changed = false;
     bool fresh = worker.started < worker.threads;
     if (!fresh && worker.ready->empty()) sched_yield();  // whom we wait for may be in a block on another core
     worker.ready->push_often(self);

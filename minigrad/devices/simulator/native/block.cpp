@@ -18,14 +18,26 @@ static void mark_returned(Worker& worker, unsigned first, unsigned last) {
     }
 }
 
+// The last thread that has not begun, alone.
+static void take_last(Worker& worker, Fiber* fiber) {
+    const dim3& extent = worker.block.blockDim;
+    unsigned index = worker.threads - ++worker.started, row = index / extent.x;
+    fiber->thread.threadIdx = {index % extent.x, row % extent.y, row / extent.y};
+    fiber->thread.index = fiber->first = index;
+    fiber->thread.more = 0;
+    fiber->claims = true;
+}
+
 // Make the fiber the block's next thread, and let it run those of the same row after it: nearly every kernel without
 // barriers gets by on one stack, and its threads cost next to nothing.
 static void take_thread(Worker& worker, Fiber* fiber) {
+    if (watch.reversed) return take_last(worker, fiber);
     fiber->thread.threadIdx = worker.next;
     fiber->thread.index = fiber->first = worker.started;
     fiber->thread.more = worker.block.blockDim.x - worker.next.x - 1;
     fiber->claims = true;
     worker.started += 1 + fiber->thread.more;
+    note_progress(worker);
     worker.next.x = 0;
     if (++worker.next.y == worker.block.blockDim.y) worker.next.y = 0, ++worker.next.z;
 }
@@ -144,7 +156,8 @@ Context* next_to_run(Worker& worker) {
     return &worker.current->context;
 }
 
-void run_block(Worker& worker, uint64_t number) {
+void run_block(Worker& worker, uint64_t place) {
+    uint64_t number = number_of(place);
     uint64_t row = number / launch.grid.x;
     unsigned x = number % launch.grid.x, y = row % launch.grid.y, z = row / launch.grid.y;
     worker.block.blockIdx = {x, y, z};

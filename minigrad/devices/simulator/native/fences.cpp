@@ -1,147 +1,232 @@
 // Order by fences and atomics, as in a lock, or where the last block to count itself adds up what all have written. A
-// thread that has passed a __threadfence() and then changes a word by an atomic or a volatile write releases what it did
-// before; one that later does an atomic on that word, or reads it as volatile, has acquired it. Between blocks the
-// picture is coarse, so that what is right is never reported: an acquirer knows all that the block did up to the
-// barriers around the release.
-#include <stdlib.h>
+// fence of a thread closes what it did, and what it knows by barriers and by releases of others. An atomic or a
+// volatile write that it does later, or another one that it has met at a barrier since, releases this at a word. Who
+// does an atomic on that word later, or reads it as volatile, has acquired it, and so have those who meet him at a
+// barrier. A fence or an atomic of a block alone orders nothing for other blocks. That a fence stands behind the atomic
+// that acquires is not asked: CUDA's own samples do without, where a barrier follows.
 #include <string.h>
 
 #include "watch.h"
 
 namespace minigrad {
 
-struct Release {
-    uint32_t block, epoch, thread, clock;
+enum Scope { BLOCK, DEVICE };
+
+// What a thread's last fence has closed: the phase it was in, the clocks of its warp, and what was known.
+struct Closed {
+    uint32_t epoch, clock[WARP];
+    Horizons known;
 };
 
-// What has been released at one word.
-struct Word {
-    uint64_t address;
-    uint32_t epoch, clock[MAX_THREADS];  // by threads of the block that runs, while this epoch lasts
-    Release* by;                         // the last release of each block
-    uint32_t count, room;
-    uint32_t reader, read;               // a block, + 1, that has acquired the first `read` of these
+// What the fences of a phase have closed, for all who have met at a barrier since.
+struct Met {
+    uint32_t epoch, clock[MAX_THREADS];
+    Horizons known;
 };
-
-constexpr unsigned MAX_WORDS = 1024;
 
 struct Fences {
-    uint32_t passed[MAX_THREADS];               // the block, + 1, in which the thread has passed a fence
-    uint32_t epoch[MAX_THREADS];                // in which `known` holds
-    uint32_t known[MAX_THREADS][MAX_THREADS];   // the clocks of others as far as a thread knows them
-    Word* words[MAX_WORDS];
-    uint32_t acquirer;                          // the block, + 1, that has acquired these
-    Release* acquired;                          // by block; thread is + 1, 0: nothing
+    Horizons known[MAX_THREADS], common;  // of each thread, since the barrier; of all that were at it
+    Closed closed[2][MAX_THREADS];
+    Met met[2];
+    Table<Horizons> words;       // what those passed on who released at an address
+    Table<Released*> releases;   // by address and block
+    Table<uint32_t> told[2];     // by address, the phase of `met` that was released there last
 };
 
 static Fences* fences() { return static_cast<Fences*>(watch.fences); }
 
-static uint32_t* known_now(unsigned thread) {
-    uint32_t* known = fences()->known[thread];
-    if (fences()->epoch[thread] != watch.epoch) memset(known, 0, sizeof fences()->known[thread]);
-    fences()->epoch[thread] = watch.epoch;
-    return known;
+static void close(Closed& closed, unsigned thread) {
+    closed.epoch = watch.epoch;
+    memcpy(closed.clock, watch.seen[thread], sizeof closed.clock);
+    closed.clock[thread % WARP] = watch.clock[thread];
+    closed.known.count = 0;
+    learn(closed.known, fences()->common);
+    learn(closed.known, fences()->known[thread]);
 }
 
-static void raise(uint32_t* clocks, const uint32_t* others) {
-    for (unsigned i = 0; i < MAX_THREADS; ++i)
+void pass_fence(bool device) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    if (!watch.fences) watch.fences = zeros(sizeof(Fences));
+    unsigned thread = worker.current->thread.index;
+    close(fences()->closed[BLOCK][thread], thread);
+    if (device) close(fences()->closed[DEVICE][thread], thread);
+    ++watch.clock[thread];  // what it does from here on is not closed
+    watch.dirty = true;
+    leave_critical(worker);
+}
+
+void acquire_at(uint64_t address, bool device) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    if (Horizons* passed_on = fences()->words.find(address, 0)) {
+        Horizons& known = fences()->known[worker.current->thread.index];
+        uint64_t now = watch.serial;
+        learn(known, {address, now, device ? now : 0, 0, 0});
+        for (uint32_t i = 0; i < passed_on->count; ++i) {
+            Horizon one = passed_on->at[i];
+            if (one.block ? one.block != watch.block + 1 : !device) continue;
+            one.block = 0;
+            learn(known, one);
+        }
+    }
+    leave_critical(worker);
+}
+
+// Those of later phases come first: a thread may release now what was closed at an earlier barrier.
+static void publish(uint64_t address, uint32_t epoch, uint32_t thread, uint32_t clock, Scope scope) {
+    Released** last = &fences()->releases.make(address, watch.block);
+    while (*last && (*last)->epoch > epoch) last = &(*last)->older;
+    bool again = *last && (*last)->epoch == epoch && (*last)->thread == thread && (*last)->clock == clock;
+    if (again && (*last)->device >= (scope == DEVICE)) return;
+    Released* release = static_cast<Released*>(zeros(sizeof(Released)));
+    *release = {*last, ++watch.serial, epoch, thread, clock, scope == DEVICE};
+    *last = release;
+}
+
+static void pass_on(uint64_t address, const Horizons& known, Scope scope) {
+    Horizons& passed_on = fences()->words.make(address, 0);
+    for (uint32_t i = 0; i < known.count; ++i) {
+        Horizon one = known.at[i];
+        if (one.word == address) continue;  // who acquires it here, acquires that too
+        raise(one.through, scope == DEVICE ? one.own : 0);
+        raise(one.through, scope == DEVICE ? one.others : 0);
+        one.block = scope == DEVICE ? 0 : watch.block + 1;
+        learn(passed_on, one);
+    }
+}
+
+static void release(uint64_t address, unsigned thread, Scope scope) {
+    const Closed& closed = fences()->closed[scope][thread];
+    const Met& met = fences()->met[scope];
+    if (closed.epoch == watch.epoch) {
+        for (unsigned lane = 0; lane < WARP; ++lane)
+            if (closed.clock[lane]) publish(address, closed.epoch, thread / WARP * WARP + lane, closed.clock[lane], scope);
+        pass_on(address, closed.known, scope);
+    } else if (met.epoch >= watch.first_epoch) {
+        uint32_t& told = fences()->told[scope].make(address, 0);
+        if (told == met.epoch) return;
+        told = met.epoch;
+        for (unsigned i = 0; i < MAX_THREADS; ++i)
+            if (met.clock[i]) publish(address, met.epoch, i, met.clock[i], scope);
+        pass_on(address, met.known, scope);
+    }
+}
+
+void release_at(uint64_t address, bool device) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    unsigned thread = worker.current->thread.index;
+    const Closed &block = fences()->closed[BLOCK][thread], &wide = fences()->closed[DEVICE][thread];
+    bool same = block.epoch == wide.epoch && block.clock[thread % WARP] == wide.clock[thread % WARP];
+    if (device) release(address, thread, DEVICE);
+    if (!device || !same) release(address, thread, BLOCK);
+    leave_critical(worker);
+}
+
+static void join(uint32_t* clocks, const uint32_t* others, unsigned count) {
+    for (unsigned i = 0; i < count; ++i)
         if (clocks[i] < others[i]) clocks[i] = others[i];
 }
 
-static void* zeros(size_t bytes) {
-    void* memory = calloc(1, bytes);
-    if (!memory) fail(SYSTEM, nullptr, 0, "the system has no memory to follow the fences");
-    return memory;
-}
-
-void pass_fence() {
-    Worker& worker = *watch.worker;
-    worker.critical = 1;
-    if (!watch.fences) {
-        watch.fences = zeros(sizeof(Fences));
-        fences()->acquired = static_cast<Release*>(zeros(launch.blocks * sizeof(Release)));
-    }
-    fences()->passed[worker.current->thread.index] = watch.block + 1;
-    leave_critical(worker);
-}
-
-// The word at an address; where nothing has been released there, a new one or none.
-static Word* word_at(uint64_t address, bool make) {
-    for (unsigned i = 0, slot = address / 4 % MAX_WORDS; i < MAX_WORDS; ++i, slot = (slot + 1) % MAX_WORDS) {
-        Word*& word = fences()->words[slot];
-        if (!word && make) word = static_cast<Word*>(zeros(sizeof(Word))), word->address = address;
-        if (!word || word->address == address) return word;
-    }
-    return nullptr;
-}
-
-static void acquire(Word& word, unsigned thread) {
-    Fences& all = *fences();
-    if (word.epoch == watch.epoch) raise(known_now(thread), word.clock);
-    if (all.acquirer != watch.block + 1) {
-        for (uint32_t i = 0; i < watch.block; ++i) all.acquired[i].thread = 0;
-        all.acquirer = watch.block + 1;
-    }
-    if (word.reader != watch.block + 1) word.reader = watch.block + 1, word.read = 0;
-    for (; word.read < word.count; ++word.read) all.acquired[word.by[word.read].block] = word.by[word.read];
-}
-
-static void release(Word& word, unsigned thread) {
-    if (word.epoch != watch.epoch) memset(word.clock, 0, sizeof word.clock);
-    word.epoch = watch.epoch;
-    raise(word.clock, known_now(thread));
-    word.clock[thread] = watch.clock[thread];
-    if (!word.count || word.by[word.count - 1].block != watch.block) {
-        if (word.count == word.room) {
-            word.room = word.room ? 2 * word.room : 16;
-            word.by = static_cast<Release*>(realloc(word.by, word.room * sizeof(Release)));
-            if (!word.by) fail(SYSTEM, nullptr, 0, "the system has no memory to follow the fences");
-        }
-        ++word.count;
-    }
-    word.by[word.count - 1] = {watch.block, watch.epoch, thread + 1, watch.clock[thread]++};
-    watch.dirty = true;
-}
-
-void acquire_at(uint64_t address) {
-    Worker& worker = *watch.worker;
-    worker.critical = 1;
-    if (Word* word = word_at(address, false)) acquire(*word, worker.current->thread.index);
-    leave_critical(worker);
-}
-
-void release_at(uint64_t address) {
-    Worker& worker = *watch.worker;
-    unsigned thread = worker.current->thread.index;
-    if (fences()->passed[thread] != watch.block + 1) return;
-    worker.critical = 1;
-    if (Word* word = word_at(address, true)) release(*word, thread);
-    leave_critical(worker);
-}
-
-// Lanes that meet in a __syncwarp learn what the others know by fences, too.
+// Lanes that meet in a __syncwarp learn what the others know, and release what the others have closed.
 void share_known(unsigned first, unsigned lanes) {
-    uint32_t joint[MAX_THREADS] = {};
-    for (unsigned rest = lanes; rest; rest &= rest - 1) raise(joint, known_now(first + __builtin_ctz(rest)));
-    for (unsigned rest = lanes; rest; rest &= rest - 1)
-        memcpy(known_now(first + __builtin_ctz(rest)), joint, sizeof joint);
+    Fences& all = *fences();
+    unsigned one = first + __builtin_ctz(lanes);
+    for (unsigned rest = lanes & (lanes - 1); rest; rest &= rest - 1) {
+        unsigned lane = first + __builtin_ctz(rest);
+        learn(all.known[one], all.known[lane]);
+        for (auto& closed : all.closed) {
+            if (closed[lane].epoch != watch.epoch) continue;
+            if (closed[one].epoch != watch.epoch) memset(closed[one].clock, 0, sizeof closed[one].clock), closed[one].known.count = 0;
+            closed[one].epoch = watch.epoch;
+            join(closed[one].clock, closed[lane].clock, WARP);
+            learn(closed[one].known, closed[lane].known);
+        }
+    }
+    for (unsigned rest = lanes & (lanes - 1); rest; rest &= rest - 1) {
+        unsigned lane = first + __builtin_ctz(rest);
+        learn(all.known[lane], all.known[one]);
+        for (auto& closed : all.closed) {
+            if (closed[one].epoch != watch.epoch) continue;
+            closed[lane].epoch = watch.epoch;
+            memcpy(closed[lane].clock, closed[one].clock, sizeof closed[one].clock);
+            closed[lane].known.count = 0;
+            learn(closed[lane].known, closed[one].known);
+        }
+    }
+}
+
+// All threads meet; called before the next phase begins.
+void meet_known() {
+    Fences& all = *fences();
+    unsigned threads = watch.worker->threads;
+    for (unsigned i = 0; i < threads; ++i) learn(all.common, all.known[i]), all.known[i].count = 0;
+    for (unsigned scope = BLOCK; scope <= DEVICE; ++scope) {
+        Met& met = all.met[scope];
+        for (unsigned i = 0; i < threads; ++i) {
+            const Closed& closed = all.closed[scope][i];
+            if (closed.epoch != watch.epoch) continue;
+            if (met.epoch != watch.epoch) memset(met.clock, 0, sizeof met.clock), met.known.count = 0;
+            met.epoch = watch.epoch;
+            join(met.clock + i / WARP * WARP, closed.clock, WARP);
+            learn(met.known, closed.known);
+        }
+    }
+}
+
+void begin_known() {
+    for (Horizons& known : fences()->known) known.count = 0;
+    fences()->common.count = 0;
+}
+
+static bool shown(const Horizons& known, uint32_t block, const Stamp& access) {
+    for (uint32_t i = 0; i < known.count; ++i) {
+        Released** last = fences()->releases.find(known.at[i].word, block);
+        if (last && tells(*last, known.at[i], block == watch.block, access)) return true;
+    }
+    return false;
 }
 
 // Whether an access of another thread was released, and that acquired by the present one.
-bool released(const Stamp& before, unsigned self) {
-    if (before.epoch >= watch.first_epoch)
-        return fences()->epoch[self] == watch.epoch && before.clock() <= fences()->known[self][before.thread()];
-    if (fences()->acquirer != watch.block + 1) return false;
-    const Release& known = fences()->acquired[block_of(before.epoch)];
-    if (!known.thread || before.epoch > known.epoch) return false;
-    return before.epoch < known.epoch || before.thread() + 1 != known.thread || before.clock() <= known.clock;
+bool released(const Stamp& access, unsigned self) {
+    uint32_t block = block_of(access.epoch);
+    bool over = shown(fences()->known[self], block, access) || shown(fences()->common, block, access);
+    watch.relied |= over;
+    return over;
+}
+
+static bool reaches(const Horizons& known, uint64_t cell, uint64_t serial) {
+    for (uint32_t i = 0; i < known.count; ++i) {
+        const Horizon& one = known.at[i];
+        if (cell - one.word < 8 && (one.own >= serial || one.others >= serial || one.through >= serial)) return true;
+    }
+    return false;
+}
+
+// Whether the present thread has acquired a word, at which a cell lies, after an atomic of that serial number on it.
+bool passed(const char* at, uint64_t serial, unsigned self) {
+    uint64_t cell = reinterpret_cast<uint64_t>(at);
+    bool over = reaches(fences()->known[self], cell, serial) || reaches(fences()->common, cell, serial);
+    watch.relied |= over;
+    return over;
 }
 
 void forget_fences() {
     if (!watch.fences) return;
-    for (Word* word : fences()->words)
-        if (word) free(word->by), free(word);
-    free(fences()->acquired);
+    Fences& all = *fences();
+    for (auto& known : all.known) free(known.at);
+    for (auto& scope : all.closed)
+        for (Closed& closed : scope) free(closed.known.at);
+    for (Met& met : all.met) free(met.known.at);
+    free(all.common.at);
+    for (uint64_t i = 0; i < all.words.room; ++i) free(all.words.rows[i].value.at);
+    for (uint64_t i = 0; i < all.releases.room; ++i)
+        for (Released *release = all.releases.rows[i].value, *older; release; release = older)
+            older = release->older, free(release);
+    free(all.words.rows);
+    free(all.releases.rows);
+    for (auto& told : all.told) free(told.rows);
     free(watch.fences);
 }
 

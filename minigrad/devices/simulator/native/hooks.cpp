@@ -21,11 +21,19 @@ MINIGRAD_UNALIGNED(2)
 MINIGRAD_UNALIGNED(4)
 MINIGRAD_UNALIGNED(8)
 
+// Who reads the same place again waits for somebody to change it: the others go first.
+static void look(uint64_t address) {
+    static const Site site = {"a volatile read", "", -1};
+    if (watch.looked == address) minigrad_yield(&site, 0);
+    watch.looked = address;
+}
+
 template <Access access>
 static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
-    if (watch.fences && access == READ) acquire_at(reinterpret_cast<uint64_t>(at));
+    if (access == READ) look(reinterpret_cast<uint64_t>(at));
+    if (watch.fences && access == READ) acquire_at(reinterpret_cast<uint64_t>(at), true);
     touch<access>(at, bytes, caller, RELAXED);
-    if (watch.fences && access == WRITE) release_at(reinterpret_cast<uint64_t>(at));
+    if (watch.fences && access == WRITE) release_at(reinterpret_cast<uint64_t>(at), true);
 }
 #define MINIGRAD_VOLATILE(name, N)                                                                          \
     MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \
@@ -121,12 +129,17 @@ MINIGRAD_ATOMICS(32, uint32_t)
 MINIGRAD_ATOMICS(64, uint64_t)
 MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes) {
-    if (watch.fences) acquire_at(reinterpret_cast<uint64_t>(at));
-    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, RELAXED);
-    if (watch.fences) release_at(reinterpret_cast<uint64_t>(at));
+// The others first: so updates meet that take two atomics, and the second of which overwrites what came in between.
+MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes, int device) {
+    static const Site site = {"an atomic", "", 0};
+    if (watch.changed) note_progress(*watch.worker);
+    minigrad_yield(&site, 0);
+    watch.changed = true;
+    if (watch.fences) acquire_at(reinterpret_cast<uint64_t>(at), device);
+    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, device ? RELAXED : NARROW);
+    if (watch.fences) release_at(reinterpret_cast<uint64_t>(at), device);
 }
-MINIGRAD_HOOK void minigrad_note_fence() { pass_fence(); }
+MINIGRAD_HOOK void minigrad_note_fence(int device) { pass_fence(device); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;

@@ -15,6 +15,7 @@
 #include "workers.cpp"
 #include "grid.cpp"
 #include "access.cpp"
+#include "horizons.cpp"
 #include "fences.cpp"
 #include "turns.cpp"
 #include "hooks.cpp"

@@ -101,6 +101,8 @@ struct Worker {
     const Site* call;        // by which the first arrived; nullptr: nobody has
     bool diverged;           // another arrived by another call
     unsigned votes;
+    unsigned looks;          // times that a thread looked at memory in vain, since something else happened
+    volatile uint64_t vain;  // when that had begun to be many; 0: it had not
     // its warps
     Warp warps[MAX_THREADS / WARP];
     Fiber* gathering[MAX_THREADS];  // threads inside __activemask
@@ -121,7 +123,7 @@ struct Worker {
 
 enum Cause {  // as in report.py
     NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM,
-    SHARED_ACCESS
+    SHARED_ACCESS, WAITING
 };
 
 // What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
@@ -180,6 +182,9 @@ inline uint64_t now() {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
+
+// Something has happened that others may wait for.
+inline void note_progress(Worker& worker) { worker.looks = 0, worker.vain = 0; }
 
 // The running fiber comes to wait at a site, of which it keeps a copy.
 inline Fiber* wait_at(Worker& worker, const Site* site) {

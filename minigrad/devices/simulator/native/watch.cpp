@@ -38,13 +38,20 @@ static void new_epoch() {
 void watch_block(Worker& worker, uint64_t number) {
     watch.worker = &worker;
     watch.shared = reinterpret_cast<uint64_t>(worker.shared);
-    watch.block = number;
+    watch.block = number_of(number);
     watch.recording = number < watch.blocks && !watch.full;
     new_epoch();
-    watch.block_epochs[number] = watch.first_epoch = watch.epoch;
+    watch.block_epochs[watch.block] = watch.first_epoch = watch.epoch;
+    if (watch.fences) begin_known();
 }
 
-void watch_barrier() { new_epoch(); }
+void watch_barrier() {
+    if (watch.fences) meet_known();
+    new_epoch();
+}
+
+// Blocks are numbered as they begin; this is its own inverse.
+uint32_t number_of(uint32_t block) { return watch.reversed ? launch.blocks - 1 - block : block; }
 
 // __syncwarp orders the accesses of its lanes: each comes to know what the others knew. Shuffles and votes exchange
 // registers, and promise nothing of memory.
@@ -81,7 +88,7 @@ using namespace minigrad;
 struct WatchOrder {
     uint64_t packed, packed_bytes, blocks, grid, limit;
     void* kernel;
-    uint32_t vectors, buffers, shared;  // bytes of dynamic shared memory
+    uint32_t vectors, buffers, shared, reversed;  // shared: bytes of dynamic shared memory
     uint64_t* bytes;     // of each buffer
     uint32_t* elements;  // the size of its elements
     char** starts;       // the answer: where each lies during the launch
@@ -127,6 +134,7 @@ MINIGRAD_EXPORT int minigrad_watch_begin(const WatchOrder* order) {
     watch.limit = order->limit;
     watch.vectors = order->vectors;
     watch.dynamic = order->shared;
+    watch.reversed = order->reversed;
     watch.block_epochs = static_cast<uint32_t*>(calloc(order->grid + 1, sizeof(uint32_t)));
     memset(watch.slot, MAX_VARIABLES, sizeof watch.slot);
     watch.dirty = true;
@@ -140,11 +148,11 @@ struct WatchAnswer {
     const Finding* findings;
     const Record* records;
     const uint32_t* block_epochs;
-    uint64_t variables, found, count, full;
+    uint64_t variables, found, count, full, relied;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
     if (!watch.full) number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
-               watch.full ? 0 : watch.count, watch.full ? watch.count : 0};
+               watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.relied};
 }

@@ -21,7 +21,7 @@ constexpr unsigned THREAD_BITS = 10;
 struct Stamp {
     uint32_t epoch;  // 0: never
     uint32_t place;  // thread in the block, and its clock above it
-    uint32_t pc : 31, relaxed : 1;  // in the kernel's file; the access is volatile or atomic
+    uint32_t pc : 30, relaxed : 1, narrow : 1;  // in the kernel's file; volatile or atomic; atomic for its block alone
     unsigned thread() const { return place % (1u << THREAD_BITS); }
     uint32_t clock() const { return place >> THREAD_BITS; }
 };
@@ -32,6 +32,7 @@ struct Cell {
 };
 struct Pair {
     Stamp at[2];
+    uint64_t serial[2];  // how many there were before it, atomics and releases
 };
 
 // A buffer, or a __shared__ array. ctypes reads it: see native.py.
@@ -80,11 +81,16 @@ struct Watch {
     uint32_t dynamic;              // bytes of dynamic shared memory
     // order
     uint32_t epoch, first_epoch;   // now, and at the block's start
-    uint32_t block;
-    uint32_t* block_epochs;        // first_epoch of each block
+    uint32_t block;                // how many began before it
+    uint32_t* block_epochs;        // first_epoch of each block, in the order in which they began
+    bool reversed;                 // the last block and the last thread begin first
+    bool changed;                  // the last atomic was not one that changes nothing, which yields
+    uint64_t looked;               // where a volatile access last read
+    bool relied;                   // some access is ordered by a release that another thread has acquired
     uint32_t clock[MAX_THREADS];
     uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp
     bool dirty;                        // some clock is not at its start
+    uint64_t serial;                   // of the last atomic or release
     void* fences;                      // once a thread has passed one; see fences.cpp
     // records
     uint64_t blocks;               // so many are recorded
@@ -108,12 +114,16 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what);
 Pair* make_atomics(Variable& variable);
 void refine(Variable& variable, unsigned shift);
 uint32_t block_of(uint32_t epoch);
+uint32_t number_of(uint32_t block);
 // fences.cpp; but for the first, only where watch.fences is set
-void pass_fence();
-void acquire_at(uint64_t address);  // before the access
-void release_at(uint64_t address);  // after it, for it is released as well
+void pass_fence(bool device);
+void acquire_at(uint64_t address, bool device);
+void release_at(uint64_t address, bool device);
 void share_known(unsigned first, unsigned lanes);
+void meet_known();
+void begin_known();
 bool released(const Stamp& before, unsigned self);
+bool passed(const char* cell, uint64_t serial, unsigned self);
 void forget_fences();
 void number_turns();
 

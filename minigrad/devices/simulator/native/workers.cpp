@@ -31,6 +31,7 @@ static void begin_launch(Worker& worker) {
     worker.block.dynamic = launch.dynamic;
     worker.block.shared_end = worker.shared + MAX_SHARED;
     worker.fault = {};
+    note_progress(worker);
     this_worker = &worker;
 }
 

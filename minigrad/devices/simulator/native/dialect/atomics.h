@@ -4,10 +4,10 @@
 
 namespace minigrad {
 
-// Replace *address by change(*address) and return what was there.
+// Replace *address by change(*address) and return what was there. device: for all blocks, or for one's own alone.
 template <class T, class Change>
-MINIGRAD_INLINE T atomic_update(T* address, Change change) {
-    MINIGRAD_NOTE_ATOMIC(address);
+MINIGRAD_INLINE T atomic_update(T* address, bool device, Change change) {
+    MINIGRAD_NOTE_ATOMIC(address, device);
     T old, next;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do next = change(old);
@@ -22,66 +22,72 @@ MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
     }
     return old;
 }
+template <class T>
+MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
+    MINIGRAD_NOTE_ATOMIC(address, device);
+    T old;
+    __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
+    return yielding(old, old == value, file, line);
+}
+// After the exchange `expected` holds what was there.
+template <class T>
+MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device, const char* file, int line) {
+    MINIGRAD_NOTE_ATOMIC(address, device);
+    bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return yielding(expected, !done, file, line);
+}
 
 }  // namespace minigrad
 
-#define MINIGRAD_ATOMIC(T, name, expression)                                                              \
-    MINIGRAD_INLINE T name(T* address, T value) {                                                         \
-        return minigrad::atomic_update(address, [=](T old) -> T { return expression; });                  \
-    }                                                                                                     \
-    MINIGRAD_INLINE T name##_block(T* address, T value) { return name(address, value); }                  \
-    MINIGRAD_INLINE T name##_system(T* address, T value) { return name(address, value); }
+// Each atomic three times, for all blocks, for one, and for host and device; the scope's value is `device`.
+#define MINIGRAD_SCOPES(one, ...)                                                                         \
+    one(, true, __VA_ARGS__) one(_block, false, __VA_ARGS__) one(_system, true, __VA_ARGS__)
 
-#define MINIGRAD_FETCH(T, name, operation, nothing)                                                       \
-    MINIGRAD_INLINE T name(T* address, T value, MINIGRAD_HERE) {                                          \
-        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
+#define MINIGRAD_UPDATE(suffix, device, T, name, expression)                                              \
+    MINIGRAD_INLINE T name##suffix(T* address, T value) {                                                 \
+        return minigrad::atomic_update(address, device, [=](T old) -> T { return expression; });          \
+    }
+#define MINIGRAD_FETCH(suffix, device, T, name, operation, nothing)                                       \
+    MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
+        MINIGRAD_NOTE_ATOMIC(address, device);                                                            \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
         return minigrad::yielding(old, value == (T)(nothing), file, line);                                \
-    }                                                                                                     \
-    MINIGRAD_INLINE T name##_block(T* address, T value) { return name(address, value); }                  \
-    MINIGRAD_INLINE T name##_system(T* address, T value) { return name(address, value); }
-
-#define MINIGRAD_SWAP(T)                                                                                  \
-    MINIGRAD_INLINE T atomicExch(T* address, T value, MINIGRAD_HERE) {                                    \
-        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
-        T old;                                                                                            \
-        __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);                                       \
-        return minigrad::yielding(old, old == value, file, line);                                         \
     }
-// After the exchange `expected` holds what was there.
-#define MINIGRAD_CAS(T)                                                                                   \
-    MINIGRAD_INLINE T atomicCAS(T* address, T expected, T value, MINIGRAD_HERE) {                         \
-        MINIGRAD_NOTE_ATOMIC(address);                                                                    \
-        bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST,       \
-                                                __ATOMIC_SEQ_CST);                                        \
-        return minigrad::yielding(expected, !done, file, line);                                           \
+#define MINIGRAD_SWAP(suffix, device, T)                                                                  \
+    MINIGRAD_INLINE T atomicExch##suffix(T* address, T value, MINIGRAD_HERE) {                            \
+        return minigrad::exchange(address, value, device, file, line);                                    \
     }
-#define MINIGRAD_INTEGER_ATOMICS(T)                                                                       \
-    MINIGRAD_FETCH(T, atomicAdd, __atomic_fetch_add, 0)                                                   \
-    MINIGRAD_FETCH(T, atomicAnd, __atomic_fetch_and, -1)                                                  \
-    MINIGRAD_FETCH(T, atomicOr, __atomic_fetch_or, 0)                                                     \
-    MINIGRAD_FETCH(T, atomicXor, __atomic_fetch_xor, 0)                                                   \
-    MINIGRAD_ATOMIC(T, atomicMin, value < old ? value : old)                                              \
-    MINIGRAD_ATOMIC(T, atomicMax, old < value ? value : old)                                              \
-    MINIGRAD_SWAP(T)                                                                                      \
-    MINIGRAD_CAS(T)
+#define MINIGRAD_CAS(suffix, device, T)                                                                   \
+    MINIGRAD_INLINE T atomicCAS##suffix(T* address, T expected, T value, MINIGRAD_HERE) {                 \
+        return minigrad::compare_and_swap(address, expected, value, device, file, line);                  \
+    }
+#define MINIGRAD_INTEGER_ATOMICS(T) \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, 0) \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAnd, __atomic_fetch_and, -1) \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicOr, __atomic_fetch_or, 0) \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicXor, __atomic_fetch_xor, 0) \
+    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMin, value < old ? value : old) \
+    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMax, old < value ? value : old) \
+    MINIGRAD_SCOPES(MINIGRAD_SWAP, T) \
+    MINIGRAD_SCOPES(MINIGRAD_CAS, T)
 
 MINIGRAD_INTEGER_ATOMICS(int)
 MINIGRAD_INTEGER_ATOMICS(unsigned)
 MINIGRAD_INTEGER_ATOMICS(unsigned long long)
-MINIGRAD_FETCH(int, atomicSub, __atomic_fetch_sub, 0)
-MINIGRAD_FETCH(unsigned, atomicSub, __atomic_fetch_sub, 0)
-MINIGRAD_ATOMIC(long long, atomicMin, value < old ? value : old)
-MINIGRAD_ATOMIC(long long, atomicMax, old < value ? value : old)
-MINIGRAD_ATOMIC(unsigned, atomicInc, old >= value ? 0 : old + 1)
-MINIGRAD_ATOMIC(unsigned, atomicDec, old == 0 || old > value ? value : old - 1)
-MINIGRAD_ATOMIC(float, atomicAdd, old + value)
-MINIGRAD_ATOMIC(double, atomicAdd, old + value)
-MINIGRAD_SWAP(float)
-MINIGRAD_CAS(unsigned short)
+MINIGRAD_SCOPES(MINIGRAD_FETCH, int, atomicSub, __atomic_fetch_sub, 0)
+MINIGRAD_SCOPES(MINIGRAD_FETCH, unsigned, atomicSub, __atomic_fetch_sub, 0)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, long long, atomicMin, value < old ? value : old)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, long long, atomicMax, old < value ? value : old)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, unsigned, atomicInc, old >= value ? 0 : old + 1)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, unsigned, atomicDec, old == 0 || old > value ? value : old - 1)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, float, atomicAdd, old + value)
+MINIGRAD_SCOPES(MINIGRAD_UPDATE, double, atomicAdd, old + value)
+MINIGRAD_SCOPES(MINIGRAD_SWAP, float)
+MINIGRAD_SCOPES(MINIGRAD_CAS, unsigned short)
 
 #undef MINIGRAD_INTEGER_ATOMICS
 #undef MINIGRAD_CAS
 #undef MINIGRAD_SWAP
 #undef MINIGRAD_FETCH
-#undef MINIGRAD_ATOMIC
+#undef MINIGRAD_UPDATE
+#undef MINIGRAD_SCOPES

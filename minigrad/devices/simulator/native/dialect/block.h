@@ -21,14 +21,14 @@ MINIGRAD_INLINE int vote(const Site* site, int predicate) {
 #define __syncthreads_or(predicate) (minigrad::vote(MINIGRAD_SITE("__syncthreads_or"), predicate) != 0)
 #define __syncthreads_and(predicate) (minigrad::vote(MINIGRAD_SITE("__syncthreads_and"), !(predicate)) == 0)
 namespace minigrad {
-MINIGRAD_INLINE void fence() {
-    MINIGRAD_NOTE_FENCE();
+MINIGRAD_INLINE void fence(bool device) {
+    MINIGRAD_NOTE_FENCE(device);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 }  // namespace minigrad
-MINIGRAD_INLINE void __threadfence_block() { minigrad::fence(); }
-MINIGRAD_INLINE void __threadfence() { minigrad::fence(); }
-MINIGRAD_INLINE void __threadfence_system() { minigrad::fence(); }
+MINIGRAD_INLINE void __threadfence_block() { minigrad::fence(false); }
+MINIGRAD_INLINE void __threadfence() { minigrad::fence(true); }
+MINIGRAD_INLINE void __threadfence_system() { minigrad::fence(true); }
 MINIGRAD_INLINE void __nanosleep(unsigned, MINIGRAD_HERE) {
     minigrad::Site site = {"__nanosleep", file, line};
     minigrad_yield(&site, 0);
