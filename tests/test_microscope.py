@@ -195,6 +195,25 @@ def test_an_element_of_which_a_part_is_undefined(read):
     assert (problem.kind, problem.line, problem.count) == ("uninitialised", line_of(text, "wrong"), 64)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "__shared__ int s;\natomicAdd(&s, 1);  // reads\ny[threadIdx.x] = s;",
+        "__shared__ float s[128];\nint i = threadIdx.x;\ns[i] = s[64 + i];  // reads\ny[i] = s[63 - i];",
+    ],
+    ids=["an atomic", "the writer"],
+)
+def test_a_race_does_not_hide_undefined_memory_that_its_other_side_reads(body):
+    text = source(body)
+    race, undefined = mg.inspect(text, X, np.zeros_like(X), 1000, grid=1, block=64).problems
+    assert (race.kind, undefined.kind) == ("race", "uninitialised")
+    assert race.other.line == undefined.line == line_of(text, "reads")
+
+
+def test_undefined_memory_that_is_filled_too_late_is_a_race_and_nothing_else():
+    look("__shared__ int s;\nif (threadIdx.x == 63) s = 0;\natomicAdd(&s, 1);")
+
+
 def test_undefined_shared_memory():
     body = "__shared__ float s[64];\nif (threadIdx.x > 0) s[threadIdx.x] = 1;\n__syncthreads();\n"
     problem, text = look(body + "y[threadIdx.x] = s[63 - threadIdx.x];  // wrong")
@@ -309,10 +328,50 @@ def test_more_accesses_than_can_be_kept_are_checked_and_not_counted(monkeypatch)
             "__shared__ float s[64];\nint i = threadIdx.x;\ns[i] = 1;\n__syncthreads();\nif (i > 0) s[i] += s[i - 1];",
             "Within one line: read into a variable, wait, then write",
         ),
+        ("__shared__ float s;\ns = threadIdx.x;", "Let one thread own each element, or add to it with atomicAdd."),
+        ("__shared__ float s;\ns += threadIdx.x;", "Let one thread own each element, or add to it with atomicAdd."),
+        ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later one"),
+        ("atomicAdd(&y[0], 1);\ny[threadIdx.x + 1] = y[0];", "Read what all have added after a __syncthreads()."),
+        ("if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);", "A plain write can undo what atomics have added"),
     ],
 )
 def test_the_way_out_of_a_race_fits_its_place(body, mend):
     assert mend in look(body)[0].message
+
+
+@pytest.mark.parametrize(
+    "body, mend",
+    [
+        (
+            "y[blockIdx.x] = x[0];\nif (blockIdx.x) y[9] = y[0];",
+            "let one block own each element, use an atomic, or launch",
+        ),
+        ("y[0] = blockIdx.x;", "Let one thread own each element"),
+        ("atomicAdd_block(&y[0], 1);", "use the atomic without _block"),
+        ("atomicAdd(&y[0], 1);\ny[1 + blockIdx.x] = y[0];", "in a second kernel, or in the last block to count itself"),
+        (
+            "if (threadIdx.x == 0) y[blockIdx.x] = 1;\nif (threadIdx.x == 1) {\n__threadfence();\natomicAdd(&y[9], 1);\n"
+            "if (blockIdx.x) y[10] = y[0];\n}",
+            "hands over what its own thread did before a __threadfence()",
+        ),
+    ],
+)
+def test_the_way_out_of_a_race_between_blocks_fits_its_place(body, mend):
+    assert mend in look(body, block=2 if "fence" in body else 1, grid=2)[0].message
+
+
+def test_the_loop_of_the_cuda_guide_is_told_to_read_its_first_value_as_volatile():
+    """The guide's atomicAdd of double reads *address plainly: a race in the words of the language, which costs a turn."""
+    loop = """unsigned long long *p = (unsigned long long*)y, old = *p, assumed;  // first
+do {
+    assumed = old;
+    old = atomicCAS(p, assumed, __double_as_longlong(1 + __longlong_as_double(assumed)));
+} while (assumed != old);"""
+    text, y = source(loop, "double* y"), np.zeros(1)
+    (problem,) = mg.inspect(text, y, grid=2, block=32).problems
+    assert (problem.kind, problem.access, problem.line) == ("race", "read", line_of(text, "first")) and y == 64
+    assert "in front of a loop of atomicCAS, which checks it, read through a volatile pointer" in problem.message
+    assert mg.inspect(text.replace("old = *p,", "old = *(volatile unsigned long long*)p,"), y, grid=2, block=32).ok
 
 
 def test_an_array_given_twice_is_one_array():
@@ -332,6 +391,18 @@ def test_an_endless_loop_is_a_problem_with_its_line(monkeypatch):
     monkeypatch.setattr(get("sim"), "timeout", 0.3)
     problem, text = look("volatile int* p = (volatile int*)y;\nwhile (*p == 0) {}  // for ever", block=1)
     assert (problem.kind, problem.line) == ("timeout", line_of(text, "for ever"))
+
+
+def test_a_block_that_waits_for_one_that_cannot_begin_is_told_so():
+    wait = "atomicAdd(p, 1);\nwhile (atomicAdd(p, 0) < gridDim.x) {}  // wait"
+    problem, text = look(f"int* p = (int*)y;\n{wait}", grid=8, block=1)
+    assert (problem.kind, problem.line, problem.block) == ("timeout", line_of(text, "// wait"), (0, 0, 0))
+    assert "1 of 8 blocks run at once here" in problem.message and "cooperative launch" in problem.message
+
+
+def test_a_volatile_flag_within_a_block_may_be_waited_for_whoever_runs_first():
+    body = "volatile float* flag = y;\nif (threadIdx.x == 0) {\n  while (*flag == 0) {}\n}\nelse if (threadIdx.x == 40) *flag = 1;"
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok
 
 
 def test_an_endless_loop_that_fills_the_record_is_a_problem_and_has_no_counts(monkeypatch):

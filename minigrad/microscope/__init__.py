@@ -60,13 +60,21 @@ def inspect(
     uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
     checked. outputs names parameters of which every element must be written, and none with NaN.
 
+    A race is two accesses of one element, one of them a write, that nothing orders however the threads are scheduled.
+    Orders are made by __syncthreads, for the lanes of its mask by __syncwarp, and by a release: what a thread did, and
+    what barriers and releases had ordered before, comes before its __threadfence; an atomic or volatile write after it
+    releases that, and a thread that finds it there, by an atomic or a volatile read of the same word, has acquired it.
+    __threadfence_block and atomics as atomicAdd_block do so within a block alone. A fence behind the acquiring read is
+    not asked for. Where an order hangs on a release, the launch is watched a second time, the last block and the last
+    thread first: what was in order by luck is not. In between, a thread hands over to others at each atomic only, and a
+    block runs after the other: two blocks that change an element between two atomics each, and wait for nobody, are
+    not seen. Atomics do not race, nor in global memory does one thread's volatile write with volatile reads.
+
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]),
     or outside a thread's own array by a pointer; one that leaves a part of a dynamic shared array (`b = s + n`) for the
     next, as no part has an extent in the source; a member that nobody set, of a shared struct that is copied whole and
-    has others that are set; two calls of one function that has a barrier, in both branches of an if. Volatile accesses
-    to global memory are taken for a flag: reads beside one thread's writes are no race, and order other accesses only
-    together with a __threadfence(). To Clang, who sets a bit-field reads it first: in shared memory that was not filled
-    before, this is a finding.
+    has others that are set; two calls of one function that has a barrier, in both branches of an if. To Clang,
+    who sets a bit-field reads it first: in shared memory that was not filled before, this is a finding.
 
     Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
     arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0,

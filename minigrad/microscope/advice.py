@@ -1,5 +1,6 @@
 """What a problem means and what usually mends it, in a sentence or two."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minigrad.microscope.variables import Variable
@@ -10,26 +11,83 @@ if TYPE_CHECKING:
 _DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
 
 
-def race(me: "Access", other: "Access", at: str, space: str, apart: bool, one_warp: bool) -> str:
-    """Two threads, one element, and no order between them; apart: in the text a barrier stands between the two."""
-    same_line = (me.file, me.line) == (other.file, other.line)
+@dataclass(frozen=True)
+class Scene:
+    """Where two threads race: in shared or in global memory, and what else is known of the two."""
+
+    space: str
+    apart: bool  # in the text a barrier stands between the two
+    one_warp: bool
+    overwrites: bool  # threads that come by the same lines write the same element, too
+    fenced: bool  # the kernel orders some accesses by fences
+
+
+def race(me: "Access", other: "Access", at: str, scene: Scene) -> str:
+    """Two threads, one element, and no order between them."""
     what = f"{_who(me, other)} {_DOES[me.kind]} {at}, which {_who(other, me)} {_DOES[other.kind]} in line {other.line}"
-    if me.kind == "write" or (space == "global" and same_line and "+=" in me.text):
-        mend = "Let one thread own each element, or add to it with atomicAdd."
-    elif space == "global" and same_line:
+    mend = _atomic if "atomic" in (me.kind, other.kind) else _between_blocks if me.block != other.block else _in_block
+    return f"{what}. Nothing orders the two, so the result depends on chance. {mend(me, other, scene)}"
+
+
+_OWN = "Let one thread own each element, or add to it with atomicAdd."
+_HANDED_OVER = (
+    " A counter or a flag hands over what its own thread did before a __threadfence(), and of other threads what a "
+    "__syncthreads() has put before that fence."
+)
+
+
+def _atomic(me: "Access", other: "Access", scene: Scene) -> str:
+    """One of the two is an atomic."""
+    kinds, blocks = {me.kind, other.kind}, me.block != other.block
+    if kinds == {"atomic"}:
+        return "One of them is for its own block alone: use the atomic without _block."
+    if kinds == {"write", "atomic"}:
+        first = "before the launch" if blocks else "first, with a __syncthreads() before the atomics"
+        return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
+    end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
+    return (
+        f"Read what all have added {end}. Where any value on the way will do, as in front of a loop of atomicCAS, "
+        "which checks it, read through a volatile pointer: a plain read the compiler may move, or make twice."
+        + _HANDED_OVER
+        * (blocks and scene.fenced)
+    )
+
+
+def _same_line(me: "Access", other: "Access") -> bool:
+    return (me.file, me.line) == (other.file, other.line)
+
+
+def _adds(me: "Access", other: "Access", scene: Scene) -> bool:
+    """Whether threads read, change and write the same element in one line, or just write it."""
+    written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
+    return _same_line(me, other) and written
+
+
+def _between_blocks(me: "Access", other: "Access", scene: Scene) -> str:
+    if _adds(me, other, scene):
+        return _OWN
+    mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
+    if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
-    elif me.block != other.block:
-        mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
-    elif apart:
+    return mend + _HANDED_OVER * scene.fenced
+
+
+def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
+    if _adds(me, other, scene):
+        return _OWN
+    if scene.space == "global" and _same_line(me, other):
+        return "Read from one array and write to another."
+    if scene.apart:
         first, last = sorted((me.line, other.line))
-        mend = f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
-    else:
-        mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
-        if one_warp:
-            mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
-        if same_line:
-            mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next turn."
-    return f"{what}. Nothing orders the two, so the result depends on chance. {mend}"
+        return f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
+    mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
+    if me.kind == "write":
+        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later one stays."
+    if scene.one_warp:
+        mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
+    if _same_line(me, other):
+        mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next turn."
+    return mend
 
 
 def _who(one: "Access", other: "Access") -> str:

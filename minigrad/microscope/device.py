@@ -4,7 +4,7 @@ import copy
 import ctypes
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
@@ -52,8 +52,8 @@ class Microscope:
     def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = ()):
         self.blocks, self.outputs = whole("the microscope", "blocks", blocks), outputs
         self.launches: list[Inspection] = []
-        self._sim = copy.copy(get(check("sim")))
-        self._sim.workers = 1  # type: ignore[attr-defined]  # block after block, in order
+        self._sim: Any = copy.copy(get(check("sim")))
+        self._sim.workers = 1  # block after block, in order
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sim, name)  # the memory, and synchronize
@@ -82,7 +82,7 @@ class Microscope:
         self, module: Module, name: str, extent: Extent, arguments: Arguments, timeout: float
     ) -> KernelError | None:
         sim = copy.copy(self._sim)
-        sim.timeout = timeout  # type: ignore[attr-defined]
+        sim.timeout = timeout
         try:
             sim.launch(module, name, *extent[:3], arguments)
         except KernelError as error:
@@ -105,7 +105,8 @@ class Microscope:
                 self._run(module, name, extent, moved.enter(starts.tolist(), before), timeout)
                 seen = native.seen()
                 races = [finding for finding in seen.findings if finding.wrong == native.Wrong.RACE]
-                return Finder(grid, block, Variables(moved.groups, seen.variables), places(module)).find(races, None)
+                variables = Variables(moved.groups, seen.variables)
+                return Finder(grid, block, variables, places(module), seen.fenced).find(races, None)
         finally:
             _put(after)
 
@@ -151,7 +152,7 @@ class Moved:
     def enter(self, starts: Sequence[int], contents: Sequence[bytes] = ()) -> Arguments:
         """Copy each buffer, or the contents given for it, to its start; the arguments for the launch."""
         self._starts = {group[0][1].buffer.address: start for group, start in zip(self.groups, starts, strict=True)}
-        sources = contents or self._starts
+        sources: Iterable[Any] = contents or self._starts
         for source, start, (nbytes, _) in zip(sources, starts, self.extents, strict=True):
             ctypes.memmove(start, source, nbytes)
         arrays, given = [], iter(self._arguments.arrays)
@@ -165,7 +166,9 @@ class Moved:
 
     def leave(self) -> list[bytes]:
         """Copy everything back; gives what was there."""
-        before = [ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)]
+        before = [
+            ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)
+        ]
         for (address, start), (nbytes, _) in zip(self._starts.items(), self.extents, strict=True):
             ctypes.memmove(address, start, nbytes)
         return before

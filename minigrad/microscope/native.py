@@ -98,7 +98,8 @@ class Answer(ctypes.Structure):
         ("found", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
         ("full", ctypes.c_uint64),
-        ("relied", ctypes.c_uint64),
+        ("fenced", ctypes.c_uint32),
+        ("relied", ctypes.c_uint32),
     )
 
 
@@ -111,7 +112,8 @@ class Seen:
     records: np.ndarray
     _begun: int | None
     full: int  # where there were more records than room for them: that room; records is empty then
-    relied: bool  # that nothing more is found depends on which thread came first to an atomic or a volatile access
+    fenced: bool  # some thread has passed a fence
+    relied: bool  # some accesses are in order only by a fence, and an atomic or a volatile access that came after it
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
         """The block in which each epoch was, of so many; only while the watch lasts."""
@@ -160,6 +162,7 @@ def seen() -> Seen:
         _array(answer.records, answer.count, RECORD),
         answer.block_epochs,
         answer.full,
+        bool(answer.fenced),
         bool(answer.relied),
     )
 

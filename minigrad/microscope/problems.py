@@ -58,12 +58,14 @@ class Problem:
 class Finder:
     """Makes problems of what the runtime found in one launch."""
 
-    def __init__(self, grid: Dim3, block: Dim3, variables: Variables, places: Places):
-        self.grid, self.block, self.variables, self.places = grid, block, variables, places
+    def __init__(self, grid: Dim3, block: Dim3, variables: Variables, places: Places, fenced: bool):
+        self.grid, self.block, self.variables, self.places, self.fenced = grid, block, variables, places, fenced
+        self._overwritten: set[tuple] = set()  # by lines and variable: where two threads write
 
     def find(self, findings: Sequence[Finding], stopped: KernelError | None) -> list[Problem]:
         """All problems but those of the outputs."""
         self.places.sites(pc for f in findings for pc in (f.pc, f.other_pc) if pc)  # all at once
+        self._overwritten = {self._lines(f) for f in findings if f.access == f.other_access == native.Access.WRITE}
         found = [self._problem(finding) for finding in findings]
         if stopped:
             found = self._stopped(found, stopped)
@@ -85,7 +87,7 @@ class Finder:
         match finding.wrong:
             case Wrong.RACE:
                 me = Access(access, *place, block, thread)
-                return self._race(me, self._other(finding), at, variable, element, finding.count)
+                return self._race(me, finding, at, variable, element)
             case Wrong.OUTSIDE:
                 kind, message = "out-of-bounds", advice.outside(access, at, variable)
             case Wrong.UNINITIALISED:
@@ -98,11 +100,10 @@ class Finder:
             None if finding.wrong == Wrong.INDEX else access, block, thread, None, finding.count,
         )  # fmt: skip
 
-    def _race(
-        self, me: Access, other: Access, at: str, variable: Variable | None, element: int | None, count: int
-    ) -> Problem:
+    def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """Told from the side of the one that reads, whichever came first."""
         assert variable
+        other = self._other(finding)
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
@@ -111,9 +112,14 @@ class Finder:
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block
-        message = advice.race(me, other, at, variable.space, apart and me.file == other.file, one_warp)
-        place = (me.file, me.line or None, me.text)
+        overwrites = self._lines(finding) in self._overwritten
+        scene = advice.Scene(variable.space, apart and me.file == other.file, one_warp, overwrites, self.fenced)
+        place, count = (me.file, me.line or None, me.text), finding.count
+        message = advice.race(me, other, at, scene)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
+
+    def _lines(self, finding: Finding) -> tuple:
+        return frozenset(self.places.of(pc)[:2] for pc in (finding.pc, finding.other_pc) if pc), finding.variable
 
     def _bare(self, file: str, lines: Iterable[int]) -> Iterator[str]:
         """Their text without what is a comment in it."""
@@ -173,8 +179,16 @@ def _merge(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _without_echoes(problems: Sequence[Problem]) -> list[Problem]:
-    """A race where a read came before the write shows as a read of undefined memory too: the race is what is wrong."""
-    racing = {(p.variable, line) for p in problems if p.other for line in (p.line, p.other.line)}
+    """A race where a read came before the write shows as a read of undefined memory too: the race is what is wrong.
+
+    What the writer itself reads is another matter, and so is an atomic beside which another thread reads.
+    """
+    racing = set()
+    for p in problems:
+        if p.other and p.access == "read":
+            racing.add((p.variable, p.line))
+        if p.other and {p.access, p.other.kind} == {"atomic", "write"}:
+            racing.add((p.variable, p.line if p.access == "atomic" else p.other.line))
     return [p for p in problems if p.kind != "uninitialised" or (p.variable, p.line) not in racing]
 
 

@@ -128,7 +128,7 @@ def look(
     """The record of what was seen; launch is (grid, block, shared, blocks)."""
     grid, block, _, _ = launch
     variables = Variables(groups, seen.variables)
-    finder = Finder(grid, block, variables, places)
+    finder = Finder(grid, block, variables, places, seen.fenced)
     problems = finder.find(seen.findings, stopped)
     if not stopped:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}

@@ -86,8 +86,9 @@ def _find(report: Any, module: "Module", kernel: str, timeout: float, arguments:
         case Cause.WAITING:
             what = f"waits for another block to change memory; {text} run at once here, and all of these wait"
             way_out = (
-                "On a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid needs "
-                "a cooperative launch, with no more blocks than run at once. Else end the kernel there and launch a second."
+                "On a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid "
+                "needs a cooperative launch, with no more blocks than run at once. Else end the kernel there, and "
+                "launch a second one."
             )
             return Finding("timeout", what, way_out)
         case Cause.ASSERT:

@@ -35,6 +35,11 @@ struct Fences {
 
 static Fences* fences() { return static_cast<Fences*>(watch.fences); }
 
+// A word of shared memory is another one in each block.
+static uint64_t word_at(uint64_t address) {
+    return address - watch.shared < MAX_SHARED ? address ^ uint64_t(watch.block + 1) << 47 : address;
+}
+
 static void close(Closed& closed, unsigned thread) {
     closed.epoch = watch.epoch;
     memcpy(closed.clock, watch.seen[thread], sizeof closed.clock);
@@ -59,10 +64,10 @@ void pass_fence(bool device) {
 void acquire_at(uint64_t address, bool device) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
-    if (Horizons* passed_on = fences()->words.find(address, 0)) {
+    uint64_t word = word_at(address), now = watch.serial;
+    if (Horizons* passed_on = fences()->words.find(word, 0)) {
         Horizons& known = fences()->known[worker.current->thread.index];
-        uint64_t now = watch.serial;
-        learn(known, {address, now, device ? now : 0, 0, 0});
+        learn(known, {word, now, device ? now : 0, 0, 0});
         for (uint32_t i = 0; i < passed_on->count; ++i) {
             Horizon one = passed_on->at[i];
             if (one.block ? one.block != watch.block + 1 : !device) continue;
@@ -74,21 +79,36 @@ void acquire_at(uint64_t address, bool device) {
 }
 
 // Those of later phases come first: a thread may release now what was closed at an earlier barrier.
-static void publish(uint64_t address, uint32_t epoch, uint32_t thread, uint32_t clock, Scope scope) {
-    Released** last = &fences()->releases.make(address, watch.block);
+static void publish(uint64_t word, uint32_t epoch, uint32_t thread, uint32_t clock, Scope scope, bool alone = false) {
+    Released** last = &fences()->releases.make(word, watch.block);
     while (*last && (*last)->epoch > epoch) last = &(*last)->older;
     bool again = *last && (*last)->epoch == epoch && (*last)->thread == thread && (*last)->clock == clock;
     if (again && (*last)->device >= (scope == DEVICE)) return;
     Released* release = static_cast<Released*>(zeros(sizeof(Released)));
-    *release = {*last, ++watch.serial, epoch, thread, clock, scope == DEVICE};
+    *release = {*last, ++watch.serial, epoch, thread, clock, scope == DEVICE, alone};
     *last = release;
 }
 
-static void pass_on(uint64_t address, const Horizons& known, Scope scope) {
-    Horizons& passed_on = fences()->words.make(address, 0);
+// Who reads what a volatile write has left there, and writes himself, comes later: the write has a clock of its own.
+void begin_write() {
+    ++watch.clock[watch.worker->current->thread.index];
+    watch.dirty = true;
+}
+void end_write(uint64_t address) {
+    Worker& worker = *watch.worker;
+    worker.critical = 1;
+    unsigned thread = worker.current->thread.index;
+    fences()->words.make(word_at(address), 0);
+    publish(word_at(address), watch.epoch, thread, watch.clock[thread]++, DEVICE, true);
+    leave_critical(worker);
+    release_at(address, true);
+}
+
+static void pass_on(uint64_t word, const Horizons& known, Scope scope) {
+    Horizons& passed_on = fences()->words.make(word, 0);
     for (uint32_t i = 0; i < known.count; ++i) {
         Horizon one = known.at[i];
-        if (one.word == address) continue;  // who acquires it here, acquires that too
+        if (one.word == word) continue;  // who acquires it here, acquires that too
         raise(one.through, scope == DEVICE ? one.own : 0);
         raise(one.through, scope == DEVICE ? one.others : 0);
         one.block = scope == DEVICE ? 0 : watch.block + 1;
@@ -96,20 +116,21 @@ static void pass_on(uint64_t address, const Horizons& known, Scope scope) {
     }
 }
 
-static void release(uint64_t address, unsigned thread, Scope scope) {
+static void release(uint64_t word, unsigned thread, Scope scope) {
     const Closed& closed = fences()->closed[scope][thread];
     const Met& met = fences()->met[scope];
     if (closed.epoch == watch.epoch) {
+        unsigned first = thread / WARP * WARP;
         for (unsigned lane = 0; lane < WARP; ++lane)
-            if (closed.clock[lane]) publish(address, closed.epoch, thread / WARP * WARP + lane, closed.clock[lane], scope);
-        pass_on(address, closed.known, scope);
+            if (closed.clock[lane]) publish(word, closed.epoch, first + lane, closed.clock[lane], scope);
+        pass_on(word, closed.known, scope);
     } else if (met.epoch >= watch.first_epoch) {
-        uint32_t& told = fences()->told[scope].make(address, 0);
+        uint32_t& told = fences()->told[scope].make(word, 0);
         if (told == met.epoch) return;
         told = met.epoch;
         for (unsigned i = 0; i < MAX_THREADS; ++i)
-            if (met.clock[i]) publish(address, met.epoch, i, met.clock[i], scope);
-        pass_on(address, met.known, scope);
+            if (met.clock[i]) publish(word, met.epoch, i, met.clock[i], scope);
+        pass_on(word, met.known, scope);
     }
 }
 
@@ -119,9 +140,18 @@ void release_at(uint64_t address, bool device) {
     unsigned thread = worker.current->thread.index;
     const Closed &block = fences()->closed[BLOCK][thread], &wide = fences()->closed[DEVICE][thread];
     bool same = block.epoch == wide.epoch && block.clock[thread % WARP] == wide.clock[thread % WARP];
-    if (device) release(address, thread, DEVICE);
-    if (!device || !same) release(address, thread, BLOCK);
+    if (device) release(word_at(address), thread, DEVICE);
+    if (!device || !same) release(word_at(address), thread, BLOCK);
     leave_critical(worker);
+}
+
+// Empty, if it is of an earlier phase.
+template <class T>
+static void begin(T& closed) {
+    if (closed.epoch == watch.epoch) return;
+    closed.epoch = watch.epoch;
+    memset(closed.clock, 0, sizeof closed.clock);
+    closed.known.count = 0;
 }
 
 static void join(uint32_t* clocks, const uint32_t* others, unsigned count) {
@@ -138,8 +168,7 @@ void share_known(unsigned first, unsigned lanes) {
         learn(all.known[one], all.known[lane]);
         for (auto& closed : all.closed) {
             if (closed[lane].epoch != watch.epoch) continue;
-            if (closed[one].epoch != watch.epoch) memset(closed[one].clock, 0, sizeof closed[one].clock), closed[one].known.count = 0;
-            closed[one].epoch = watch.epoch;
+            begin(closed[one]);
             join(closed[one].clock, closed[lane].clock, WARP);
             learn(closed[one].known, closed[lane].known);
         }
@@ -149,9 +178,8 @@ void share_known(unsigned first, unsigned lanes) {
         learn(all.known[lane], all.known[one]);
         for (auto& closed : all.closed) {
             if (closed[one].epoch != watch.epoch) continue;
-            closed[lane].epoch = watch.epoch;
-            memcpy(closed[lane].clock, closed[one].clock, sizeof closed[one].clock);
-            closed[lane].known.count = 0;
+            begin(closed[lane]);
+            join(closed[lane].clock, closed[one].clock, WARP);
             learn(closed[lane].known, closed[one].known);
         }
     }
@@ -167,8 +195,7 @@ void meet_known() {
         for (unsigned i = 0; i < threads; ++i) {
             const Closed& closed = all.closed[scope][i];
             if (closed.epoch != watch.epoch) continue;
-            if (met.epoch != watch.epoch) memset(met.clock, 0, sizeof met.clock), met.known.count = 0;
-            met.epoch = watch.epoch;
+            begin(met);
             join(met.clock + i / WARP * WARP, closed.clock, WARP);
             learn(met.known, closed.known);
         }
@@ -206,7 +233,7 @@ static bool reaches(const Horizons& known, uint64_t cell, uint64_t serial) {
 
 // Whether the present thread has acquired a word, at which a cell lies, after an atomic of that serial number on it.
 bool passed(const char* at, uint64_t serial, unsigned self) {
-    uint64_t cell = reinterpret_cast<uint64_t>(at);
+    uint64_t cell = word_at(reinterpret_cast<uint64_t>(at));
     bool over = reaches(fences()->known[self], cell, serial) || reaches(fences()->common, cell, serial);
     watch.relied |= over;
     return over;

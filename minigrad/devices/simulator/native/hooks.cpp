@@ -32,8 +32,9 @@ template <Access access>
 static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
     if (access == READ) look(reinterpret_cast<uint64_t>(at));
     if (watch.fences && access == READ) acquire_at(reinterpret_cast<uint64_t>(at), true);
+    if (watch.fences && access == WRITE) begin_write();
     touch<access>(at, bytes, caller, RELAXED);
-    if (watch.fences && access == WRITE) release_at(reinterpret_cast<uint64_t>(at), true);
+    if (watch.fences && access == WRITE) end_write(reinterpret_cast<uint64_t>(at));
 }
 #define MINIGRAD_VOLATILE(name, N)                                                                          \
     MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \

@@ -5,12 +5,14 @@
 
 namespace minigrad {
 
-// What a thread did up to this clock in this phase of its block, and all that its block did in the phases before.
+// What a thread did up to this clock in this phase of its block, and all that its block did in the phases before. Or
+// alone what it did at this clock.
 struct Released {
     Released* older;  // at the same word, by the same block
     uint64_t serial;  // counts the releases of the launch
     uint32_t epoch, thread, clock;
     bool device;      // to other blocks too
+    bool alone;
 };
 
 // How far the releases at a word are known: those of one's own block up to the serial `own`, what other blocks have
@@ -61,8 +63,9 @@ static bool tells(const Released* release, const Horizon& horizon, bool own, con
     for (; release && release->epoch >= access.epoch; release = release->older) {
         uint64_t limit = own ? horizon.own : release->device ? horizon.others : 0;
         if (release->serial > limit && release->serial > horizon.through) continue;
-        if (release->epoch > access.epoch) return true;
-        if (release->thread == access.thread() && release->clock >= access.clock()) return true;
+        if (release->epoch > access.epoch && !release->alone) return true;
+        if (release->epoch != access.epoch || release->thread != access.thread()) continue;
+        if (release->alone ? release->clock == access.clock() : release->clock >= access.clock()) return true;
     }
     return false;
 }

@@ -46,7 +46,11 @@ void watch_block(Worker& worker, uint64_t number) {
 }
 
 void watch_barrier() {
-    if (watch.fences) meet_known();
+    if (watch.fences) {
+        watch.worker->critical = 1;
+        meet_known();
+        leave_critical(*watch.worker);
+    }
     new_epoch();
 }
 
@@ -72,7 +76,10 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
         ++watch.clock[first + i];
     }
     watch.dirty = true;
-    if (watch.fences) share_known(first, lanes);
+    if (!watch.fences) return;
+    watch.worker->critical = 1;
+    share_known(first, lanes);
+    leave_critical(*watch.worker);
 }
 
 static void forget_pages() {
@@ -148,11 +155,12 @@ struct WatchAnswer {
     const Finding* findings;
     const Record* records;
     const uint32_t* block_epochs;
-    uint64_t variables, found, count, full, relied;
+    uint64_t variables, found, count, full;
+    uint32_t fenced, relied;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
     if (!watch.full) number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
-               watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.relied};
+               watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.fences != nullptr, watch.relied};
 }

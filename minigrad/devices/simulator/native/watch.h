@@ -119,6 +119,8 @@ uint32_t number_of(uint32_t block);
 void pass_fence(bool device);
 void acquire_at(uint64_t address, bool device);
 void release_at(uint64_t address, bool device);
+void begin_write();  // of a volatile one
+void end_write(uint64_t address);
 void share_known(unsigned first, unsigned lanes);
 void meet_known();
 void begin_known();
