@@ -52,8 +52,9 @@ class Microscope:
     def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = ()):
         self.blocks, self.outputs = whole("the microscope", "blocks", blocks), outputs
         self.launches: list[Inspection] = []
-        self._sim: Any = copy.copy(get(check("sim")))
-        self._sim.workers = 1  # block after block, in order
+        sim: Any = copy.copy(get(check("sim")))
+        sim.workers = 1  # block after block, in order
+        self._sim: Any = sim
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sim, name)  # the memory, and synchronize

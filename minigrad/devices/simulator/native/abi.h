@@ -77,6 +77,7 @@ void minigrad_describe(const char* name, char* start, size_t bytes, unsigned ele
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                               const uint32_t* extent);
 void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: or for its block alone
+void minigrad_note_change(void* address, int device);  // after one that changed something
 void minigrad_note_fence(int device);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));

@@ -19,16 +19,20 @@ static inline Stamp stamp_now(uint32_t pc, Manner manner) {
 
 static inline bool same_thread(const Stamp& a, const Stamp& b) { return a.thread() == b.thread(); }
 
+static inline bool same_warp(const Stamp& a, const Stamp& b) {
+    return a.epoch == b.epoch && a.thread() / WARP == b.thread() / WARP;
+}
+
+// Whether barriers have the earlier access end before the present one.
+static inline bool by_barriers(const Stamp& before, const Stamp& now, const Variable& variable) {
+    if (before.epoch != now.epoch) return before.epoch >= watch.first_epoch || !before.epoch || variable.shared;
+    if (same_thread(before, now)) return true;
+    return same_warp(before, now) && before.clock() <= watch.seen[now.thread()][before.thread() % WARP];
+}
+
 // Whether the earlier access is over when the present one happens, however the threads are scheduled.
 static inline bool ordered(const Stamp& before, const Stamp& now, const Variable& variable) {
-    if (before.epoch == now.epoch) {
-        if (same_thread(before, now)) return true;
-        unsigned thread = before.thread(), self = now.thread();
-        if (thread / WARP == self / WARP && before.clock() <= watch.seen[self][thread % WARP]) return true;
-    } else if (before.epoch >= watch.first_epoch || !before.epoch || variable.shared) {
-        return true;
-    }
-    return watch.fences && released(before, now.thread());
+    return by_barriers(before, now, variable) || (watch.fences && released(before, now.thread()));
 }
 
 uint32_t block_of(uint32_t epoch) {
@@ -103,18 +107,17 @@ static void compare(const Pair& atomics, const Stamp& now, Access access, Variab
     }
 }
 
-// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it. Which one was
-// replaced; 2: none.
-static inline unsigned remember(Stamp* two, const Stamp& now, const Variable& variable) {
-    bool one_warp = two[0].thread() / WARP == two[1].thread() / WARP && two[0].epoch == two[1].epoch;
-    unsigned place = ordered(two[0], now, variable) ? 0 : ordered(two[1], now, variable) || one_warp ? 1 : 2;
-    if (place < 2) two[place] = now;
-    return place;
+// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it.
+static inline void remember(Stamp* two, const Stamp& now, const Variable& variable) {
+    if (ordered(two[0], now, variable)) two[0] = now;
+    else if (ordered(two[1], now, variable) || same_warp(two[0], two[1])) two[1] = now;
 }
 
+// The same of atomics, of which the latest counts: those before it are over for whoever does one after them.
 static void remember(Pair& atomics, const Stamp& now, const Variable& variable) {
-    unsigned place = remember(atomics.at, now, variable);
-    if (place < 2) atomics.serial[place] = ++watch.serial;
+    bool first = by_barriers(atomics.at[0], now, variable) || same_warp(atomics.at[0], now);
+    atomics.at[!first] = now;
+    atomics.serial[!first] = ++watch.serial;
 }
 
 // Whether the element has been written.

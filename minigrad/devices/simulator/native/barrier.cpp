@@ -77,7 +77,6 @@ MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
     if (site->line && ++worker.looks % 1024 == 0) look_around(worker, site);
-    watch.changed = false;
     bool fresh = worker.started < worker.threads;
     if (!fresh && worker.ready->empty()) sched_yield();  // whom we wait for may be in a block on another core
     worker.ready->push_often(self);

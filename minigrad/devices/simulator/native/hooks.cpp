@@ -133,11 +133,12 @@ MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATO
 // The others first: so updates meet that take two atomics, and the second of which overwrites what came in between.
 MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes, int device) {
     static const Site site = {"an atomic", "", 0};
-    if (watch.changed) note_progress(*watch.worker);
     minigrad_yield(&site, 0);
-    watch.changed = true;
     if (watch.fences) acquire_at(reinterpret_cast<uint64_t>(at), device);
     touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, device ? RELAXED : NARROW);
+}
+MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
+    note_progress(*watch.worker);
     if (watch.fences) release_at(reinterpret_cast<uint64_t>(at), device);
 }
 MINIGRAD_HOOK void minigrad_note_fence(int device) { pass_fence(device); }

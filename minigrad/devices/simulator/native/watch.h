@@ -84,7 +84,6 @@ struct Watch {
     uint32_t block;                // how many began before it
     uint32_t* block_epochs;        // first_epoch of each block, in the order in which they began
     bool reversed;                 // the last block and the last thread begin first
-    bool changed;                  // the last atomic was not one that changes nothing, which yields
     uint64_t looked;               // where a volatile access last read
     bool relied;                   // some access is ordered by a release that another thread has acquired
     uint32_t clock[MAX_THREADS];

@@ -12,29 +12,30 @@ MINIGRAD_INLINE T atomic_update(T* address, bool device, Change change) {
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do next = change(old);
     while (!__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    MINIGRAD_NOTE_CHANGE(address, device);
     return old;
 }
-template <class T>
-MINIGRAD_INLINE T yielding(T old, bool unchanged, const char* file, int line) {
-    if (unchanged) {
-        Site site = {"an atomic", file, line};
-        minigrad_yield(&site, 0);
-    }
-    return old;
+MINIGRAD_INLINE void yield_after_nothing(const char* file, int line) {
+    Site site = {"an atomic", file, line};
+    minigrad_yield(&site, 0);
 }
 template <class T>
 MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
     MINIGRAD_NOTE_ATOMIC(address, device);
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
-    return yielding(old, old == value, file, line);
+    if (old != value) MINIGRAD_NOTE_CHANGE(address, device);
+    else yield_after_nothing(file, line);
+    return old;
 }
 // After the exchange `expected` holds what was there.
 template <class T>
 MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device, const char* file, int line) {
     MINIGRAD_NOTE_ATOMIC(address, device);
     bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return yielding(expected, !done, file, line);
+    if (done) MINIGRAD_NOTE_CHANGE(address, device);
+    else yield_after_nothing(file, line);
+    return expected;
 }
 
 }  // namespace minigrad
@@ -51,7 +52,9 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
     MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
         MINIGRAD_NOTE_ATOMIC(address, device);                                                            \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
-        return minigrad::yielding(old, value == (T)(nothing), file, line);                                \
+        if (value != (T)(nothing)) MINIGRAD_NOTE_CHANGE(address, device);                                 \
+        else minigrad::yield_after_nothing(file, line);                                                   \
+        return old;                                                                                       \
     }
 #define MINIGRAD_SWAP(suffix, device, T)                                                                  \
     MINIGRAD_INLINE T atomicExch##suffix(T* address, T value, MINIGRAD_HERE) {                            \
@@ -61,14 +64,14 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
     MINIGRAD_INLINE T atomicCAS##suffix(T* address, T expected, T value, MINIGRAD_HERE) {                 \
         return minigrad::compare_and_swap(address, expected, value, device, file, line);                  \
     }
-#define MINIGRAD_INTEGER_ATOMICS(T) \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, 0) \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAnd, __atomic_fetch_and, -1) \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicOr, __atomic_fetch_or, 0) \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicXor, __atomic_fetch_xor, 0) \
-    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMin, value < old ? value : old) \
-    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMax, old < value ? value : old) \
-    MINIGRAD_SCOPES(MINIGRAD_SWAP, T) \
+#define MINIGRAD_INTEGER_ATOMICS(T)                                                                       \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, 0)                                  \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAnd, __atomic_fetch_and, -1)                                 \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicOr, __atomic_fetch_or, 0)                                    \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicXor, __atomic_fetch_xor, 0)                                  \
+    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMin, value < old ? value : old)                             \
+    MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMax, old < value ? value : old)                             \
+    MINIGRAD_SCOPES(MINIGRAD_SWAP, T)                                                                     \
     MINIGRAD_SCOPES(MINIGRAD_CAS, T)
 
 MINIGRAD_INTEGER_ATOMICS(int)

@@ -48,6 +48,7 @@ template <class T> struct Noted {
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name) static minigrad::Noted<decltype(name)> minigrad_noted_##name{#name, name};
 #define MINIGRAD_NOTE_ATOMIC(address, device) minigrad_note_atomic((void*)(address), sizeof *(address), device)
+#define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change((void*)(address), device)
 #define MINIGRAD_NOTE_FENCE(device) minigrad_note_fence(device)
 
 #else
@@ -55,6 +56,7 @@ template <class T> struct Noted {
 #define MINIGRAD_NOTE_SHARED(T, name, start) (void)(name)
 #define MINIGRAD_NOTE_DEVICE(name)
 #define MINIGRAD_NOTE_ATOMIC(address, device) (void)(device)
+#define MINIGRAD_NOTE_CHANGE(address, device) (void)(device)
 #define MINIGRAD_NOTE_FENCE(device) (void)(device)
 #define MINIGRAD_UNSEEN
 
