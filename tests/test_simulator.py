@@ -393,6 +393,10 @@ extern "C" __global__ void spinning_at_barriers(int* x) {
 extern "C" __global__ void spinning_at_a_lock(int* x) {
     while (atomicCAS(x, 1, 1) == 0) {}  // spinning_at_a_lock
 }
+extern "C" __global__ void waiting_for_the_grid(int* x) {
+    if (threadIdx.x == 0) atomicAdd(x, 1);
+    while (atomicAdd(x, 0) < gridDim.x) {}  // waiting_for_the_grid
+}
 extern "C" __global__ void fine(float* y) { y[threadIdx.x] = 1; }
 extern "C" __global__ void greedy(float* y) {
     __shared__ float a[8192], b[8192];
@@ -543,11 +547,24 @@ def impatient():
 @pytest.mark.parametrize("grid", [1, 64])
 def test_a_kernel_that_does_not_end_is_stopped(name, grid, impatient):
     error = error_of(name, filled(1, np.int32), grid=grid)
-    assert error.kind == "timeout" and f"after 0.2 s, block {error.block}, thread {error.thread}" in str(error)
+    waits = name == "spinning_at_a_lock" and grid > 1 and "waits for another block" in str(error)
+    place = f"block {error.block}, thread {error.thread}"
+    assert error.kind == "timeout" and (f"after 0.2 s, {place}" in str(error) or (waits and place in str(error)))
     if name == "forever":  # an empty loop has no line that compilers agree on
         assert (error.block, error.thread) == ((grid - 1, 0, 0), (5, 0, 0))
     else:
         assert error.line == line_of(name)
+
+
+def test_blocks_that_wait_for_one_that_cannot_begin_are_told_so():
+    sim = get("sim")
+    before, sim.timeout = sim.timeout, 2
+    try:
+        error = error_of("waiting_for_the_grid", filled(1, np.int32), grid=sim.workers + 1)
+    finally:
+        sim.timeout = before
+    assert (error.kind, error.line) == ("timeout", line_of("waiting_for_the_grid"))
+    assert f"{sim.workers} of {sim.workers + 1} blocks run at once here" in str(error) and "cooperative" in str(error)
 
 
 @pytest.fixture

@@ -57,14 +57,14 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
-// Once all workers have looked in vain for a while, and blocks are left that have not begun: these will not begin.
+// Where blocks are left that have not begun, and all that have wait for memory to change: it will not.
 static void look_around(Worker& worker, const Site* site) {
-    uint64_t time = now(), running = 0, begun = launch.next;
+    uint64_t time = now(), running = 0;
     if (!worker.vain) worker.vain = time;
-    if (begun >= launch.blocks) return;
+    if (launch.next >= launch.blocks) return;
     for (Worker* one : workers) {
         if (!one || !one->running) continue;
-        if (!one->vain || time - one->vain < (watch.on ? 100000000 : 1000000000)) return;  // ns; a watch sees all changes
+        if (!one->vain || time < one->vain + launch.patience) return;
         ++running;
     }
     if (watch.on) worker.fault = {0, 0, watch.base + watch.pc};

@@ -10,6 +10,7 @@ thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
 // Threads `first` up to `last` have returned.
 static void mark_returned(Worker& worker, unsigned first, unsigned last) {
+    note_progress(worker);
     for (unsigned i = first; i < last; i = (i / WARP + 1) * WARP) {
         Warp& warp = worker.warps[i / WARP];
         unsigned after = last - i / WARP * WARP;

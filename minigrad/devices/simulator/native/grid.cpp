@@ -44,6 +44,7 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     launch.grid = dim3(order->grid[0], order->grid[1], order->grid[2]);
     launch.block = dim3(order->block[0], order->block[1], order->block[2]);
     launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    launch.patience = order->timeout * 1e9 / (watch.on ? 200 : 8);  // a watch sees every change
     launch.dynamic = (order->shared + 15) / 16 * 16;
     launch.shared_used = launch.dynamic;
     launch.next = launch.done = 0;

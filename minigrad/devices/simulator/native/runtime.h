@@ -145,6 +145,7 @@ struct Launch {
     std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use
     std::atomic<int> stop;              // a Cause: workers end at their next step
     std::atomic<int> reported;
+    uint64_t patience;                  // ns for which all workers may look at memory in vain
     unsigned dynamic;
     unsigned long long number;
     Report report;
