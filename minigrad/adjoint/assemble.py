@@ -12,57 +12,8 @@ from minigrad.adjoint.split import Launch
 from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
 from minigrad.adjoint.tree import Declare, Do, Expr, Function, Param, Stmt
+from minigrad.source import CUDA
 
-SUMS = {
-    "warp_add": """\
-// *sum += part, for a whole warp by one atomic where all its threads add to the same place.
-template <class Sum, class Part>
-__device__ void warp_add(Sum* sum, Part part) {
-    unsigned active = __activemask();
-    unsigned long long place = (unsigned long long)sum;
-    Sum value = part;
-    // one place, and the first lanes of the warp: all of them, or those of the last warp of a block
-    if (active & (active + 1) || !__all_sync(active, __shfl_sync(active, place, 0) == place)) {
-        atomicAdd(sum, value);
-        return;
-    }
-    int lanes = __popc(active), lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-    for (int step = 16; step > 0; step /= 2) {
-        Sum other = __shfl_sync(active, value, min(lane + step, lanes - 1));
-        value += lane + step < lanes ? other : Sum(0);
-    }
-    if (lane == 0) atomicAdd(sum, value);
-}""",
-    "warp_total": """\
-// The sum of part over a warp, whose threads then take turns to add it: this is thread `turn` of `turns`.
-template <class Sum>
-__device__ Sum warp_total(Sum part, int& turn, int& turns) {
-    unsigned active = __activemask();
-    turn = 0;
-    turns = 1;
-    if (active & (active + 1)) return part;  // not just the first lanes of the warp: each thread for itself
-    turns = __popc(active);
-    turn = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-    Sum value = part;
-    for (int step = 16; step > 0; step /= 2) {
-        Sum other = __shfl_sync(active, value, min(turn + step, turns - 1));
-        value += turn + step < turns ? other : Sum(0);
-    }
-    return __shfl_sync(active, value, 0);
-}""",
-    "block_add": """\
-// *sum += part, for a whole block by one atomic. All its threads come by.
-template <class Sum, class Part>
-__device__ void block_add(Sum* sum, Part part) {
-    __shared__ Sum total;
-    bool first = threadIdx.x + threadIdx.y + threadIdx.z == 0;
-    if (first) total = 0;
-    __syncthreads();
-    warp_add(&total, part);
-    __syncthreads();
-    if (first) atomicAdd(sum, total);
-}""",
-}
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
 THREADS = "(size_t)gridDim.x * blockDim.x"
 THREAD_3D = (
@@ -109,14 +60,24 @@ def assemble(module: Module, derived: Derived) -> Assembled:
         entries.append(Entry(name, tuple(parameters(module.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     text = "\n".join([*functions, *kernels])
-    sums = [
-        helper for name, helper in SUMS.items() if f"{name}(" in text + ("warp_add(" if "block_add(" in text else "")
-    ]
     tables = [t.text for t in module.tables if re.search(rf"\b{t.name}\b", text)]
-    pieces = [*sums, "\n".join(module.tokens.head), "\n".join(tables), *functions]  # sums know no macros of the file
+    pieces = [
+        *sums(text),
+        "\n".join(module.tokens.head),
+        "\n".join(tables),
+        *functions,
+    ]  # sums know no macro of it
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     kernels[0] = f"{note}\n{kernels[0]}"
     return Assembled("\n\n".join([*filter(None, pieces), *kernels]) + "\n", tuple(entries))
+
+
+def sums(text: str) -> list[str]:
+    """The functions by which a warp or a block adds up, of those that a text calls, and that these call."""
+    known = (CUDA / "adjoint" / "sums.cuh").read_text().rstrip().split("\n\n")
+    names = [re.findall(r"__device__ \w+ (\w+)", function)[0] for function in known]
+    text += "warp_add(" if "block_add(" in text else ""
+    return [function for name, function in zip(names, known, strict=True) if f"{name}(" in text]
 
 
 def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[Stmt]) -> list[Param]:
@@ -142,12 +103,8 @@ def tape_columns(derived: Derived) -> list[Stmt]:
         return []
     flat = all(f"{d}.{a}" in derived.conditions for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
-    return [Declare(name, "size_t", value=parsed(text)) for name, text in texts.items()]
-
-
-def parsed(text: str) -> Expr:
-    """An expression of builtins."""
-    return Expressions(tokenize(text, "tape"), {}, {}).expression()
+    values = {name: Expressions(tokenize(text, "tape"), {}, {}).expression() for name, text in texts.items()}
+    return [Declare(name, "size_t", value=value) for name, value in values.items()]
 
 
 def function_adjoints(module: Module, body: list[Stmt]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count, exact
-from minigrad.adjoint.effects import declared, each, expressions, name_of, nested, written, written_here
+from minigrad.adjoint.effects import declared, each, expressions, heads, name_of, nested, written, written_here
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
@@ -58,7 +58,8 @@ class Exchange:
         """A statement as the thread runs it that has taken over."""
         match s:
             case For(start=Declare()):
-                self.possible &= not {t for e in header_of(s) for t in e.names} - self.counters - self.turn.uniform
+                header = {n for part in heads(s) for e in expressions(part) for n in e.names}
+                self.possible &= not header - self.counters - self.turn.uniform
                 return replace(s, body=[self.statement(t) for t in s.body])
             case If():
                 then, orelse = ([self.statement(t) for t in side] for side in nested(s))
@@ -146,9 +147,3 @@ def _slice(nest: For, sums: list[Assign]) -> For:
 
     pruned, _ = Prune(written([nest]) - results).body([again(nest)], set())
     return pruned[0]  # type: ignore[return-value]
-
-
-def header_of(s: For) -> tuple[Expr, ...]:
-    """The expressions in the head of a loop."""
-    parts = [e for part in (s.start, s.step) if part is not None for e in expressions(part)]
-    return (s.condition, *parts)

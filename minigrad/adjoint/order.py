@@ -4,8 +4,8 @@ from collections.abc import Callable, Container
 
 from minigrad.adjoint.build import ONE, minus
 from minigrad.adjoint.counting import count, exact
-from minigrad.adjoint.effects import declared, each, mentioned, read_here, self_read, written, written_here
-from minigrad.adjoint.tree import Add, Assign, Binary, Call, Comment, Declare, Do, Expr, For, If, Name, Stmt
+from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
+from minigrad.adjoint.tree import Add, Assign, Binary, Call, Comment, Declare, Do, For, If, Index, Name, Stmt
 
 
 def in_order(body: list[Stmt]) -> list[Stmt]:
@@ -79,7 +79,8 @@ class Share:
             return [s]
         if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
             return [s]
-        add, named = adds[0], {n for e in (header.bound, *_indices(adds[0])) for n in e.names} - {header.var}
+        add, indices = adds[0], adds[0].target.indices if isinstance(adds[0].target, Index) else ()
+        named = reads_in((header.bound, *indices)) - {header.var}
         if not all(n in self.uniform for n in named):
             return [s]
         turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
@@ -90,7 +91,3 @@ class Share:
         loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
         given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
         return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
-
-
-def _indices(s: Add) -> tuple[Expr, ...]:
-    return getattr(s.target, "indices", ())

@@ -47,7 +47,8 @@ def _expression(e: Expr) -> tuple[str, int]:
         case Call():
             return f"{e.function}({', '.join(map(expression, e.arguments))})", PRIMARY
         case Cast():
-            return f"{e.type}({expression(e.operand)})" if " " not in e.type else _c_cast(e), PRIMARY
+            call = f"{e.type}({expression(e.operand)})"
+            return call if " " not in e.type else f"({e.type}){expression(e.operand, UNARY)}", PRIMARY
         case Unary():
             return e.op + expression(e.operand, UNARY + (isinstance(e.operand, Unary))), UNARY
         case Ternary():
@@ -60,19 +61,15 @@ def _expression(e: Expr) -> tuple[str, int]:
     raise TypeError(e)
 
 
-def _c_cast(e: Cast) -> str:
-    return f"({e.type}){expression(e.operand, UNARY)}"
-
-
 def parameter(p: Param) -> str:
     """A parameter as written."""
     star = "*" if p.pointer else ""
     return f"{'const ' if p.const else ''}{p.type}{star}{' __restrict__' if p.restrict else ''} {p.name}"
 
 
-def statements(body: Iterable[Stmt], depth: int) -> list[str]:
-    """The lines of a body."""
-    return [INDENT * depth + line if line else "" for s in body for line in _lines(s)]
+def statements(body: Iterable[Stmt]) -> list[str]:
+    """The lines of a body, one level in."""
+    return [INDENT + line for s in body for line in _lines(s)]
 
 
 def _lines(s: Stmt) -> list[str]:
@@ -86,25 +83,21 @@ def _lines(s: Stmt) -> list[str]:
         case Jump():
             return [f"{s.kind}{' ' + expression(s.value) if s.value else ''};"]
         case For(start=None, step=None):
-            return [f"while ({expression(s.condition)}) {{", *_inner(s.body), "}"]
+            return [f"while ({expression(s.condition)}) {{", *statements(s.body), "}"]
         case For():
             pragma = [s.pragma] if s.pragma else []
-            return [*pragma, f"for ({_header(s)}) {{", *_inner(s.body), "}"]
+            return [*pragma, f"for ({_header(s)}) {{", *statements(s.body), "}"]
         case If():
             return _branch(s)
 
 
-def _inner(body: list[Stmt]) -> list[str]:
-    return [INDENT + line for s in body for line in _lines(s)]
-
-
 def _branch(s: If) -> list[str]:
-    lines = [f"if ({expression(s.condition)}) {{", *_inner(s.then)]
+    lines = [f"if ({expression(s.condition)}) {{", *statements(s.then)]
     if len(s.orelse) == 1 and isinstance(s.orelse[0], If):
         first, *rest = _branch(s.orelse[0])
         return [*lines, f"}} else {first}", *rest]
     if s.orelse:
-        lines += ["} else {", *_inner(s.orelse)]
+        lines += ["} else {", *statements(s.orelse)]
     return [*lines, "}"]
 
 
@@ -142,4 +135,4 @@ def function(head: str, params: Iterable[str], body: list[Stmt]) -> str:
             line = INDENT
         line += piece + " "
     lines.append(line.rstrip() if items else f"{head}() {{")
-    return "\n".join([*lines, *statements(body, 1), "}"])
+    return "\n".join([*lines, *statements(body), "}"])

@@ -15,9 +15,9 @@ def structured(module: Module, body: list[Stmt], kinds: tuple[str, ...], result:
         if isinstance(s, Jump) and s.kind in kinds:
             value = [Assign(result, "=", s.value, s.place, s.text)] if result and s.value is not None else []
             return [*made, *value]
-        if isinstance(s, For) and "return" in kinds and _jumps([s], ("return",)):
+        if isinstance(s, For) and "return" in kinds and leaves([s], ("return",)):
             raise module.refuse(s.place, "a return inside a loop is outside the subset; leave the loop with break.")
-        if isinstance(s, If) and _jumps([s], kinds):
+        if isinstance(s, If) and leaves([s], kinds):
             return [*made, *_branch(module, s, body[n + 1 :], kinds, result)]
         made.append(s)
     return made
@@ -38,12 +38,12 @@ def _branch(module: Module, s: If, rest: list[Stmt], kinds: tuple[str, ...], res
     return [If(opposite(s.condition), orelse, [], s.place, s.text)] if orelse else []
 
 
-def _jumps(body: list[Stmt], kinds: tuple[str, ...]) -> bool:
+def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:
     """Whether a jump of these kinds leaves the statements; break and continue of inner loops do not."""
     if kinds == ("return",):
         return any(isinstance(s, Jump) and s.kind == "return" for s in each(body))
     return any(
-        (isinstance(s, Jump) and s.kind in kinds) or (isinstance(s, If) and _jumps([*s.then, *s.orelse], kinds))
+        (isinstance(s, Jump) and s.kind in kinds) or (isinstance(s, If) and leaves([*s.then, *s.orelse], kinds))
         for s in body
     )
 
@@ -56,11 +56,6 @@ def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
     if isinstance(last, If):
         return ends(last.then, kinds) and ends(last.orelse, kinds)
     return isinstance(last, Jump) and last.kind in kinds
-
-
-def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:
-    """Whether a loop's body can leave the loop, or the iteration, before its end."""
-    return _jumps(body, kinds)
 
 
 class Divergence:
@@ -92,13 +87,10 @@ class Divergence:
         for s in body:
             inside = self.control and (apart or (isinstance(s, If | For) and self.parts(s)))
             for one in heads(s):
-                if inside or self._reads_differing(one):
+                if inside or (read_here(one) & self.varying and any(map(self.differs, expressions(one)))):
                     self.varying |= written_here(one) & self.local
             for inner in nested(s):
                 self._spread(inner, inside)
-
-    def _reads_differing(self, s: Stmt) -> bool:
-        return bool(read_here(s) & self.varying) and any(self.differs(e) for e in expressions(s))
 
     def parts(self, s: Stmt) -> bool:
         """Whether threads take different ways at a branch, or leave a loop after different numbers of rounds."""

@@ -95,7 +95,8 @@ class Sweep(Assignments):
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
         """The forward sweep, with what its branches declare and the backward sweep reads declared before them."""
-        inside = {n for s in forward if isinstance(s, If) for n in _in_branches(s)}
+        branches = (side for s in forward if isinstance(s, If) for side in nested(s))
+        inside = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
         wanted = inside & mentioned(backward) - {s.name for s in forward if isinstance(s, Declare)}
         front: dict[str, Stmt] = {}
         return [*front.values(), *body] if (body := _lift(forward, wanted, front)) or front else []
@@ -144,10 +145,6 @@ class Sweep(Assignments):
             case Jump() | Barrier():
                 return [s]
         return self.replay(s)
-
-
-def _in_branches(s: If) -> set[str]:
-    return declared([t for side in nested(s) for t in side if not isinstance(t, For)])
 
 
 def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[Stmt]:
