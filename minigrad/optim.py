@@ -1,6 +1,6 @@
 """Optimizers: parameters are updated in place, many by one kernel, which reads each gradient once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,13 @@ from minigrad.many import ADAM_COUNTS, ADAM_STEPS, MANY, SGD_STEPS, blocks, plac
 from minigrad.memo import Memo
 from minigrad.ops.elementwise import per_element
 from minigrad.program import Program
-from minigrad.require import a, number
+from minigrad.require import a
+from minigrad.setting import Setting, two_below_one
 from minigrad.tape import effects, no_grad
 from minigrad.tensor import Tensor
 
 SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
 _PROGRAMS = Memo()
-
-
-class Setting:
-    """A number of an optimizer, checked whenever it is set: `optimizer.lr = 0.01`."""
-
-    def __init__(self, check: Callable[[str, str, Any], Any] = number):
-        self.check = check
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __set__(self, optimizer: Any, value: Any) -> None:
-        vars(optimizer)[self.name] = self.check(type(optimizer).__name__, self.name, value)
-
-    def __get__(self, optimizer: Any, owner: type) -> Any:
-        return self if optimizer is None else vars(optimizer)[self.name]
 
 
 class Optimizer:
@@ -165,13 +150,6 @@ class SGD(Optimizer):
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
         SGD_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, self.momentum)
-
-
-def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
-    """The numbers themselves. Raises TypeError or ValueError."""
-    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
-        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
-    return tuple(number(who, f"{name}[{i}]", given, below=1) for i, given in enumerate(value))
 
 
 class Adam(Optimizer):

@@ -76,10 +76,12 @@ mode = _Mode()
 captures: weakref.WeakSet["Effects"] = weakref.WeakSet()  # the graphs that there are
 
 
-def turned(leaf: "Tensor") -> None:
-    """Tell every graph that a leaf was frozen or thawed."""
-    for effects in captures:
-        effects.turns(leaf)
+def turn(leaf: "Tensor", wanted: bool) -> None:
+    """Let a leaf require a gradient or none, and tell every graph where that is new."""
+    if wanted != leaf._requires_grad:
+        leaf._requires_grad = wanted
+        for effects in list(captures):
+            effects.turns(leaf)
 
 
 def grad_enabled() -> bool:

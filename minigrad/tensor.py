@@ -46,9 +46,7 @@ class Tensor(Operators, Values):
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
         if flag("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
-        if wanted != self._requires_grad:
-            self._requires_grad = bool(wanted)
-            tape.turned(self)
+        tape.turn(self, bool(wanted))
 
     @property
     def grad(self) -> "Tensor | None":

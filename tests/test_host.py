@@ -30,6 +30,17 @@ def test_costs_are_kept_in_a_record(tmp_path):
     assert repr(host.HostCost("Some GPU", "2026-11-21", times)).splitlines()[2].split() == ["add", "4.00", "5.00"]
 
 
+def test_what_cannot_be_timed_is_refused():
+    with pytest.raises(ValueError, match="against='numpy': what a call costs the host is compared with torch only"):
+        mg.bench.host_cost(against=("numpy",))
+    with pytest.raises(ValueError, match="against='nope': a step is compared with torch and numpy"):
+        mg.bench.training_step(against=["nope"])
+    with pytest.raises(ValueError, match="repeats=0 must be a whole number of at least 1"):
+        host.in_turns({}, lambda: None, 0)
+    with pytest.raises(TypeError, match=r"mg\.bench\.time takes a function that launches kernels; got int 3"):
+        mg.bench.time(3)
+
+
 @pytest.mark.gpu
 def test_a_call_is_timed_beside_pytorch():
     pytest.importorskip("torch")

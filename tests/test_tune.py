@@ -272,3 +272,10 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
 def test_inputs_that_an_op_does_not_take_are_refused(given, params, message):
     with pytest.raises((TypeError, ValueError), match=message):
         mg.tune(*given, **params)
+
+
+def test_choices_that_cannot_be_read_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
+    (tmp_path / "choices-some-gpu.json").write_text("{half")
+    with pytest.raises(ValueError, match=r"choices-some-gpu\.json holds no choices .*; delete it"):
+        cache.read("Some GPU")

@@ -13,6 +13,7 @@ from minigrad.bench.timing import Timing
 from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.optim import SGD
+from minigrad.require import whole
 
 CALLS = 50  # in a row: their launches fit into the GPU's queue, so that the host never waits for it
 Call = Callable[[], Any]
@@ -48,8 +49,11 @@ class HostCost:
 def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     """Time what each call takes the host on small arrays, in turns with PyTorch's if "torch" is in `against`.
 
-    The GPU is idle before each run and nothing waits for it in a run. Raises DeviceError without a GPU.
+    The GPU is idle before each run and nothing waits for it in a run. Raises DeviceError without a GPU, ValueError for
+    another library.
     """
+    if unknown := {*against} - {"torch"}:
+        raise ValueError(f"against={unknown.pop()!r}: what a call costs the host is compared with torch only.")
     gpu: Any = get(check("cuda"))
     works = {"minigrad": ours("cuda")} | ({"PyTorch": pytorch()} if "torch" in against else {})
     must_agree(works, ours("numpy"))
@@ -110,6 +114,7 @@ def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call
 
 def in_turns(works: Mapping[str, Call], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:
     """Each work in turn, some calls in a row; `wait` waits for the device in between, and is not in the time."""
+    whole("a timing", "repeats", repeats, 1)
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, call in works.items():

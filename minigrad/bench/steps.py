@@ -62,6 +62,8 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
+    if unknown := {*against} - {"torch", "numpy"}:
+        raise ValueError(f"against={unknown.pop()!r}: a step is compared with torch and numpy.")
     gpu: Any = None if why_not("cuda") and tuple(against) == ("numpy",) else get(check("cuda"))
     images, labels = batch()
     works = {}

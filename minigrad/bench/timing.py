@@ -8,6 +8,7 @@ from typing import Any
 
 from minigrad.devices import check, get
 from minigrad.devices.timer import Timer
+from minigrad.require import a, whole
 
 
 @dataclass(frozen=True)
@@ -54,5 +55,7 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     The host's time is not in it: the GPU waits until all calls are queued. calls=0 takes as many as fill 200 us. What
     fits into the GPU's cache stays there from call to call. Raises DeviceError where there is no GPU.
     """
+    whole("mg.bench.time", "calls", calls)
+    a("mg.bench.time", work, Callable, "a function that launches kernels")
     (runs,) = timer().interleaved([work], repeats, 2e-4, calls, flush=False)
     return Timing.of(runs.seconds, not runs.queued)

@@ -50,7 +50,7 @@ class Context:
             try:
                 yield
             except (self.driver.Error, libcuda.Refused) as error:
-                raise self.failure(error, f"{self.label} refused: {error}.") from error
+                raise self.failure(error, self.refusal(error)) from error
 
     def take(self, steps: Sequence[Step]) -> None:
         """Queue each step; the lock is held."""
@@ -63,9 +63,13 @@ class Context:
     def call(self, function: Any, *arguments: int) -> None:
         """Queue what a function of the driver does with these arguments and the stream."""
         queue = libcuda.Queue(function, *arguments, self.stream.handle)
-        queue.refusal = lambda error: f"{self.label} refused: {error}."
+        queue.refusal = self.refusal
         with self.lock:
             self.take([queue])
+
+    def refusal(self, error: Exception) -> str:
+        """What to say of a call that is no launch."""
+        return f"{self.label} refused: {error}."
 
     def again(self, queue: Any) -> None:
         """Try again with our context current. Raises LaunchError where it is refused there, too."""

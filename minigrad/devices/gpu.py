@@ -4,7 +4,6 @@ import atexit
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.devices import libcuda, nvcc
 from minigrad.devices.base import Arguments, Dim3, Placed
-from minigrad.devices.chip import Chip, chip_of
 from minigrad.devices.context import Context
 from minigrad.devices.launching import prepared
+from minigrad.devices.measures import Measures
 from minigrad.devices.memory import Captured, Memory
 from minigrad.devices.pool import PooledBuffer
 from minigrad.devices.sending import Sender
@@ -22,7 +21,7 @@ from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 
-class GPU:
+class GPU(Measures):
     """One NVIDIA GPU: its context, a memory pool, and what has been compiled for it."""
 
     name = "cuda"
@@ -142,39 +141,6 @@ class GPU:
         """Note what a graph that this thread is capturing works on."""
         with self.context.lock:
             self.memory.touch(arrays)
-
-    # --- measures ---
-
-    @cached_property
-    def chip(self) -> Chip:
-        """What the driver says of this GPU."""
-        return chip_of(self)
-
-    def attribute(self, name: str) -> int:
-        """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
-        return self._device.get_attribute(getattr(self._driver.device_attribute, name))
-
-    def resources(self, module: Any, name: str) -> tuple[int, int, int]:
-        """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
-        with self.context.guarded():
-            function = module.function(name)
-            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
-
-    def mark(self) -> Any:
-        """An event at this place in the stream."""
-        with self.context.guarded():
-            return self._driver.Event().record(self.stream)
-
-    def passed(self, event: Any) -> bool:
-        """Whether the GPU has come to the event."""
-        with self.context.guarded():
-            return bool(event.query())
-
-    def between(self, start: Any, stop: Any) -> float:
-        """The seconds from one event to another, once the GPU has come to both."""
-        with self.context.guarded():
-            stop.synchronize()
-            return float(start.time_till(stop)) * 1e-3
 
     def close(self) -> None:
         """Give everything back, in order: at exit nothing may be left to be freed without a context."""

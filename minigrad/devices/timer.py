@@ -12,6 +12,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.kernel import Kernel
+from minigrad.require import whole
 from minigrad.source import CUDA, Source
 
 SPIN = r"""
@@ -45,6 +46,7 @@ class Timer:
 
         What has taken ENOUGH seconds after three turns is not measured further.
         """
+        whole("a timing", "repeats", repeats, 1)
         counts = [calls or self._calls(work, seconds) for work in works]
         runs = [Runs([], True) for _ in works]
         holds = [SHORTEST] * len(works)

@@ -52,7 +52,10 @@ def plans(work: Work, op: Op) -> list[Plan]:
 def read(device: str) -> dict[str, Any]:
     """Everything kept for a device."""
     path = _path(device)
-    return json.loads(path.read_text()) if path.is_file() else {}
+    try:
+        return json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} holds no choices ({error}); delete it, and they will be timed again.") from error
 
 
 def _path(device: str) -> Path:
