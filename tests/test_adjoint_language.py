@@ -154,7 +154,7 @@ FILES = {
     ("__device__ double g(double v, double w = 3) { return v; }", "y[i] = g(x[i]);"): "1:40: w has a default value;",
     ("__device__ double g(int v) { return v; } __device__ double g(double v) { return v; }", "y[i] = g(x[i]);"):
         "1:42: g is defined twice, with other parameters; give each function a name of its own",
-    ("#define SQ(v) ((v) * (v))", "y[i] = SQ(x[i]);"): "4:8: SQ is a macro that takes arguments, defined in line 1;",
+    ("#define SQ(v) ((v) * (v))", "y[i] = SQ(x[i]);"): "1:1: the macro SQ takes arguments; write it as a __device__",
     ("#define SET y[i] = x[i];", "SET"): "1:13: the macro SET must be a type or an expression in parentheses, of",
     ("struct P { double a; };", "P p;"): "1:1: struct is outside the differentiable subset; write a variable, or an",
     ("typedef double T;", "T v = x[i];"): "1:1: typedef is outside the differentiable subset; use #define",

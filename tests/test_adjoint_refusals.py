@@ -44,7 +44,7 @@ BODIES = {
     "atomicCAS(&n, 0, 1);": "3:1: the call of atomicCAS as a statement",
     "float old = atomicAdd(&y[0], a);": "3:13: the value that atomicAdd returns depends on the order of the threads",
     "#pragma once": "3:1: of pragmas only #pragma unroll",
-    "y[0] = a; }\n#define F(x) x\n{ y[0] = F(a);": "5:10: F is a macro that takes arguments, defined in line 4",
+    "#define F(x) x\ny[0] = F(a);": "3:1: the macro F takes arguments; write it as a __device__ function",
     "#if 1": "3:1: #if is outside",
     "for (int i = 0, j = 0; i < n; ++i) y[i] = a;": "3:1: a for with several variables",
     "for (int i = 0; i < n; ++i) { if (x[i] > 0) return; y[i] = x[i]; }": "3:1: a return inside a loop",

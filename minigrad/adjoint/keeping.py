@@ -7,10 +7,11 @@ from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed, opposite
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tapes import Rounds, Tape, base, place
+from minigrad.adjoint.tapes import Rounds, Tape, base
 from minigrad.adjoint.tree import (
     Assign,
     Binary,
+    Comment,
     Declare,
     Expr,
     Function,
@@ -38,7 +39,7 @@ class Keeping:
         self.tapes: dict[str, Tape] = {}
         self.saved_names: set[str] = set()
         self.gone: set[str] = set()
-        self.here: Stmt | None = None
+        self.here: Stmt = Comment("")
         self.known: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
         self.before: list[Stmt] = []
         self.kept: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
@@ -86,22 +87,12 @@ class Keeping:
         self.guards.pop()
         return kept
 
-    def is_lost(self, array: str) -> bool:
-        """Whether the round that is being run again would find other values in an array."""
-        rounds = self.rounds
-        while rounds:
-            if array in rounds.lost:
-                return True
+    def is_lost(self, array: str, outside: bool = False) -> bool:
+        """Whether the round that is being run again, or one of a loop outside, would find other values in an array."""
+        rounds = self.rounds.outer if outside and self.rounds else self.rounds
+        while rounds and array not in rounds.lost:
             rounds = rounds.outer
-        return False
-
-    def is_lost_outside(self, arrays: set[str]) -> bool:
-        """Whether a round of an outer loop, run again, would find other values in one of these arrays."""
-        inner = self.rounds
-        self.rounds = inner.outer if inner else None
-        found = any(map(self.is_lost, arrays))
-        self.rounds = inner
-        return found
+        return rounds is not None
 
     def capture(self, e: Expr) -> Expr:
         """The value saved at this statement, once: in a register, or on a tape where the round cannot repeat it."""
@@ -116,28 +107,26 @@ class Keeping:
 
     def saved(self, value: Expr, name: str = "") -> Expr:
         """The value in a variable of its own."""
-        name = self.fresh(f"{name or base(value)}_{place(self.here).line}")
+        name = self.fresh(f"{name or base(value)}_{self.here.place.line}")
         self.saved_names.add(name)
-        self.before.append(Declare(name, value.type, value=value, place=place(self.here)))
+        self.before.append(Declare(name, value.type, value=value, place=self.here.place))
         return Name(name, value.type)
 
     def taped(self, value: Expr) -> Expr:
         """The value on the tape of the loop that is being reversed."""
         rounds = self.rounds
         reads = {x.array for x in walk(value) if isinstance(x, Index)}
-        if rounds is None or self.copying or not reads & rounds.lost or self.is_lost_outside(reads):
-            return self.lost(value, "is overwritten in an outer loop and read in an inner one")
+        if rounds is None or self.copying or not reads & rounds.lost or any(self.is_lost(a, True) for a in reads):
+            return self.lost(value)
         tape = self.tape(base(value), value.type)
-        rounds.pushes.setdefault(place(self.here), []).append(self.push(tape, value))
+        rounds.pushes.setdefault(self.here.place, []).append(self.bounded(Assign(tape.slot(rounds.k), "=", value)))
         return tape.slot(rounds.k)
 
-    def lost(self, value: Expr, why: str) -> Name:
+    def lost(self, value: Expr) -> Name:
         """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
         name = f"{LOST}{len(self.why)}"
-        self.why[name] = (
-            place(self.here),
-            f"{base(value)} {why} while the gradient still needs it; work on a local copy.",
-        )
+        why = "is overwritten in an outer loop and read in an inner one while the gradient still needs it"
+        self.why[name] = self.here.place, f"{base(value)} {why}; work on a local copy."
         return Name(name, value.type)
 
     def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = ()) -> Tape:
@@ -150,11 +139,6 @@ class Keeping:
             size, trips = None, size
         self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims)
         return self.tapes[name]
-
-    def push(self, tape: Tape, value: Expr) -> Stmt:
-        """The value put into the slot of this round, where there is one."""
-        assert self.rounds is not None
-        return self.bounded(Assign(tape.slot(self.rounds.k), "=", value))
 
     def bounded(self, store: Stmt) -> Stmt:
         """A store onto a tape, made only where there is a slot for this round."""

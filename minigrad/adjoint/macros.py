@@ -14,7 +14,8 @@ class Macros:
     def __init__(self, bodies: Mapping[str, list[Token]], tokens: Tokens):
         self.tokens = tokens
         self.names: dict[str, Name] = {}
-        self.outside: dict[str, Refused] = {}
+        why = "takes arguments; write it as a __device__ function."
+        self.outside = {name: tokens.refuse(at, f"the macro {name} {why}") for name, at in tokens.calls.items()}
         found: dict[str, Expr | None] = {}
         for name, body in bodies.items():
             text = " ".join(t.text for t in body)

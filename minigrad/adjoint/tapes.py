@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from minigrad.adjoint.build import ONE, ZERO, plus, test, times
 from minigrad.adjoint.tree import (
-    NOWHERE,
     Assign,
     Binary,
     Call,
@@ -73,11 +72,6 @@ class Rounds:
     def checked(self) -> bool:
         """Whether only the running kernel knows how many rounds there are."""
         return self.size is None and self.trips is None
-
-
-def place(s: Stmt | None) -> Place:
-    """Where a statement stands."""
-    return NOWHERE if s is None else s.place
 
 
 def base(e: Expr) -> str:

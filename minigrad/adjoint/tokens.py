@@ -54,7 +54,7 @@ class Tokens:
     tokens: list[Token] = field(default_factory=list)
     macros: dict[str, list[Token]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
-    calls: dict[str, int] = field(default_factory=dict)  # macros with arguments, by the line that defines them
+    calls: dict[str, Place] = field(default_factory=dict)  # macros with arguments, and where they are defined
     untold: tuple[str, Place] | None = None  # an #ifndef in the line before
 
     @cached_property
@@ -96,9 +96,6 @@ def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> l
             raise found.refuse(Place(line, at + 1), f"{match.group()} is a name of the adjoint's own; choose another.")
         if match.lastgroup == "number":
             _decimal(found, words[at:], match.group(), Place(line, at + 1))
-        if match.group() in found.calls:
-            defined = f"a macro that takes arguments, defined in line {found.calls[match.group()]}"
-            raise found.refuse(Place(line, at + 1), f"{match.group()} is {defined}; write it as a __device__ function.")
         if match.lastgroup != "space":
             made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
         at = match.end()
@@ -138,7 +135,7 @@ def _define(found: Tokens, words: str, place: Place, start: int) -> None:
     if name in found.macros or name in found.calls:
         raise found.refuse(place, f"{name} is defined twice; give the second another name.")
     if function:
-        found.calls[name] = place.line
+        found.calls[name] = place
     else:
         body = re.search(rf"define\s+{name}", words).end()  # type: ignore[union-attr]
         found.macros[name] = _cut(found, words, place.line, start, body)
