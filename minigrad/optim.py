@@ -29,7 +29,7 @@ class Optimizer:
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         if isinstance(parameters, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
-        self.parameters = list(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
+        self.parameters = tuple(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
         if lr is None:
             raise TypeError(f"{type(self).__name__} takes a learning rate: lr=0.1, for example.")
         self.lr = lr

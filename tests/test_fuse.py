@@ -402,7 +402,7 @@ def in_place(x):
         (max, "builtin_function_or_method <built-in function max> does not say by which names.*lambda x: x.exp"),
         (int, "does not say by which names"),
         (lambda x: np.sin(x), "np.sin takes a value of the function, and no op has its name; the ops: add"),
-        (lambda x: np.add.reduce(x), "np.reduce takes a value"),
+        (lambda x: np.add.reduce(x), "np.add.reduce takes a value"),
         (lambda x: np.linalg.norm(x), "np.norm takes a value"),
         (in_place, "in-place add of a value.*write x = x"),
         (3, "mg.fuse takes a function of tensors; got int 3"),
