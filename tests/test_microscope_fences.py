@@ -271,3 +271,24 @@ def test_what_is_in_order_has_no_problem(name):
 def test_the_same_with_one_thing_wrong_is_a_race(name):
     found = problems(name, 1 if BROKEN[name][0] in ONE_BLOCK else 4)
     assert found and {problem.kind for problem in found} == {"race"}
+
+
+def test_the_second_look_begins_as_the_first_and_leaves_nothing(capsys):
+    """A launch whose order hangs on a release is watched twice: its counter, its output and what it prints are of one."""
+    text = """__device__ int tickets;
+extern "C" __global__ void counted(float* y, int* out) {
+    y[blockIdx.x] += 1;
+    __threadfence();
+    if (atomicAdd(&tickets, 1) % 4 == 3) {
+        float sum = 0;
+        for (int b = 0; b < 4; ++b) sum += y[b];
+        y[4] = sum;
+        *out = tickets;
+        printf("last\\n");
+    }
+}"""
+    y, out = np.zeros(5, np.float32), np.zeros(1, np.int32)
+    for launch in (1, 2):
+        assert mg.inspect(text, y, out, grid=4, block=1).ok
+        assert (y == [launch] * 4 + [4 * launch]).all() and out == 4 * launch
+    assert capsys.readouterr().out == "last\n" * 2
