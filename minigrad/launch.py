@@ -121,7 +121,7 @@ class Launch:
         )
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self!r}</pre>"
+        return f"<pre style='font-family:monospace'>{self!r}</pre>"
 
 
 def _extents(spans: tuple[Span, ...], numbers: Mapping[str, int]) -> Dim3:
