@@ -279,3 +279,16 @@ def test_choices_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     (tmp_path / "choices-some-gpu.json").write_text("{half")
     with pytest.raises(ValueError, match=r"choices-some-gpu\.json holds no choices .*; delete it"):
         cache.read("Some GPU")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mg.tune.regret(3), r"mg\.tune\.regret takes a record, e\.g\. mg\.bench\.newest\(\); got int 3"),
+        (lambda: mg.tune.choose("relu"), r"mg\.tune\.choose takes a work, e\.g\. one of mg\.bench\.suite\(\)"),
+        (lambda: mg.tune.auto("no"), r"mg\.tune\.auto: on takes True or False; got str 'no'"),
+    ],
+)
+def test_the_parts_of_tune_say_what_they_take(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -8,6 +8,7 @@ from minigrad.bench.sweeps import settings
 from minigrad.bench.works import suite
 from minigrad.devices import get, why_not
 from minigrad.op import OPS
+from minigrad.require import flag
 from minigrad.tune import cache
 
 
@@ -18,6 +19,7 @@ def auto(on: bool = True) -> int:
     takes those of the nearest. A value that is asked for, as in op.using(BLOCK=64), stays. The look-up is part of the
     launch arithmetic, which is done once for each size: calls take the host as long as before. auto(False) ends it.
     """
+    flag("mg.tune.auto", "on", on)
     for op in OPS.values():
         for kernel in op.kernels.values():
             kernel.forget()

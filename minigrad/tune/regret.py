@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from minigrad.bench.record import Record, newest
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import default, label, settings, swept
+from minigrad.require import a
 from minigrad.show.tables import Table, table
 from minigrad.tune.search import fastest, halving, resources_of
 
@@ -60,7 +61,7 @@ class Regrets:
 
 def regret(record: Record | None = None) -> Regrets:
     """The table of a record, the newest if none is given. Raises ValueError where there is none."""
-    record = record or newest()
+    record = a("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     if record is None:
         raise ValueError("there is no record; on a GPU: minigrad bench --sweep.")
     return Regrets(record.place, tuple(_of(record, title) for title in record.sweeps if title in record.choices))

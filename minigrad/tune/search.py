@@ -11,6 +11,7 @@ from minigrad.bench.sweeps import Setting, default, label, settings, swept
 from minigrad.bench.work import Work
 from minigrad.devices import get, why_not
 from minigrad.devices.chip import Chip
+from minigrad.require import a
 from minigrad.tune import cache
 from minigrad.tune.occupancy import Occupancy, Resources, heaviest, key, occupancy
 
@@ -60,7 +61,7 @@ class Search:
 
 def choose(work: Work, again: bool = False) -> Search:
     """The setting for a work: from the cache of this GPU or by timing; without a GPU from the newest record."""
-    found = settings(work)
+    found = settings(a("mg.tune.choose", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if why_not("cuda"):
         return _from_record(work, found)
     gpu: Any = get("cuda")
