@@ -11,6 +11,7 @@ from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
 from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Declare, Do, Expr, For, If, Index, Name, Stmt
+from minigrad.adjoint.types import BYTES
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
 
@@ -75,7 +76,8 @@ class Accumulate:
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
         if s.op in ("+=", "-=") and s.owned:
-            row = Choice(expression(s.target), "plain +=", "the thread stores into the element, so that it is its own")
+            why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+            row = Choice(expression(s.target), "plain +=", why, "", moved)
             self.rows.setdefault(row.what, row)
 
     def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
@@ -126,8 +128,16 @@ class Accumulate:
         return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
 
     def row(self, site: Site, how: str, why: str) -> Choice:
-        """A row of the table."""
-        return Choice(expression(site.target), how, why)
+        """A row of the table: to add is to read and to write, and an atomic does both where it is carried out."""
+        size, shared = BYTES[site.target.type], self.arrays[site.target.array]
+        where = "in shared memory" if shared else "in L2"
+        if "atomic" not in how:
+            moved = f"{size if how == 'plain =' else 2 * size}{' ' + where if shared else ''}"
+            return Choice(expression(site.target), how, why, "", moved, f"atomic: {2 * size} {where}")
+        by = next((f"a {part}" for part in ("warp", "block") if how.startswith(part)), "")
+        instead = f"an atomic a thread: {2 * size} {where}" if by else ""
+        moved = " ".join(filter(None, [str(2 * size), where, by]))
+        return Choice(expression(site.target), how, why, "", moved, instead)
 
     def sets(self, array: str, sites: list[Site]) -> bool:
         """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""

@@ -4,16 +4,21 @@ from dataclasses import dataclass
 from html import escape
 from math import prod
 
+from minigrad.adjoint.checkpoints import EVERY
 from minigrad.adjoint.counting import evaluate
-from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import each, expressions
+from minigrad.adjoint.derive import Derived
+from minigrad.adjoint.derive_kernel import KernelAdjoint
+from minigrad.adjoint.effects import each, expressions, name_of
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import Tape, base
-from minigrad.adjoint.tree import Declare, Index, walk
-from minigrad.adjoint.types import BYTES
+from minigrad.adjoint.tree import Assign, Declare, Index, Number, walk
+from minigrad.adjoint.types import BYTES, floating
+from minigrad.adjoint.weigh import values, work
 
-HEAD = ("value", "decision", "bytes a thread", "reason")
+HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
+Row = tuple[str, ...]
+LEFT = "text-align:left;vertical-align:top"
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,8 @@ class Decisions:
                 return row
         raise KeyError(f"no decision on {what!r}; there are {', '.join(row.what for row in self.rows)}.")
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
-        return [HEAD, *((row.what, row.how, row.bytes, row.why) for row in self.rows)]
+    def _cells(self) -> list[Row]:
+        return [HEAD, *((r.what, r.how, r.bytes, r.moved, r.instead, r.why) for r in self.rows)]
 
     def __repr__(self) -> str:
         widths = [max(map(len, column)) for column in zip(*self._cells(), strict=True)]
@@ -38,44 +43,80 @@ class Decisions:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head, *rows = ("".join(f"<{t}>{escape(c)}</{t}>" for c in row) for t, row in _tagged(self._cells()))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{r}</tr>' for r in rows)}</tbody></table>"
+        head, *rows = self._cells()
+        names = "".join(f'<th style="{LEFT}">{escape(c)}</th>' for c in head)
+        lines = (
+            f'<td style="{LEFT}"><code>{escape(row[0])}</code></td>'
+            + "".join(f'<td style="{LEFT}">{escape(c)}</td>' for c in row[1:])
+            for row in rows
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _tagged(cells: list[tuple[str, str, str, str]]) -> list[tuple[str, tuple[str, str, str, str]]]:
-    return [("td" if n else "th", row) for n, row in enumerate(cells)]
-
-
-def decisions(made: Derivation, derived: Derived) -> Decisions:
+def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
     """The table of an adjoint."""
-    values = [*_read_again(made, derived), *_saved(made, derived), *(_taped(made, tape) for tape in derived.tapes)]
+    taped = [_taped(made, tape) for tape in derived.tapes]
+    values = [*_read_again(made, derived), *_run_again(made, derived), *_saved(made, derived), *taped]
     return Decisions((*values, *derived.choices))
 
 
-def _read_again(made: Derivation, derived: Derived) -> list[Choice]:
+def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
-    arrays = [p.name for p in made.of.params if p.pointer and p.name not in derived.replayed]
+    arrays = [p for p in made.of.params if p.pointer and p.name not in derived.replayed]
     read = {x.array for s in each(derived.body) for e in expressions(s) for x in walk(e) if isinstance(x, Index)}
     why = "it is as the kernel found it, so it is read again"
-    return [Choice(name, "recompute", why, "0") for name in arrays if name in read]
+    return [
+        Choice(p.name, "recompute", why, "0", str(BYTES[p.type]), f"tape: {2 * BYTES[p.type]}")
+        for p in arrays
+        if p.name in read
+    ]
 
 
-def _saved(made: Derivation, derived: Derived) -> list[Choice]:
+def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
+    """Variables and shared arrays whose lines stand in the adjoint again."""
+    inputs, taped = {p.name for p in made.of.params if p.pointer}, {tape.value for tape in derived.tapes}
+    lines: dict[str, list[Declare | Assign]] = {}
+    for s in each(derived.body):
+        if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):
+            lines.setdefault(s.name if isinstance(s, Declare) else name_of(s.target), []).append(s)
+    rows = []
+    for name, d in made.of.declared.items():
+        if name in lines and name not in taped and floating(d.type):
+            found = {x for s in lines[name] for e in values(s) for x in walk(e) if isinstance(x, Index)}
+            moved = sum(BYTES[x.type] for x in found if x.array in inputs)
+            count = sum(work(e) for s in lines[name] for e in values(s))
+            why = f"its line is run again: {count} operation{'s' * (count != 1)}"
+            rows.append(Choice(name, "recompute", why, "0", str(moved), f"tape: {2 * BYTES[d.type]}"))
+    return rows
+
+
+def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Values kept in variables."""
     rows = []
     for s in each(derived.body):
         if isinstance(s, Declare) and s.name in made.saved_names and s.value is not None:
             why = f"{base(s.value)} changes after line {s.place.line}, and its value there is needed"
-            rows.append(Choice(s.name, "registers", why, str(BYTES[s.type])))
+            size = BYTES[s.type]
+            rows.append(Choice(s.name, "registers", why, str(size), "0", f"tape: {2 * size}"))
     return rows
 
 
-def _taped(made: Derivation, tape: Tape) -> Choice:
-    """Values kept for each round of a loop."""
+def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
+    """Values kept for each round of a loop, or for some of them."""
     why = f"every round of the loop at line {tape.place.line} has another {tape.value}"
     size = BYTES[tape.type] * prod(evaluate(e, made.module.values) or 0 for e in tape.dims)
+    moved, again = f"{2 * size} a round", "a round cannot be run again"
+    if counted := made.counted.get(tape.name):
+        moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:
         rounds = evaluate(tape.size, made.module.values) or 0
-        return Choice(tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size))
+        return Choice(
+            tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size), f"{moved}, in L1", again
+        )
     rounds_text = "counted as it runs" if tape.trips is None else expression(tape.trips)
-    return Choice(tape.name, "global tape", why, f"{size} x rounds ({rounds_text})")
+    how = "global tape"
+    if tape.every > 1:
+        how, why = f"global tape, every {EVERY}th round", f"{why}; those between are run again"
+        moved, again = str(made.counted[tape.name]), f"every round: {moved.partition(' ')[0]}"
+    return Choice(tape.name, how, why, f"{size} x rounds ({rounds_text})", moved, again)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
+from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
 from minigrad.adjoint.hoist import Hoist
@@ -19,6 +20,7 @@ from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tidy import everywhere, merged
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Index, Name, Stmt
 from minigrad.adjoint.turn import Turn
+from minigrad.adjoint.weigh import Counted
 
 
 class KernelAdjoint(Derivation):
@@ -27,6 +29,7 @@ class KernelAdjoint(Derivation):
     def __init__(self, module: Module, wrt: Sequence[str]):
         super().__init__(module, module.kernel, activity.active(module, wrt))
         self.wrt, self.gradients = list(wrt), {}
+        self.counted: dict[str, Counted] = {}  # what a tape costs, and what stood against it
         check_barriers(module, divergence := Divergence(module.kernel))
         self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
         self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
@@ -70,7 +73,8 @@ class KernelAdjoint(Derivation):
                 self.conditions.clear()
                 self.conditions |= before
                 continue
-            one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why))
+            moved, instead = f"{launch.again} a round", f"atomic: {launch.atomics} in L2 a round"
+            one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why, "", moved, instead))
             made.join(one)
             taken |= sums
         rest = self.pruned(without(body, taken)) if taken else body
@@ -88,6 +92,10 @@ class KernelAdjoint(Derivation):
         sums = Accumulate(arrays, self.alike, self.totals.values(), self.strides, written(before.body))
         choices = sums.decide(body, self.facts(body, launch.blocks), self.phases(body))
         body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
+        memory = {p.name for p in self.of.params if p.pointer} | {d.name for d in self.of.declared.values() if d.shared}
+        checkpoints = Checkpoints(self.tapes, memory, self.fresh)
+        body = everywhere(body, checkpoints)
+        self.counted |= checkpoints.counted
         left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
         clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions)]
         body = [*clear, *([Barrier()] if clear else []), *body]

@@ -11,6 +11,7 @@ from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import Assign, Binary, Call, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
+from minigrad.adjoint.types import BYTES
 
 if TYPE_CHECKING:
     from minigrad.adjoint.turn import Turn
@@ -52,7 +53,9 @@ class Exchange:
         assert isinstance(s.target, Index)
         target = Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
         why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
-        return Choice(expression(target), "ownership turned round", why)
+        size = BYTES[s.target.type]
+        instead = f"atomic: {2 * size} in shared memory"
+        return Choice(expression(target), "ownership turned round", why, "", f"{size} in shared memory", instead)
 
     def statement(self, s: Stmt) -> Stmt:
         """A statement as the thread runs it that has taken over."""

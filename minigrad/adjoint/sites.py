@@ -13,7 +13,9 @@ class Choice(NamedTuple):
     what: str
     how: str
     why: str
-    bytes: str = ""
+    bytes: str = ""  # of memory that it takes, a thread
+    moved: str = ""  # bytes to and from memory, each time
+    instead: str = ""  # what else there was, and the bytes that it moves
 
 
 @dataclass(eq=False)

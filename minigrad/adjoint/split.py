@@ -30,6 +30,8 @@ class Launch:
     extents: dict[str, Expr] = field(default_factory=dict)  # of its own grid
     blocks: dict[str, str] = field(default_factory=dict)  # parameters that tell an extent of the kernel's grid
     why: str = ""
+    again: int = 0  # bytes that a round reads anew
+    atomics: int = 0  # bytes that its atomics would move
 
 
 class Split:
@@ -126,11 +128,9 @@ class Split:
             p.name for p in self.made.of.params if self.made.gradients.get(p.name) == name_of(sums[0][0].target)
         )
         note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
-        why = (
-            f"{place} and the rounds of {header.var} have changed places: {again} bytes a round are read again, where "
-            f"atomics would move {atomics}"
-        )
-        return Launch([*outside, note, begin, each_block], name, {extent: rounds}, {blocks.name: extent}, why)
+        why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
+        whole = [*outside, note, begin, each_block]
+        return Launch(whole, name, {extent: rounds}, {blocks.name: extent}, why, again, atomics)
 
     def own(self, body: list[Stmt]) -> set[int]:
         """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""

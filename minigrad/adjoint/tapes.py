@@ -35,6 +35,7 @@ class Tape:
     place: Place
     counter: str  # the variable that counts the rounds
     dims: tuple[Expr, ...] = ()  # of a whole array a round
+    every: int = 1  # of so many rounds one is stored
 
     def slot(self, k: Expr, indices: tuple[Expr, ...] = ()) -> Index:
         """Where round k stands; of neighbouring threads side by side."""

@@ -1,0 +1,195 @@
+"""Recompute or store, by counting: of a global tape every eighth round may be enough, and those between run again.
+
+A tape of every round moves each value twice, to memory and back. With every EVERY-th it moves 1/EVERY of that; the way
+back then takes EVERY rounds at a time: it runs them forward from the one that is stored, keeps what they begin with in
+an array of the thread's own, and goes through them backwards. What is cheaper is counted, in bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
+from minigrad.adjoint.counting import count
+from minigrad.adjoint.effects import declared, each, mentioned, name_of, read, written
+from minigrad.adjoint.prune import Prune
+from minigrad.adjoint.split import elements, without
+from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tree import (
+    Add,
+    Assign,
+    Barrier,
+    Binary,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Stmt,
+)
+from minigrad.adjoint.types import BYTES, floating
+from minigrad.adjoint.weigh import Counted, values, work
+
+EVERY = 8
+SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
+
+
+class Checkpoints:
+    """Looks for loops with a tape in global memory, and the loops that read it."""
+
+    def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
+        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: what all threads see
+        self.counted: dict[str, Counted] = {}  # by tape
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """A body with what pays changed."""
+        for forward in [s for s in body if isinstance(s, For)]:
+            names = sorted(written(forward.body) & set(self.tapes))
+            behind = body[body.index(forward) + 1 :] if names and forward in body else []
+            back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
+            found = Rounds(self, forward, back, names, body) if back else None
+            if found and found.possible:
+                self.counted |= dict.fromkeys(names, found.cost)
+                if found.cost.pays and all(self.tapes[n].size is None for n in names):
+                    body = found.changed()
+        return body
+
+
+class Rounds:
+    """A loop and the loop of its rounds from last to first."""
+
+    def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
+        self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
+        self.pushes = {s: v for s in forward.body if (v := self.pushed(s)) is not None}
+        self.pulls = {s: name for s in back.body if (name := self.pulled(s)) is not None}
+        assert isinstance(back.start, Declare) and back.start.value is not None
+        self.k = Name(back.start.name, "int")
+        self.trips = plus(back.start.value, ONE)
+        self.states = {v.name for v in self.pushes.values()}
+        self.head = [s for s in back.body if isinstance(s, Declare) and s.type == "int" and s not in self.pulls]
+        self.again = self.slice()
+
+    def pushed(self, s: Stmt) -> Name | None:
+        """The variable that a statement puts onto a tape."""
+        s = s.then[0] if isinstance(s, If) and len(s.then) == 1 and not s.orelse else s
+        if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.names:
+            return s.value if isinstance(s.value, Name) else None
+        return None
+
+    def pulled(self, s: Stmt) -> str | None:
+        """The tape from which a statement takes a variable."""
+        value = s.value if isinstance(s, Assign | Declare) else None
+        return value.array if isinstance(value, Index) and value.array in self.names else None
+
+    def slice(self) -> list[Stmt]:
+        """Of a round what its state needs, to be run again."""
+        own = {id(s) for s in self.forward.body if s in self.pushes or self.counts(s)}
+        kept = without(self.forward.body, own)
+        prune = Prune(written(kept))
+        prune.after = {"break": self.states, "continue": self.states}
+        return prune.body(kept, set(self.states))[0]
+
+    def counts(self, s: Stmt) -> bool:
+        """Whether a statement is about the number of the round alone."""
+        if isinstance(s, Declare):
+            return s.name == self.back.trips[0] or (isinstance(self.back.start, Declare) and s.name == self.k.name)
+        return isinstance(s, Assign) and name_of(s.target) == self.back.trips[0]
+
+    @property
+    def possible(self) -> bool:
+        """Whether a round can be run again and finds what it found. Of a loop that counts nothing rounds may be few."""
+        between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
+        inside = each([*self.forward.body, *self.back.body])
+        new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
+        start = self.forward.start
+        var = start.name if isinstance(start, Declare) else ""
+        changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
+        return (
+            count(self.forward) is not None
+            and {*self.pulls.values()} <= {*self.names} == {self.tape(s) for s in self.pushes}
+            and len(self.pushes) == len(self.names)
+            and not any(isinstance(s, Barrier | Add) for s in inside[: len(each(self.forward.body))])
+            and not any(isinstance(s, Barrier) for s in inside)
+            and not written(self.again) - declared(self.again) - self.states
+            and not read(self.again) & changed
+            and not written(self.again) & self.of.arrays
+            and var in ("", self.k.name, *(s.name for s in self.head))
+            and not any(isinstance(s, Do | For) for s in each(self.again))
+            and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        )
+
+    def tape(self, s: Stmt) -> str:
+        """The tape that a statement fills."""
+        return next(iter(written([s]) & {*self.names}))
+
+    @property
+    def cost(self) -> Counted:
+        """What a round costs either way."""
+        sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
+        ahead = {x for s in each(self.back.body) for x in elements(s)}
+        new = {x for s in each(self.again) for x in elements(s) if x.array in self.of.arrays} - ahead
+        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
+        updates = sum(isinstance(s, Assign) and s.op != "=" and floating(s.target.type) for s in each(self.again))
+        return Counted(2 * sizes, again, updates + sum(work(e) for s in each(self.again) for e in values(s)))
+
+    def changed(self) -> list[Stmt]:
+        """The two loops, of which the first one stores less."""
+        part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
+        kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
+        every = literal(EVERY)
+        for s in self.pushes:
+            self.thinned(s)
+        number = Declare(self.k.name, "int", value=plus(times(every, part), near))
+        inside = test("<", self.k, self.trips)
+        begin, note, restore = list[Stmt](), list[Stmt](), dict[int, Stmt]()
+        for s, variable in self.pushes.items():
+            tape = self.of.tapes[self.tape(s)]
+            begin += [Declare(kept[tape.name], tape.type, (every,)), Assign(variable, "=", tape.slot(part))]
+            note.append(Assign(Index(kept[tape.name], (near,), tape.type), "=", variable))
+        for s, name in self.pulls.items():
+            value = Index(kept[name], (near,), self.of.tapes[name].type)
+            assert isinstance(s, Assign | Declare)
+            restore[id(s)] = replace(s, value=value)
+        small = len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL
+        pragma, place = "#pragma unroll" if small else "", self.back.place
+        up = For(
+            Declare(near.name, "int", value=ZERO), test("<", near, every), Assign(near, "+=", ONE),
+            [number, If(inside, [*map(replace, self.head), *note, *self.again], [])], pragma, place,
+        )  # fmt: skip
+        down = For(
+            Declare(near.name, "int", value=literal(EVERY - 1)), test(">=", near, ZERO), Assign(near, "-=", ONE),
+            [replace(number), If(inside, [restore.get(id(s), s) for s in self.back.body], [])], pragma, place,
+        )  # fmt: skip
+        parts = over(plus(self.trips, literal(EVERY - 1)), every)
+        whole = For(
+            Declare(part.name, "int", value=minus(parts, ONE)), test(">=", part, ZERO), Assign(part, "-=", ONE),
+            [*begin, up, down], place=place,
+        )  # fmt: skip
+        for n in self.names:
+            tape = self.of.tapes[n]
+            trips = tape.trips and over(plus(tape.trips, literal(EVERY - 1)), every)
+            self.of.tapes[n] = replace(tape, trips=trips, every=EVERY)
+        return [self.full(s) if s is not self.back else whole for s in self.body]
+
+    def thinned(self, s: Stmt) -> None:
+        """A value put onto the tape in every EVERY-th round."""
+        every, at = literal(EVERY), self.forward.body.index(s)
+        store = s.then[0] if isinstance(s, If) else s
+        assert isinstance(store, Assign)
+        round_ = over(self.k, every)
+        first: Expr = test("==", Binary("%", self.k, every, "int"), ZERO)
+        if isinstance(s, If):
+            first = Binary("&&", first, test("<", round_, Name("tape_slots", "int")), "bool")
+        target = self.of.tapes[self.tape(s)].slot(round_)
+        self.forward.body[at] = If(first, [Assign(target, "=", store.value)], [], s.place)
+
+    def full(self, s: Stmt) -> Stmt:
+        """The check behind the loop whether the tape was long enough, for one that is shorter now."""
+        counter, slots = Name(self.back.trips[0], "int"), Name("tape_slots", "int")
+        if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
+            return s
+        every = literal(EVERY)
+        needed, room = over(plus(counter, literal(EVERY - 1)), every), times(every, slots)
+        then: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), needed), ("tape_needed",))]
+        return If(test(">", counter, room), [*then, Assign(counter, "=", room)], [], s.place)

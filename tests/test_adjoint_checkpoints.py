@@ -1,0 +1,69 @@
+"""Tapes of every eighth round, with those between run again, against the complex step."""
+
+import adjoint_oracle as oracle
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+HEAD = """
+extern "C" __global__ void f(const double* x, const double* w, double* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        double p = w[i], q = 1, sum = 0;
+        int k = 0;
+        LOOP
+        y[i] = p + q * sum;
+    }
+}
+"""
+AGAIN = {  # loops whose rounds are run again
+    "a product": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; }",
+    "from 3 on, by 2": "for (int j = 3; j < m; j += 2) { p = p * x[j * n + i] + p; }",
+    "downwards": "for (int j = m - 1; j >= 0; --j) { p = p * x[j * n + i]; }",
+    "two of them": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; } for (int j = 0; j < m; ++j) { q *= x[i]; }",
+    "two values": "for (int j = 0; j < m; ++j) { double t = p; p = q * x[j * n + i]; q = t * x[i] + 0.1 * q; }",
+    "a sum beside it": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; sum += p * x[j * n + i]; }",
+    "a sum that the way back reads": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; sum += p; } p = p * sum;",
+    "continue": "for (int j = 0; j < m; ++j) { if (x[j * n + i] < 1) continue; p *= x[j * n + i]; }",
+    "break": "for (int j = 0; j < m; ++j) { if (p > 3) break; p *= 1 + x[j * n + i]; }",
+    "within another": "for (int l = 0; l < 3; ++l) { q = 1; for (int j = 0; j <= l + 8; ++j) { q *= x[j * n + i]; } "
+    "sum += q; }",
+    "both loops": "for (int l = 0; l < m; ++l) { for (int j = 0; j < m; ++j) { p = 0.9 * p * x[j * n + i]; } }",
+}
+STORED = {  # those for which it does not pay, or whose rounds find something else
+    "while": "while (k < m) { p = p * x[k * n + i]; k += 1; }",
+    "dear": "for (int j = 0; j < m; ++j) { p = sin(p) * exp(p) / (1 + x[j * n + i]); }",
+    "a value that is not on the tape": "for (int j = 0; j < m; ++j) { double t = p; p = q * x[j * n + i]; q += t; }",
+    "a loop in a loop": "for (int l = 0; l < 9; ++l) { for (int j = 0; j < m; ++j) { sum += x[j]; } p *= sum; }",
+    "what it reads changes later": "double u = x[i]; for (int j = 0; j < m; ++j) { p *= u; } u = p * p; sum = u * u;",
+    "reads what the way back does not": "for (int j = 0; j < m; ++j) { p = p * x[j * n + i] + w[j % n]; }",
+    "few, known rounds": "for (int j = 0; j < 6; ++j) { p *= x[j * n + i]; }",
+}
+
+
+@pytest.mark.parametrize("m", [1, 8, 11, 17])
+@pytest.mark.parametrize("form", [*AGAIN, *STORED])
+def test_loops(form, m):
+    made = mg.adjoint(HEAD.replace("LOOP", (AGAIN | STORED)[form]), wrt=["x", "w"], name="f")
+    made.slots = 0  # so that the first try is too short
+    n, rng = 5, np.random.default_rng(1)
+    args = [rng.random(17 * n) + 0.5, rng.random(n) + 0.5, np.zeros(n), n, m]
+    on_sim = [mg.tensor(v, device="sim") if isinstance(v, np.ndarray) else v for v in args]
+    u = rng.standard_normal(n)
+    with mg.microscope.watching() as report:
+        found = made.vjp(*on_sim, dy=[mg.tensor(u, device="sim")], grid=2, block=4)
+    assert not report.problems
+    v = [rng.standard_normal(a.shape) for a in args[:2]]
+    forward = np.vdot(u, oracle.directional(made, args, dict(zip("xw", v, strict=True)), 2, 4)["y"])
+    np.testing.assert_allclose(sum(np.vdot(d.numpy(), e) for d, e in zip(found, v, strict=True)), forward, rtol=1e-10)
+    assert any("every 8th" in row.how for row in made.decisions.rows) == (form in AGAIN)
+
+
+def test_the_table_shows_both_counts():
+    """8 bytes for a tape of every round; or an eighth of it, and a multiplication."""
+    product, gas = (mg.adjoint(mg.adjoint.ladder(name)).decisions for name in ("product", "equation_of_state"))
+    chosen, kept = product["p_tape"], gas["e_tape"]
+    assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8"
+    assert chosen.moved == "1 and 1 operation, as long as 1.12"
+    assert kept.how == "global tape" and kept.moved == "24 a round" and "every 8th round: 3 and " in kept.instead
