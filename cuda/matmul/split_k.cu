@@ -63,8 +63,9 @@ struct Lines {
     }
 };
 
+// The steps of the sum from `first` on and before `stop`; those of a stage are within it, or beyond k.
 template <bool A_TRANSPOSED, bool B_TRANSPOSED>
-__device__ void product(const real* a, const real* b, real* c, int m, int n, int k) {
+__device__ void product(const real* a, const real* b, real* c, int m, int n, int k, int first, int stop) {
     // [own]
     using A = Lines<!A_TRANSPOSED, ROWS, DOWN>;
     using B = Lines<B_TRANSPOSED, COLUMNS, ACROSS>;
@@ -76,7 +77,7 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     int down = (lane >> 1 & 1) | (lane >> 3 & 2), across = (lane & 1) | (lane >> 1 & 6);  // see warp_tiled.cu
     real sum[TALL][WIDE] = {};
     auto copy = [&](int stage, int start) {
-        if (start < k) {
+        if (start < stop) {
             A::copy(a_tile(stage), a, top, start, m, k);
             B::copy(b_tile(stage), b, left, start, n, k);
         }
@@ -84,9 +85,9 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     };
     // [fill the pipeline]
 #pragma unroll 1
-    for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, stage * DEPTH);
+    for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, first + stage * DEPTH);
 #pragma unroll 1
-    for (int start = 0, stage = 0, next = STAGES - 1; start < k; start += DEPTH) {
+    for (int start = first, stage = 0, next = STAGES - 1; start < stop; start += DEPTH) {
         // [copy a stage]
         copy_wait<STAGES - 2>();
         __syncthreads();  // this stage is complete, and the one before has been read by all
@@ -139,19 +140,39 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k);
+    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k, 0, k);
 }
 
 // da = dy @ b^T: (m, n) @ (n, k). b is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n);
+    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n, 0, n);
 }
 
 // db = a^T @ dy: (k, m) @ (m, n). a is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
     int batch = blockIdx.z;
-    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m);
+    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m, 0, m);
+}
+
+// For a c with fewer tiles than a GPU has multiprocessors, and a long sum: `parts` blocks share a tile, each takes `part`
+// steps, a multiple of DEPTH, and writes a c of its own, (parts, m, n). sum_strips adds those up, always in the same order.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts(
+    const real* a, const real* b, real* c, int m, int n, int k, int part) {
+    int first = blockIdx.z * part;
+    product<false, false>(a, b, c + blockIdx.z * m * n, m, n, k, first, min(first + part, k));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts_backward_a(
+    const real* dy, const real* b, real* da, int m, int n, int k, int part) {
+    int first = blockIdx.z * part;
+    product<false, true>(dy, b, da + blockIdx.z * m * k, m, k, n, first, min(first + part, n));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts_backward_b(
+    const real* a, const real* dy, real* db, int m, int n, int k, int part) {
+    int first = blockIdx.z * part;
+    product<true, false>(a, dy, db + blockIdx.z * k * n, k, n, m, first, min(first + part, m));
 }

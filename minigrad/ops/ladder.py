@@ -46,14 +46,14 @@ def warp_tiled(name: str, x: str, y: str, batch: tuple[str, ...] = ("batch",)) -
     )
 
 
-def split_k(name: str, x: str, y: str) -> Kernel:
-    """A product in small tiles, with the sum over k shared out among the warps of a block."""
+def split_k(name: str, x: str, y: str, layers: str = "batch") -> Kernel:
+    """A product in small tiles, with the sum over k shared out among the warps of a block, or of several."""
     return Kernel(
         "matmul/split_k.cu",
         f"matmul_{name}",
-        grid=(f"{x}/32", f"{y}/ROWS", "batch"),
+        grid=(f"{x}/32", f"{y}/ROWS", layers),
         block=("32*WARPS",),
-        sizes="m n k batch=1" + ON,
+        sizes=f"m n k {layers}=1" + ON,
         fit=lambda **sizes: {"ROWS": fitting(sizes, y, x, SMALL)[0]},
         ROWS=(32, 16),
         WARPS=(8, 16),
@@ -110,6 +110,7 @@ kernels = {
     "warp_tiled": warp_tiled("warp_tiled", "n", "m"),
     "packed": warp_tiled("packed", "n", "m", batch=()),
     "split_k": split_k("split_k", "n", "m"),
+    "split_k_parts": split_k("split_k_parts", "n", "m", "parts"),
     **{name: tensor_cores(name, "", "n", "m") for name in TENSOR_CORES},
     "backward_a": per_tile("backward_a", "k", "m"),
     "backward_b": per_tile("backward_b", "n", "k"),
@@ -117,14 +118,22 @@ kernels = {
     "warp_tiled_backward_b": warp_tiled("warp_tiled_backward_b", "n", "k"),
     "split_k_backward_a": split_k("split_k_backward_a", "k", "m"),
     "split_k_backward_b": split_k("split_k_backward_b", "n", "k"),
+    "split_k_parts_backward_a": split_k("split_k_parts_backward_a", "k", "m", "parts"),
+    "split_k_parts_backward_b": split_k("split_k_parts_backward_b", "n", "k", "parts"),
     **{f"{name}_backward_a": tensor_cores(name, "_backward_a", "k", "m") for name in TENSOR_CORES},
     **{f"{name}_backward_b": tensor_cores(name, "_backward_b", "n", "k") for name in TENSOR_CORES},
 }
 kernels["forward"] = kernels["tiled"]
-BESIDE = ("packed", "split_k")  # no rungs of the ladder, but for matrices of other sizes or for copies of them
+# No rungs of the ladder, but for matrices of other sizes or for copies of them.
+BESIDE = ("packed", "split_k", "split_k_parts")
 # While `using` asks for nothing else, float32 goes the fast way, and small products another.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
+
+
+def extents(way: str, w: "Work") -> tuple[int, int, int]:
+    """Rows and columns of a result, and the terms of its sums."""
+    return {"forward": (w.m, w.n, w.k), "backward_a": (w.m, w.k, w.n), "backward_b": (w.k, w.n, w.m)}[way]
 
 
 def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array) -> Kernel:
@@ -135,11 +144,13 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
         return kernels[f"{'wgmma' if hopper and fits_wgmma(w, x, y) else 'mma_bf16'}{end}"]
     if asked is kernels["mma_tf32"]:
         return kernels[f"mma_tf32{end}"]
-    rows, columns = {"forward": (w.m, w.n), "backward_a": (w.m, w.k), "backward_b": (w.k, w.n)}[way]
+    rows, columns, _ = extents(way, w)
     size = "small" if is_small(rows, columns, w.count, x.device.processors) else "float32"
     # the fast ones for float32 would overflow registers with float64
     chosen = kernels.get(f"{way}_{size}" if x.dtype == np.float32 else way, kernels[way])
-    return kernels["warp_tiled"] if chosen is kernels["packed"] else chosen  # which multiplies no batch
+    if chosen is kernels["packed"]:  # which multiplies no batch, and neither does the other
+        return kernels["warp_tiled"]
+    return kernels["split_k"] if chosen is kernels["split_k_parts"] else chosen
 
 
 def fits_wgmma(w: "Work", x: Array, y: Array) -> bool:

@@ -13,7 +13,7 @@ from minigrad.devices.base import MAX_GRID
 from minigrad.inputs import must_be_floats
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops import packed
+from minigrad.ops import packed, parts
 from minigrad.ops.ladder import FAST, kernels, pick
 from minigrad.ops.packed import Operand
 from minigrad.ops.slabs import ONE, multiply, multiply_transposed
@@ -78,11 +78,13 @@ def work(a: Shape, b: Shape) -> Work:
 
 
 def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """One launch for the whole batch, or one for each slab of very many rows."""
+    """One launch for the whole batch, or one for each slab of very many rows; some behind copies, some in parts."""
     w = work(a.shape, b.shape)
     c = Array.empty(a.device, w.c, a.dtype)
-    if not packed.multiply(kernels, w.count, Operand(a, w.m, w.k, across=True), Operand(b, w.k, w.n), c):
-        multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
+    if not parts.multiply(kernels, "forward", w, a, b, c):
+        ab = Operand(a, w.m, w.k, across=True), Operand(b, w.k, w.n)
+        if not packed.multiply(kernels, w.count, *ab, c):
+            multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
     return c
 
 
@@ -91,12 +93,14 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
     w = work(*shapes)
     da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
     db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
-    if da is not None:
+    if da is not None and not parts.multiply(kernels, "backward_a", w, dy, b, da):
         ab = Operand(dy, w.m, w.n, across=True), Operand(b, w.k, w.n, across=True)
         if not packed.multiply(kernels, w.count, *ab, da):
             multiply(pick(kernels, "backward_a", w, dy, b), w, dy, b, da, w.c_at, w.b_at)
-    if db is not None and not packed.multiply(kernels, w.count, Operand(a, w.m, w.k), Operand(dy, w.m, w.n), db):
-        multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
+    if db is not None and not parts.multiply(kernels, "backward_b", w, a, dy, db):
+        ab = Operand(a, w.m, w.k), Operand(dy, w.m, w.n)
+        if not packed.multiply(kernels, w.count, *ab, db):
+            multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
     return da, db
 
 

@@ -1,0 +1,48 @@
+"""Products with a long sum and a small result: several blocks share the sum of a tile, and another launch adds up."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minigrad.array import Array
+from minigrad.devices.base import MAX_GRID
+from minigrad.kernel import Kernel
+from minigrad.launch import ceil_div
+from minigrad.op import OPS
+from minigrad.ops.ladder import ENDS, SMALL, extents, is_small, tile
+
+if TYPE_CHECKING:
+    from minigrad.ops.matmul import Work
+
+# Steps of a sum. A block takes 160 in a microsecond (64 x 64 with 16384 of them, in 102 us on an H200), and the launch
+# that adds up lasts about 3: from LONG on, half of the steps take four times as long as it.
+LONG, SHORTEST, STAGE = 4096, 1024, 64
+
+
+def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array, out: Array) -> bool:
+    """out = the product, in parts, if it is worth that or `using` asks for it. Whether it was done."""
+    kernel = kernels[f"split_k_parts{ENDS[way]}"]
+    rows, columns, terms = extents(way, w)
+    shares = shared_by(rows, columns, terms, out.device.processors)
+    fast = kernels.get(f"{way}_small") is kernels[f"split_k{ENDS[way]}"] and out.dtype == np.float32
+    asked = way == "forward" and kernels["forward"] is kernels["split_k_parts"] and out.dtype.kind == "f"
+    tall = rows > 16 * MAX_GRID[1]
+    if w.count != 1 or tall or not out.size or not (asked or (fast and shares > 1)):
+        return False
+    part = max(ceil_div(terms, max(shares, 2) * STAGE), 1) * STAGE
+    count = max(ceil_div(terms, part), 1)
+    partial = Array.empty(out.device, (count, out.size), out.dtype)
+    kernel.launch(w.m, w.n, w.k, count, out.device.processors)(x, y, partial, w.m, w.n, w.k, part)
+    add = OPS["sum"].kernels["strips"].launch(out.size, count)
+    add(partial, out, out.size, count, out.size, add.values["CHUNK"], 1.0)
+    return True
+
+
+def shared_by(rows: int, columns: int, terms: int, processors: int) -> int:
+    """How many blocks share a tile of the result: as many as find a multiprocessor, with SHORTEST steps at least."""
+    if terms < LONG or not is_small(rows, columns, 1, processors):
+        return 1
+    tall, wide = tile(rows, columns, 1, processors, SMALL)
+    tiles = ceil_div(rows, tall) * ceil_div(columns, wide)
+    return max(1, min(processors // tiles, terms // SHORTEST))
