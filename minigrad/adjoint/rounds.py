@@ -1,5 +1,7 @@
 """Loops backwards: each round is run again from what it began with, then its gradient is taken."""
 
+from collections.abc import Callable
+
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
 from minigrad.adjoint.effects import declared, read
@@ -7,7 +9,7 @@ from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied
-from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Name, Stmt
+from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Name, Stmt, Target
 
 
 class Loops(Sweep):
@@ -73,19 +75,21 @@ class Loops(Sweep):
         if halved is not None:
             changed = changed - {inner}
             restore.append(Declare(inner, "int", value=halved, place=s.place))
-        for name in sorted(n for n in changed - rounds.filled if n in self.own_arrays() or not self.is_array(n)):
-            kind, dims = self.of.declared[name].type, self.of.declared[name].dims
-            elements = tuple(Name(self.fresh("element"), "int") for _ in dims)
-            slot = self.tape(name, kind, dims).slot(rounds.k, elements)
-            if dims:
-                array = Index(name, elements, kind)
-                restore.append(copied(slot, array, elements, dims))
-                note.append(self.bounded(copied(array, slot, elements, dims)))
-            else:
-                variable = Name(name, kind)
-                restore.append(Declare(name, kind, value=slot) if name == inner else Assign(variable, "=", slot))
-                note.append(self.bounded(Assign(slot, "=", variable)))
+        for d in self.own(changed - rounds.filled):
+            put, take = self.moves(d, lambda e: self.tape(d.name, d.type, d.dims).slot(rounds.k, e))  # noqa: B023
+            restore.append(Declare(d.name, d.type, value=take.value) if d.name == inner else take)  # type: ignore[union-attr]
+            note.append(self.bounded(put))
         return restore, note
+
+    def own(self, names: set[str]) -> list[Declare]:
+        """Those of these variables and arrays that are a thread's own."""
+        return [self.of.declared[n] for n in sorted(names) if n in self.own_arrays() or not self.is_array(n)]
+
+    def moves(self, d: Declare, slot: Callable[[tuple[Name, ...]], Target]) -> tuple[Stmt, Stmt]:
+        """A variable, or a whole array, put into a slot, and taken from it."""
+        elements = tuple(Name(self.fresh("element"), "int") for _ in d.dims)
+        own, place = Index(d.name, elements, d.type) if d.dims else Name(d.name, d.type), slot(elements)
+        return copied(own, place, elements, d.dims), copied(place, own, elements, d.dims)
 
     def ahead(self, s: For, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
@@ -127,15 +131,10 @@ class Loops(Sweep):
         names = read(back) & after - self.kills(s) - declared(back)
         saved: list[Stmt] = []
         again: list[Stmt] = []
-        for name in sorted(n for n in names if n in self.own_arrays() or not self.is_array(n)):
-            kind, dims = self.of.declared[name].type, self.of.declared[name].dims
-            keep = self.fresh(f"{name}_{s.place.line}")
-            if dims:
-                elements = tuple(Name(self.fresh("element"), "int") for _ in dims)
-                array, kept = Index(name, elements, kind), Index(keep, elements, kind)
-                saved += [Declare(keep, kind, dims, place=s.place), copied(array, kept, elements, dims)]
-                again.append(copied(kept, array, elements, dims))
-            else:
-                saved.append(Declare(keep, kind, value=Name(name, kind), place=s.place))
-                again.append(Assign(Name(name, kind), "=", Name(keep, kind), s.place))
+        for d in self.own(names):
+            keep = self.fresh(f"{d.name}_{s.place.line}")
+            put, take = self.moves(d, lambda e: Index(keep, e, d.type) if e else Name(keep, d.type))  # noqa: B023
+            value = None if d.dims else Name(d.name, d.type)
+            saved += [Declare(keep, d.type, d.dims, value, place=s.place), *([put] if d.dims else [])]
+            again.append(take)
         return saved, again

@@ -6,6 +6,7 @@ from minigrad.adjoint.derivatives import derivative, slopes
 from minigrad.adjoint.effects import opposite
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.structure import branch
 from minigrad.adjoint.tree import (
     Assign,
     Binary,
@@ -15,7 +16,6 @@ from minigrad.adjoint.tree import (
     Do,
     Expr,
     Function,
-    If,
     Index,
     Name,
     Number,
@@ -104,13 +104,8 @@ class Rules(Keeping):
             self.guards.append(guard)
             sides.append(self.pull(value, seed))
             self.guards.pop()
-        return self.branch(condition, *sides)
-
-    def branch(self, condition: Expr, then: list[Stmt], orelse: list[Stmt]) -> list[Stmt]:
-        """The gradient goes the way that the value came."""
-        if then:
-            return [If(condition, then, orelse)]
-        return [If(opposite(condition), orelse, [])] if orelse else []
+        then, orelse = sides
+        return branch(condition, then, orelse)
 
     def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
         """Sum, difference, product, quotient."""
@@ -158,7 +153,7 @@ class Rules(Keeping):
         a, b = e.arguments[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
-            return self.branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
+            return branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
         before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]

@@ -2,7 +2,21 @@
 
 from minigrad.adjoint.effects import each, expressions, heads, nested, opposite, read_here, written_here
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import Assign, Barrier, Expr, For, Function, If, Index, Jump, Name, Stmt, walk
+from minigrad.adjoint.tree import (
+    NOWHERE,
+    Assign,
+    Barrier,
+    Expr,
+    For,
+    Function,
+    If,
+    Index,
+    Jump,
+    Name,
+    Place,
+    Stmt,
+    walk,
+)
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 JUMPS = ("break", "continue", "return")
@@ -33,9 +47,14 @@ def _branch(module: Module, s: If, rest: list[Stmt], kinds: tuple[str, ...], res
     elif rest:
         raise module.refuse(s.place, "a jump deep inside this branch; end one side of the if with the jump.")
     then, orelse = structured(module, then, kinds, result), structured(module, orelse, kinds, result)
+    return branch(s.condition, then, orelse, s.place, s.text)
+
+
+def branch(condition: Expr, then: list[Stmt], orelse: list[Stmt], place: Place = NOWHERE, text: str = "") -> list[Stmt]:
+    """A branch, turned round where only its second side does anything; nothing where neither does."""
     if then:
-        return [If(s.condition, then, orelse, s.place, s.text)]
-    return [If(opposite(s.condition), orelse, [], s.place, s.text)] if orelse else []
+        return [If(condition, then, orelse, place, text)]
+    return [If(opposite(condition), orelse, [], place)] if orelse else []
 
 
 def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:

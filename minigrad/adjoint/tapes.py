@@ -15,6 +15,7 @@ from minigrad.adjoint.tree import (
     Name,
     Place,
     Stmt,
+    Target,
     Ternary,
     Unary,
 )
@@ -47,8 +48,8 @@ class Tape:
         return Index(self.name, (column,), self.type)
 
 
-def copied(source: Expr, target: Index, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
-    """Loops over the elements of an array that copy it."""
+def copied(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
+    """A variable copied, or an array by loops over its elements."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):
         made = For(Declare(var.name, "int", value=ZERO), test("<", var, extent), Assign(var, "+=", ONE), [made])

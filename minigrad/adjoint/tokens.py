@@ -15,15 +15,8 @@ _TOKEN = re.compile(
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<space>\s+)"
 )
-OWN = (
-    "tape_thread",
-    "tape_threads",
-    "tape_slots",
-    "tape_needed",
-    "warp_add",
-    "warp_total",
-    "block_add",
-)  # in what is emitted
+# names in what is emitted
+OWN = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
 
 
