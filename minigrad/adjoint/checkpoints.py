@@ -14,20 +14,7 @@ from minigrad.adjoint.effects import declared, each, mentioned, name_of, read, w
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.split import elements, without
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Declare, Do, Expr, For, If, Index, Name, Stmt
 from minigrad.adjoint.types import BYTES, floating
 from minigrad.adjoint.weigh import Counted, values, work
 
