@@ -97,7 +97,7 @@ def test_a_dropped_graph_gives_its_memory_back(gpu, driver):
     own = next(iter(fast._captured.values())).captured.pool.held
     del fast
     gc.collect()
-    assert gpu.memory.pool.held == held + own and not driver.graphs
+    assert gpu.memory.usage[0] == held + own and not driver.graphs
     net.optimizer.zero_grad()  # the gradients lay in the graph's memory
     net.step(x, y)
     assert len(driver.taken) == taken
@@ -493,7 +493,7 @@ def test_lists_of_pools_that_were_taken_over_go_when_all_is_back(gpu):
     net.optimizer.zero_grad()
     del loss, fast
     gc.collect()
-    assert gpu.memory.pool.free and not gpu.memory.pool._adopted
+    assert gpu.memory.usage[1] and not gpu.memory.pool._adopted
 
 
 def test_a_graph_may_be_dropped_while_another_thread_holds_the_lock(gpu, driver):
@@ -518,6 +518,19 @@ def test_a_graph_may_be_dropped_while_another_thread_holds_the_lock(gpu, driver)
         leave.set()
         thread.join()
     assert gpu.memory.usage[0] > sum(size for _, size in before.values()) and not driver.graphs
+
+
+def test_the_memory_of_a_dropped_graph_is_used_before_any_is_taken(gpu, driver):
+    fast, x = mg.graph(lambda x: (x * 2.0).sum()), on(gpu, np.ones(1 << 18, np.float32))
+    fast(x), fast(x)
+    others, size = [], piece_size(x.array.nbytes)
+    while gpu.memory.pool._free[size]:
+        others.append(gpu.allocate(size))
+    taken = len(driver.taken)
+    del fast
+    gc.collect()
+    others += [gpu.allocate(size) for _ in range(2)]  # that of the graph's input, and that of x * 2
+    assert len(driver.taken) == taken and not driver.graphs
 
 
 def test_a_graph_within_a_step_is_part_of_its_graph(gpu):

@@ -98,8 +98,7 @@ class GPU(Measures):
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
         """Queue a program's launches, copies and fills on these arrays and on new memory, which is returned."""
         context, made, addresses = self.context, [], []
-        context.lock.acquire()  # `with` takes more than twice as long
-        try:
+        with context.lock:
             for x in arrays:
                 addresses.append(x.address)
             for nbytes in program.sizes:
@@ -116,8 +115,6 @@ class GPU(Measures):
             for step in program.steps:
                 if step():  # a Queue, whose call the driver has refused
                     context.again(step)
-        finally:
-            context.lock.release()
         return made
 
     def synchronize(self) -> None:

@@ -56,12 +56,14 @@ class Memory:
 
     def _take(self, nbytes: int) -> Any:
         """New memory from the driver; the pool of all gives up what it holds before that fails."""
+        if self._dropped:
+            self._clear()
+            return self._shared.lend(nbytes)
         driver = self._context.driver
         with self._context.guarded():
             try:
                 return driver.mem_alloc(nbytes)
             except driver.MemoryError:
-                self._clear()
                 self._shared.release()
             try:
                 return driver.mem_alloc(nbytes)
@@ -77,7 +79,6 @@ class Memory:
         """Within it launches are noted, in memory from a pool of the graph's own; other threads wait."""
         context = self._context
         with context.current():
-            self._clear()
             captured = Captured(Pool(self._shared.lend))
             noting = Capture(context.library, context.stream.handle)
             self.pool, self._capture, context.capturing = captured.pool, captured, True
@@ -109,16 +110,12 @@ class Memory:
             self._capture.touch(arrays)
 
     def drop(self, captured: Captured) -> None:
-        """Give a graph back; its memory goes to the pool of all. Destructors call this: it waits for no lock.
+        """Give a graph back; its memory goes to the pool of all when that needs some.
 
-        Python may run a destructor anywhere, also where this thread holds what the owner of the lock waits for.
+        Destructors call this. Python runs them anywhere, also where this thread has what the owner of the lock waits
+        for, so it takes no lock and only notes the graph.
         """
         self._dropped.append(captured)
-        if self._context.lock.acquire(blocking=False):
-            try:
-                self._clear()
-            finally:
-                self._context.lock.release()
 
     def _clear(self) -> None:
         """Close the graphs that were dropped; the lock is held."""
