@@ -23,7 +23,7 @@ HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 
 def roofline(record: Record | None = None, only: Sequence[str] | None = None) -> Picture:
-    """Every measurement of a record, the newest if none is given, or those of some ops: `only=["matmul", "sum"]`.
+    """Every measurement of a record, the newest if none is given, or those that begin so: `only=["matmul of", "sum"]`.
 
     Along x the FLOPs for each byte that must be moved, along y the FLOP/s. The slanted roof is the bandwidth of a copy,
     as measured; the flat ones are what the chip's units can do. What only moves numbers stands at the left, at its
@@ -32,7 +32,8 @@ def roofline(record: Record | None = None, only: Sequence[str] | None = None) ->
     record = record or newest()
     if record is None or not record.chip or not record.copy:
         raise ValueError("there is no record with measurements. On a GPU: minigrad bench.")
-    shown = [m for m in record.measurements.values() if only is None or m.title.split()[0] in only]
+    begins = tuple(f"{start} " for start in only or [""])
+    shown = [m for m in record.measurements.values() if only is None or m.title.startswith(begins)]
     if not shown:
         raise ValueError(f"{record.place} has no measurement of {', '.join(only or ['any op'])}.")
     title = f"{len(shown)} measurements on {record.place}, under the roofs of its memory and its arithmetic"
