@@ -27,6 +27,10 @@ __device__ Sum warp_total(Sum part, int& turn, int& turns) {
     turns = __popc(active);
     turn = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     Sum value = part;
+    if (turns == 32) {
+        for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(active, value, step);
+        return value;
+    }
     for (int step = 16; step > 0; step /= 2) {
         Sum other = __shfl_sync(active, value, min(turn + step, turns - 1));
         value += turn + step < turns ? other : Sum(0);
