@@ -25,7 +25,7 @@ RIGHT = {
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
     "braces of C": f"extern \"C\" {{\n{source(head='__global__ void')}}}\n",
     "declared ahead": ahead(f"__global__ void g(int n);\n{HEAD} f({PARAMS});", "y[i] = x[i] * x[i];"),
-    "for the host too": ahead("__host__ __device__ double g(double v) { return v * v; }", "y[i] = g(x[i]);"),
+    "for the host too": ahead("__host__ __device__ __inline__ double g(double v) { return v * v; }", "y[i] = g(x[i]);"),
     "constexpr": source("constexpr double c = 2.5; double const d = c; constexpr int k = 3; y[i] = c * x[i] * k * d;"),
     "constants": ahead(
         "static constexpr double C = 2.5;\nconst int K = 3;\n__device__ const double D = 0.5;\n__constant__ int T = 2;",
@@ -45,7 +45,8 @@ RIGHT = {
     "__ldg": source("y[i] = __ldg(&x[i]) * __ldg(&x[(i + 1) % 8]);"),
     "what it does not need": ahead(
         "#include <cstdio>\n#pragma once\n#define SQ(v) ((v) * (v))\n#define DEV __device__\n#define OPEN {\n"
-        "template <class T> DEV T g(T v) { return v; }\nstruct P { double a; };\nusing R = double;\nenum { A = 3 };\n"
+        "template <class T> DEV T g(T v) { return v; }\nstruct P { double a; };\nenum class E : int { A, B };\n"
+        "using R = double;\nenum { A = 3 };\n"
         "__device__ void swap(double* a) { double t = *a; *a = t; }\nnamespace a { int b; }\nint host() { return 0; }",
         "y[i] = x[i] * x[i];",
     ),
@@ -156,6 +157,7 @@ FILES = {
         "1:42: g is defined twice, with other parameters; give each function a name of its own",
     ("#define SQ(v) ((v) * (v))", "y[i] = SQ(x[i]);"): "1:1: the macro SQ takes arguments; write it as a __device__",
     ("#define SET y[i] = x[i];", "SET"): "1:13: the macro SET must be a type or an expression in parentheses, of",
+    ("#define CHECK(v)\nCHECK(1)", "y[i] = x[i];"): "1:1: the macro CHECK takes arguments; write it as a",
     ("struct P { double a; };", "P p;"): "1:1: struct is outside the differentiable subset; write a variable, or an",
     ("typedef double T;", "T v = x[i];"): "1:1: typedef is outside the differentiable subset; use #define",
     ("__constant__ double C[3];", "y[i] = C[0] * x[i];"): "1:21: C has no values here; write them, or pass it as a",

@@ -11,10 +11,11 @@ from minigrad.adjoint.macros import Macros, whole_numbers
 from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
 from minigrad.adjoint.tree import Add, Assign, Declare, Function, Place, Stmt
+from minigrad.adjoint.types import TYPES
 
 HEADS = (
-    "extern", "static", "inline", "__forceinline__", "__noinline__", "const", "constexpr", "__global__", "__device__",
-    "__host__", "__constant__", "__launch_bounds__",
+    "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
+    "__global__", "__device__", "__host__", "__constant__", "__launch_bounds__",
 )  # fmt: skip
 
 
@@ -53,7 +54,11 @@ class Reader(Parser):
                     raise
                 del self.scopes[1:]
                 self.at = start
-                self.outside[self.leave()] = refused
+                name = self.leave()
+                if {"__global__", kernel} <= {t.text for t in self.tokens[start : self.at]}:
+                    raise  # it has no end of its own before the kernel
+                if name not in TYPES:  # of `enum class E : int { A, B };` no name is known
+                    self.outside[name] = refused
         if self.found is None:
             raise ValueError(f"{self.file.file} has no kernel {kernel!r}.")
         return Module(self.file, self.found, self.functions, self.tables)
