@@ -67,12 +67,13 @@ extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* 
 // For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
 __device__ inline bool adam(
     int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps) {
+    bool own = block < (n + PIECE - 1) / PIECE;  // then both are worked out once, not at each element
+    real grown1 = own ? -expm1(*t * log1p(-c1)) : 1, grown2 = own ? -expm1(*t * log1p(-c2)) : 1;
     return owns(block, n, [=](int i) {
         real mean = m[i] + c1 * (g[i] - m[i]);
         real square = v[i] + c2 * (g[i] * g[i] - v[i]);
         m[i] = mean;
         v[i] = square;
-        real grown1 = -expm1(*t * log1p(-c1)), grown2 = -expm1(*t * log1p(-c2));
         p[i] -= lr * (mean / grown1) / (sqrt(square / grown2) + eps);
     });
 }
