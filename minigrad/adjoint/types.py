@@ -16,7 +16,7 @@ DERIVATIVES = {
     "log10": "0.4342944819032518 / x", "log1p": "1 / (1 + x)", "sin": "cos(x)", "cos": "-sin(x)",
     "tan": "1 + y * y", "asin": "rsqrt(1 - x * x)", "acos": "-rsqrt(1 - x * x)", "atan": "1 / (1 + x * x)",
     "sinh": "cosh(x)", "cosh": "sinh(x)", "tanh": "1 - y * y", "sqrt": "x > 0 ? 0.5 / y : 0",
-    "cbrt": "x == 0 ? 0 : y / (3 * x)", "rsqrt": "-0.5 * y * y * y", "erf": "1.1283791670955126 * exp(-x * x)",
+    "cbrt": "x == 0 ? 0 : y / (3 * x)", "rsqrt": "y * y * y * -0.5", "erf": "1.1283791670955126 * exp(-x * x)",
     "erfc": "-1.1283791670955126 * exp(-x * x)", "fabs": "x < 0 ? -1 : 1", "abs": "x < 0 ? -1 : 1",
     "floor": "", "ceil": "", "round": "", "trunc": "", "rint": "",
 }  # fmt: skip
