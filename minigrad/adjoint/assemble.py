@@ -103,7 +103,7 @@ def tape_columns(derived: Derived) -> list[Stmt]:
         return []
     flat = all(f"{d}.{a}" in derived.conditions for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
-    values = {name: Expressions(tokenize(text, "tape"), {}, {}).expression() for name, text in texts.items()}
+    values = {name: Expressions(tokenize(text, "tape")).expression() for name, text in texts.items()}
     return [Declare(name, "size_t", value=value) for name, value in values.items()]
 
 

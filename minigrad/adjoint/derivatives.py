@@ -38,7 +38,7 @@ def number(text: str, kind: str) -> Expr:
 
 @cache
 def _template(function: str) -> Expr:
-    reader = Expressions(tokenize(DERIVATIVES[function], "rule"), {}, {})
+    reader = Expressions(tokenize(DERIVATIVES[function], "rule"))
     reader.scopes[0] = {name: Declare(name, "real", place=Place(1, 1)) for name in "xy"}
     return reader.expression()
 

@@ -31,7 +31,7 @@ class Macros:
     def _expression(self, text: str, body: list[Token]) -> Expr | None:
         """What a macro stands for; None where that is no expression."""
         end = Token("end", "", Place(0, 0))
-        reader = Expressions(Tokens(self.tokens.file, text, [*body, end]), self.names, {}, self.outside)
+        reader = Expressions(Tokens(self.tokens.file, text, [*body, end]), self.names, self.outside)
         try:
             e = reader.expression()
         except Refused:

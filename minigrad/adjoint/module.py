@@ -162,7 +162,7 @@ def read(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Modul
     tokens = tokenize(text, file)
     given = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros = Macros(tokens.macros | given, tokens)
-    module = Reader(tokens, macros.names, {}, macros.outside).file_of(kernel)
+    module = Reader(tokens, macros.names, macros.outside).file_of(kernel)
     module.values = macros.values | whole_numbers({t.name: t.value for t in module.tables})
     module.functions = _called(module)
     for f in (module.kernel, *module.functions.values()):

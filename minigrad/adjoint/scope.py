@@ -13,12 +13,9 @@ UNKNOWN = ("long", "char", "short", "signed", "void", "half")  # types of which 
 class Scope:
     """A cursor over the tokens of a file, and the names known where it stands."""
 
-    def __init__(
-        self, tokens: Tokens, macros: dict[str, Name], functions: dict[str, Function],
-        outside: dict[str, Refused] | None = None,
-    ):  # fmt: skip
+    def __init__(self, tokens: Tokens, macros: dict | None = None, outside: dict | None = None):
         self.file, self.tokens, self.at = tokens, tokens.tokens, 0
-        self.macros, self.functions = macros, functions
+        self.macros, self.functions = macros or {}, dict[str, Function]()
         self.outside = outside or {}  # names of the file that are refused where they are used
         self.scopes: list[dict[str, Symbol]] = [{}]
         self.declared: dict[str, Declare] = {}

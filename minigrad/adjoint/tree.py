@@ -39,7 +39,6 @@ class Declare:
     values: tuple[Expr, ...] | None = None  # of an array
     shared: bool = False
     const: bool = False
-    reference: bool = False
     place: Place = NOWHERE
     text: str = ""
 
