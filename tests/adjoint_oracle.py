@@ -11,23 +11,8 @@ from itertools import product
 
 import numpy as np
 
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Ternary,
-    Unary,
-)  # fmt: skip
+from minigrad.adjoint.expr import Binary, Call, Cast, Index, Name, Number, Ternary, Unary
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, For, If, Jump
 from minigrad.adjoint.types import TESTS, floating, plain
 
 STEP = 1e-30

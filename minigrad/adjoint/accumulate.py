@@ -5,12 +5,13 @@ from collections.abc import Container, Mapping
 from minigrad.adjoint.build import literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
 from minigrad.adjoint.effects import each, opposite, written
+from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
-from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Declare, Do, Expr, For, If, Index, Name, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.derive import Derived, FunctionAdjoint
 from minigrad.adjoint.effects import each, mentioned, written
+from minigrad.adjoint.expr import Expr
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import function, parameter
 from minigrad.adjoint.split import Launch
 from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
-from minigrad.adjoint.tree import Declare, Do, Expr, Function, Param, Stmt
+from minigrad.adjoint.tree import Declare, Do, Function, Param, Stmt
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"

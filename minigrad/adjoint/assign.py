@@ -2,24 +2,11 @@
 
 from minigrad.adjoint.build import ONE, ZERO, is_number
 from minigrad.adjoint.effects import factor, name_of, rest, value_of
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.rules import Rules
 from minigrad.adjoint.tapes import base
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Expr,
-    Function,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.tree import Add, Assign, Declare, Function, Stmt
 from minigrad.adjoint.types import floating
 
 Pair = tuple[list[Stmt], list[Stmt]]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
 from minigrad.adjoint.types import common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")

@@ -11,10 +11,11 @@ from dataclasses import replace
 from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, mentioned, name_of, read, written
+from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.split import elements, without
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tree import Add, Assign, Barrier, Binary, Declare, Do, Expr, For, If, Index, Name, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
 from minigrad.adjoint.weigh import Counted, values, work
 

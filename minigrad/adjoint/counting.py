@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import name_of, written
+from minigrad.adjoint.expr import Binary, Expr, Name, Number, Unary, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
-from minigrad.adjoint.tree import Assign, Binary, Declare, Expr, For, Name, Number, Unary, walk
+from minigrad.adjoint.tree import Assign, Declare, For
 from minigrad.adjoint.types import floating
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
-from minigrad.adjoint.tree import Binary, Expr, For, Name
+from minigrad.adjoint.tree import For
 
 Pair = tuple[Polynomial, Polynomial]
 

@@ -9,10 +9,11 @@ from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.effects import each, expressions, name_of
+from minigrad.adjoint.expr import Index, Number, walk
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import Tape, base
-from minigrad.adjoint.tree import Assign, Declare, Index, Number, walk
+from minigrad.adjoint.tree import Assign, Declare
 from minigrad.adjoint.types import BYTES, floating
 from minigrad.adjoint.weigh import values, work
 

@@ -1,10 +1,11 @@
 """Declarations: parameters, variables, arrays."""
 
 from minigrad.adjoint.build import change
+from minigrad.adjoint.expr import Expr, Index, Name, Place, Target
 from minigrad.adjoint.expressions import ASSIGNMENTS, Expressions
 from minigrad.adjoint.scope import KNOWN
 from minigrad.adjoint.tokens import Token
-from minigrad.adjoint.tree import Declare, Expr, Index, Name, Param, Place, Stmt, Target
+from minigrad.adjoint.tree import Declare, Param, Stmt
 from minigrad.adjoint.types import floating
 
 

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import cache
 
 from minigrad.adjoint.build import ONE, ZERO, change, converted, minus, negative, number_of, over, plus, test, times
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Name, Number, Place, Ternary
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.tokens import tokenize
-from minigrad.adjoint.tree import Binary, Call, Cast, Declare, Expr, Name, Number, Place, Ternary
+from minigrad.adjoint.tree import Declare
 from minigrad.adjoint.types import DERIVATIVES, plain
 
 

@@ -7,6 +7,7 @@ from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.cover import Cover
 from minigrad.adjoint.effects import each, fixed, mentioned, written
+from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
@@ -19,7 +20,7 @@ from minigrad.adjoint.split import Launch
 from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tidy import Copies, Sink, everywhere
-from minigrad.adjoint.tree import Declare, Expr, Function, Name, Stmt
+from minigrad.adjoint.tree import Declare, Function, Stmt
 from minigrad.adjoint.types import floating
 
 

@@ -8,6 +8,7 @@ from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
+from minigrad.adjoint.expr import Index, Name
 from minigrad.adjoint.hoist import Hoist
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
@@ -18,7 +19,7 @@ from minigrad.adjoint.split import Launch, Split, without
 from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tidy import everywhere, merged
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Index, Name, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Stmt
 from minigrad.adjoint.turn import Turn
 from minigrad.adjoint.weigh import Counted
 

@@ -3,22 +3,8 @@
 from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE, ZERO, converted, minus, negative, over, plus, times
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Binary,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Stmt,
-    Unary,
-    children,
-)
+from minigrad.adjoint.expr import Binary, Expr, Index, Name, Unary, children
+from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
 from minigrad.adjoint.types import common
 
 FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import declared, each, expressions, heads, name_of, nested, written, written_here
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, walk
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tree import Assign, Binary, Call, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
+from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES
 
 if TYPE_CHECKING:

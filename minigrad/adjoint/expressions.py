@@ -1,10 +1,11 @@
 """Expressions: a precedence climber that types each operand as it goes."""
 
 from minigrad.adjoint.activity import flat
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Ternary, Unary
 from minigrad.adjoint.outside import call as way_out
 from minigrad.adjoint.scope import Scope
 from minigrad.adjoint.tokens import Token
-from minigrad.adjoint.tree import Binary, Call, Cast, Expr, Index, Name, Number, Param, Ternary, Unary
+from minigrad.adjoint.tree import Param
 from minigrad.adjoint.types import BUILTINS, common, floating, operands, plain, result
 
 PRECEDENCE = {

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.adjoint.expr import Place
 from minigrad.adjoint.launching import Run
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import Param, Place
+from minigrad.adjoint.tree import Param
 from minigrad.arguments import bind
 from minigrad.array import Array
 from minigrad.convert import copied, move, to_host

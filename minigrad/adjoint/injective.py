@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from minigrad.adjoint.build import ONE
+from minigrad.adjoint.expr import Binary, Expr, Name, Number
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
-from minigrad.adjoint.tree import Binary, Declare, Expr, For, Name, Number
+from minigrad.adjoint.tree import Declare, For
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}

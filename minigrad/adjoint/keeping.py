@@ -6,24 +6,10 @@ from math import prod
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed, opposite
+from minigrad.adjoint.expr import Binary, Expr, Index, Name, Number, Place, Ternary, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tapes import Rounds, Tape, base
-from minigrad.adjoint.tree import (
-    Assign,
-    Binary,
-    Comment,
-    Declare,
-    Expr,
-    Function,
-    If,
-    Index,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    Ternary,
-    walk,
-)
+from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
 
 LOST = "?"  # the name of a value that cannot be had again
 

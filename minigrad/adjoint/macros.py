@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from minigrad.adjoint.expr import Expr, Name, Number, Place
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.tokens import Refused, Token, Tokens
-from minigrad.adjoint.tree import Expr, Name, Number, Place
 from minigrad.adjoint.types import TYPES
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from minigrad.adjoint.effects import each, name_of
 from minigrad.adjoint.effects import read as read_in
+from minigrad.adjoint.expr import Place
 from minigrad.adjoint.macros import Macros, whole_numbers
 from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
-from minigrad.adjoint.tree import Add, Assign, Declare, Function, Place, Stmt
+from minigrad.adjoint.tree import Add, Assign, Declare, Function, Stmt
 from minigrad.adjoint.types import TYPES
 
 HEADS = (

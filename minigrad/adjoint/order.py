@@ -5,7 +5,8 @@ from collections.abc import Callable, Container
 from minigrad.adjoint.build import ONE, minus
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
-from minigrad.adjoint.tree import Add, Assign, Binary, Call, Comment, Declare, Do, For, If, Index, Name, Stmt
+from minigrad.adjoint.expr import Binary, Call, Index, Name
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
 
 
 def in_order(body: list[Stmt]) -> list[Stmt]:

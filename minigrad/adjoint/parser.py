@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from minigrad.adjoint.declarations import Declarations
+from minigrad.adjoint.expr import Expr, Number, Place
 from minigrad.adjoint.expressions import ASSIGNMENTS
 from minigrad.adjoint.outside import call as way_out
-from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Expr, For, Function, If, Jump, Number, Place, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, For, Function, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 
 

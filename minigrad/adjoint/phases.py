@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import each, expressions, heads, nested
+from minigrad.adjoint.expr import Binary, Expr, Index, Name, walk
 from minigrad.adjoint.stores import axis_of
-from minigrad.adjoint.tree import Add, Barrier, Binary, Do, Expr, For, If, Index, Name, Stmt, walk
+from minigrad.adjoint.tree import Add, Barrier, Do, For, If, Stmt
 
 Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 

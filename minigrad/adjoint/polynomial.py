@@ -2,7 +2,7 @@
 
 from math import gcd
 
-from minigrad.adjoint.tree import Binary, Cast, Expr, Name, Number, Unary
+from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
 
 Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
 

@@ -2,29 +2,9 @@
 
 from collections.abc import Iterable
 
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Ternary, Unary
 from minigrad.adjoint.expressions import PRECEDENCE
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Call,
-    Cast,
-    Comment,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Param,
-    Stmt,
-    Ternary,
-    Unary,
-)
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Param, Stmt
 
 INDENT = "    "
 TOP, UNARY, PRIMARY = 0, 11, 12

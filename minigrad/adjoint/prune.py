@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, reads_in, written_here
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Name, Stmt
+from minigrad.adjoint.expr import Name
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Stmt
 
 
 class Prune:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
 from minigrad.adjoint.effects import declared, read
+from minigrad.adjoint.expr import Expr, Index, Name, Target
 from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied
-from minigrad.adjoint.tree import Assign, Declare, Do, Expr, For, If, Index, Name, Stmt, Target
+from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Stmt
 
 
 class Loops(Sweep):

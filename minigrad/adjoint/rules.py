@@ -4,25 +4,11 @@ from minigrad.adjoint.activity import flows
 from minigrad.adjoint.build import ZERO, is_number, negative, over, test, times
 from minigrad.adjoint.derivatives import derivative, slopes
 from minigrad.adjoint.effects import opposite
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Ternary, Unary
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import branch
-from minigrad.adjoint.tree import (
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Do,
-    Expr,
-    Function,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    Ternary,
-    Unary,
-)
+from minigrad.adjoint.tree import Assign, Declare, Do, Function, Stmt
 from minigrad.adjoint.types import DERIVATIVES, plain
 
 

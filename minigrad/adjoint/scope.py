@@ -1,8 +1,9 @@
 """What a name stands for, where it is read; and the reading of tokens one by one."""
 
+from minigrad.adjoint.expr import Name, Place
 from minigrad.adjoint.outside import word
 from minigrad.adjoint.tokens import Refused, Token, Tokens
-from minigrad.adjoint.tree import Declare, Function, Name, Param, Place
+from minigrad.adjoint.tree import Declare, Function, Param
 from minigrad.adjoint.types import BUILTINS, CONSTANTS, TYPES, plain
 
 Symbol = Declare | Param

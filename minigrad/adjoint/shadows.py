@@ -2,8 +2,9 @@
 
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.effects import each, expressions
+from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.injective import EXTENTS
-from minigrad.adjoint.tree import Assign, Declare, Expr, For, Function, If, Index, Name, Stmt
+from minigrad.adjoint.tree import Assign, Declare, For, Function, If, Stmt
 
 
 def unseen(function: Function) -> dict[str, Expr]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minigrad.adjoint.expr import Expr, Index, walk
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.tree import Assign, Expr, For, Index, Stmt, walk
+from minigrad.adjoint.tree import Assign, For, Stmt
 
 
 class Choice(NamedTuple):

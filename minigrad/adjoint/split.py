@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import each, expressions, name_of, nested, read_here, self_read, written, written_here
+from minigrad.adjoint.expr import Expr, Index, Name, walk
 from minigrad.adjoint.tidy import is_sum, renamed
-from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, Expr, For, If, Index, Name, Stmt, walk
+from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
 
 if TYPE_CHECKING:

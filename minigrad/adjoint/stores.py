@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from minigrad.adjoint.counting import count, exact
 from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, written, written_here
 from minigrad.adjoint.effects import read as read_in
+from minigrad.adjoint.expr import Expr, Index, Name, Target
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.structure import leaves
-from minigrad.adjoint.tree import Add, Assign, Declare, Expr, For, If, Index, Name, Stmt, Target
+from minigrad.adjoint.tree import Add, Assign, Declare, For, If, Stmt
 
 if TYPE_CHECKING:
     from minigrad.adjoint.keeping import Keeping

@@ -1,22 +1,9 @@
 """Jumps and barriers: jumps made into branches, and barriers that not all threads would reach."""
 
 from minigrad.adjoint.effects import each, expressions, heads, nested, opposite, read_here, written_here
+from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import (
-    NOWHERE,
-    Assign,
-    Barrier,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    Jump,
-    Name,
-    Place,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.tree import Assign, Barrier, For, Function, If, Jump, Stmt
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 JUMPS = ("break", "continue", "return")

@@ -3,22 +3,8 @@
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.effects import declared, mentioned, name_of, nested, written
-from minigrad.adjoint.tree import (
-    Add,
-    Assign,
-    Barrier,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Place,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.expr import Expr, Index, Name, Place, walk
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 
 Pair = tuple[list[Stmt], list[Stmt]]

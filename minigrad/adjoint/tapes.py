@@ -3,22 +3,8 @@
 from dataclasses import dataclass, field
 
 from minigrad.adjoint.build import ONE, ZERO, plus, test, times
-from minigrad.adjoint.tree import (
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    Index,
-    Name,
-    Place,
-    Stmt,
-    Target,
-    Ternary,
-    Unary,
-)
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Place, Target, Ternary, Unary
+from minigrad.adjoint.tree import Assign, Declare, For, Stmt
 from minigrad.adjoint.types import floating
 
 STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds what has no dtype of its own

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from minigrad.adjoint.build import change, is_number, minus, negative, plus
 from minigrad.adjoint.effects import each, expressions, mentioned, name_of, reads_in, written
-from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, Expr, For, If, Index, Name, Stmt
+from minigrad.adjoint.expr import Expr, Index, Name
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
 
 
 def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:

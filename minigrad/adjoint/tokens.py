@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from minigrad.adjoint.tree import Place
+from minigrad.adjoint.expr import Place
 from minigrad.source import blank
 
 _TOKEN = re.compile(

@@ -2,30 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.expr import (
-    FLOATS,
-    NOWHERE,
-    RANKS,
-    Binary,
-    Call,
-    Cast,
-    Expr,
-    Index,
-    Name,
-    Number,
-    Place,
-    Target,
-    Ternary,
-    Unary,
-    children,
-    walk,
-)
-
-__all__ = [
-    "FLOATS", "NOWHERE", "RANKS", "Add", "Assign", "Barrier", "Binary", "Call", "Cast", "Comment", "Declare", "Do",
-    "Expr", "For", "Function", "If", "Index", "Jump", "Name", "Number", "Param", "Place", "Stmt", "Target",
-    "Ternary", "Unary", "children", "walk",
-]  # fmt: skip
+from minigrad.adjoint.expr import NOWHERE, Expr, Place, Target
 
 
 @dataclass(eq=False)

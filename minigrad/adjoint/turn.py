@@ -11,13 +11,14 @@ from minigrad.adjoint.build import ONE, ZERO, plus
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, expressions, name_of, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
+from minigrad.adjoint.expr import Expr, Index, Name, walk
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import simple
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tidy import rewrite
-from minigrad.adjoint.tree import Assign, Barrier, Declare, Expr, For, Index, Name, Stmt, walk
+from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
 
 
 class Turn:

@@ -1,6 +1,6 @@
 """Types of expressions, and the functions that have a derivative or need none."""
 
-from minigrad.adjoint.tree import FLOATS, RANKS
+from minigrad.adjoint.expr import FLOATS, RANKS
 
 TYPES = {
     "int": "int", "unsigned": "unsigned", "unsigned int": "unsigned", "bool": "bool", "float": "float",

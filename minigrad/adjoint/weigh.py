@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from minigrad.adjoint.effects import expressions
-from minigrad.adjoint.tree import Assign, Binary, Call, Declare, Expr, Stmt, walk
+from minigrad.adjoint.expr import Binary, Call, Expr, walk
+from minigrad.adjoint.tree import Assign, Declare, Stmt
 from minigrad.adjoint.types import floating
 
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200

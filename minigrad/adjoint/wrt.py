@@ -15,9 +15,10 @@ from minigrad.adjoint.effects import (
     reads_in,
     written_here,
 )
+from minigrad.adjoint.expr import Index
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import JUMPS, leaves, structured
-from minigrad.adjoint.tree import Add, Assign, For, Function, If, Index, Stmt
+from minigrad.adjoint.tree import Add, Assign, For, Function, If, Stmt
 from minigrad.adjoint.types import floating
 from minigrad.require import short
 
