@@ -83,6 +83,33 @@ def test_a_grid_too_small_leaves_zeros():
     np.testing.assert_array_equal(db.reshape(k, n), np.tile([6.0] * 3 + [0.0] * 2, (k, 1)))
 
 
+def test_a_launch_of_its_own_that_stores_less_than_all():
+    """The first 8 of 12 elements; the others are 0, although 3 blocks of 4 threads would be as many as there are."""
+    made = mg.adjoint(
+        """
+#define T 4
+extern "C" __global__ void f(const double* a, double* y, int k) {
+    __shared__ double s[T];
+    int t = threadIdx.x, i = blockIdx.x * T + t;
+    double sum = 0;
+    for (int start = 0; start < k; start += T) {
+        s[t] = a[start + t];
+        __syncthreads();
+        for (int j = 0; j < T; ++j) {
+            sum += s[j];
+        }
+        __syncthreads();
+    }
+    y[i] = sum;
+}
+""",
+        wrt=["a"], name="f",
+    )  # fmt: skip
+    assert [kernel.name for kernel in made.kernels] == ["f_adjoint_a"]
+    (d_a,) = made.vjp(np.ones(12), np.zeros(12), 8, dy=[np.arange(12.0)], grid=3, block=4)
+    np.testing.assert_array_equal(d_a, [66.0] * 8 + [0.0] * 4)
+
+
 def test_a_gradient_from_inside_and_outside_of_the_loop():
     """One launch for the sums in the loop, one for the others, which adds to what the first has stored."""
     made = mg.adjoint(
@@ -119,6 +146,7 @@ STORES = {  # a body, and whether it fills d_a in a launch of 3 blocks of 8 thre
     "a branch": ("if (i < n) { if (b[i] > 0.5) { y[i] = a[i]; } else { y[i] = 2 * a[i] * b[i]; } }", False),
     "every other": ("if (2 * i < n) y[2 * i] = a[2 * i] * b[2 * i];", False),
     "backwards": ("if (i < n) y[i] = a[n - 1 - i] * b[i];", False),
+    "a bound of its own": ("int half = n / 2; if (i < half) y[i] = a[i] * b[i];", False),
     "a stride": ("for (int j = i; j < n; j += gridDim.x * blockDim.x) y[j] = a[j] * b[j];", False),
 }
 
@@ -137,6 +165,8 @@ def test_zeros_are_left_out_where_all_is_stored(form):
     run = made.prepared(on_sim, 3, 8)
     d_a = made.module.kernel.param("a")
     assert run.fills(made.derived.covers.get("d_a"), d_a) == (filled or form == "no guard")
+    fewer = made.vjp(*args, dy=[np.ones(size)], grid=1, block=8)  # threads than elements
+    assert np.isfinite(np.concatenate(fewer)).all()
     larger = [rng.random(30), rng.random(30), np.zeros(30), size]  # more elements than threads: the rest is 0
     found = made.vjp(*larger, dy=[np.ones(30)], grid=3, block=8)
     assert not found[0][24:].any() and not found[1][24:].any()

@@ -106,7 +106,7 @@ class KernelAdjoint(Derivation):
         made = self.derived(self.tidied(body, memory), choices)
         launch.body, made.launches = made.launches[0].body, [launch]
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
-        made.covers = sums.covers
+        made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
         return made
 
     def parameters(self) -> dict[str, str]:

@@ -79,12 +79,17 @@ class Run:
         if found is None:
             return False
         size, *enough = (self.total(value) for value in (found.size, *(v for pair in found.enough for v in pair)))
-        wide = all(have >= wanted for have, wanted in zip(enough[::2], enough[1::2], strict=True))
+        wide = all(
+            have is not None and wanted is not None and have >= wanted
+            for have, wanted in zip(enough[::2], enough[1::2], strict=True)
+        )
         return wide and size == prod(self.shape(p))
 
-    def total(self, value: Polynomial) -> int:
-        """A polynomial of what is the same for all threads."""
+    def total(self, value: Polynomial) -> int | None:
+        """A polynomial of what the host knows; None of anything else."""
         known = {**self.module.values, **self.extents, **self.scalars}
+        if not value.names() <= set(known):
+            return None
         return sum(factor * prod(int(known[name]) for name in term) for term, factor in value.items())
 
     def dtype(self, kind: str) -> np.dtype:
@@ -148,7 +153,8 @@ def launch(
     known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
     known |= {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
     for kernel, entry in zip(kernels, assembled.entries, strict=True):
-        own = {name: run.number(e) or 0 for name, e in entry.extents.items()}
+        own = {name: n for name, e in entry.extents.items() if (n := run.number(e)) is not None}
+        assert len(own) == len(entry.extents)
         grid = tuple(own.get(f"gridDim.{axis}", n) for axis, n in zip("xyz", run.grid, strict=True))
         if all(n > 0 for n in grid):
             kernel(*(known[p.name] for p in entry.params), grid=grid, block=run.block)
