@@ -25,6 +25,9 @@ AGAIN = {  # loops whose rounds are run again
     "two values": "for (int j = 0; j < m; ++j) { double t = p; p = q * x[j * n + i]; q = t * x[i] + 0.1 * q; }",
     "a sum beside it": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; sum += p * x[j * n + i]; }",
     "a sum that the way back reads": "for (int j = 0; j < m; ++j) { p *= x[j * n + i]; sum += p; } p = p * sum;",
+    "an index in a round": "for (int j = 0; j < m; ++j) { double t = x[j * n + i]; int low = t > 1 ? 0 : 1; "
+    "p *= x[low * n + i] * t; }",
+    "a loop's own count": "for (int j = 0; j < m; ++j) { int at = j * n + i; p *= x[at]; if (k % 2 == 0) p *= w[0]; }",
     "continue": "for (int j = 0; j < m; ++j) { if (x[j * n + i] < 1) continue; p *= x[j * n + i]; }",
     "break": "for (int j = 0; j < m; ++j) { if (p > 3) break; p *= 1 + x[j * n + i]; }",
     "within another": "for (int l = 0; l < 3; ++l) { q = 1; for (int j = 0; j <= l + 8; ++j) { q *= x[j * n + i]; } "

@@ -55,7 +55,8 @@ class Rounds:
         self.k = Name(back.start.name, "int")
         self.trips = plus(back.start.value, ONE)
         self.states = {v.name for v in self.pushes.values()}
-        self.head = [s for s in back.body if isinstance(s, Declare) and s.type == "int" and s not in self.pulls]
+        self.var = forward.start.name if isinstance(forward.start, Declare) else ""
+        self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
         self.again = self.slice()
 
     def pushed(self, s: Stmt) -> Name | None:
@@ -90,8 +91,6 @@ class Rounds:
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
         inside = each([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
-        start = self.forward.start
-        var = start.name if isinstance(start, Declare) else ""
         changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
         return (
             count(self.forward) is not None
@@ -102,7 +101,7 @@ class Rounds:
             and not written(self.again) - declared(self.again) - self.states
             and not read(self.again) & changed
             and not written(self.again) & self.of.arrays
-            and var in ("", self.k.name, *(s.name for s in self.head))
+            and self.var in ("", self.k.name, *(s.name for s in self.head))
             and not any(isinstance(s, Do | For) for s in each(self.again))
             and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
         )
