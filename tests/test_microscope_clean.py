@@ -56,6 +56,15 @@ def test_the_fast_products_of_large_matrices_have_no_problem():
     assert report.problems == []
 
 
+@pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])
+def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
+    a, b = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((m, k), (k, n)))
+    with watching() as report:
+        (a @ b).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
 def test_the_optimizers_have_no_problem():
     with watching() as report:
         p, g, v = (mg.randn(1025, device="sim") for _ in range(3))
