@@ -79,6 +79,29 @@ def test_an_index_that_leaves_its_row_inside_memory():
     assert "index 9" in problem.message and "float[9]" in problem.message
 
 
+def test_an_index_that_many_threads_get_wrong_hides_nothing_else():
+    body = """__shared__ float tile[32][32], other[1024];
+int t = threadIdx.y * 32 + threadIdx.x;
+tile[threadIdx.y][threadIdx.x] = x[t % 1000];
+__syncthreads();
+float v = 0;
+for (int j = 0; j < 4; ++j) v += tile[0][32 + j];  // index
+other[t] = v;  // fill
+y[t] = other[1023 - t];  // use"""
+    text = source(body)
+    record = mg.inspect(text, X, np.zeros(1024, np.float32), 1000, grid=1, block=(32, 32))
+    index, race = record.problems[:2]
+    assert (index.kind, index.line, index.count) == ("out-of-bounds", line_of(text, "// index"), 4096)
+    assert (race.kind, race.line, race.other.line) == ("race", line_of(text, "// use"), line_of(text, "// fill"))
+    assert record.complete
+
+
+def test_where_there_is_no_room_for_all_problems_the_record_says_so():
+    record = mg.inspect(source("y[n] = 1;\n" * 600), X, np.zeros_like(X), 1000, grid=1, block=1)
+    assert len(record.problems) == 512 and not record.complete
+    assert record.summary().endswith("512 problems, and more that there was no room for")
+
+
 def test_an_index_outside_a_local_array():
     problem, text = look("float local[4] = {1, 2, 3, 4};\ny[threadIdx.x] = local[threadIdx.x];  // wrong", block=8)
     assert (problem.kind, problem.line, problem.thread) == ("out-of-bounds", line_of(text, "wrong"), (4, 0, 0))

@@ -100,6 +100,7 @@ class Answer(ctypes.Structure):
         ("full", ctypes.c_uint64),
         ("fenced", ctypes.c_uint32),
         ("relied", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
     )
 
 
@@ -114,6 +115,7 @@ class Seen:
     full: int  # where there were more records than room for them: that room; records is empty then
     fenced: bool  # some thread has passed a fence
     relied: bool  # some accesses are in order only by a fence, and an atomic or a volatile access that came after it
+    lost: bool  # there was no room for some of what was found
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
         """The block in which each epoch was, of so many; only while the watch lasts."""
@@ -164,6 +166,7 @@ def seen() -> Seen:
         answer.full,
         bool(answer.fenced),
         bool(answer.relied),
+        bool(answer.lost),
     )
 
 

@@ -42,6 +42,7 @@ class Inspection:
     variables: dict[str, Variable]
     outputs: dict[str, np.ndarray]
     problems: list[Problem]
+    complete: bool  # every problem is there, and not only the first few hundred
     _accesses: Callable[[], Accesses]
     _branches: Callable[[], list[Branch]]
     _missing: str  # why there are no counts, or nothing
@@ -97,6 +98,7 @@ class Inspection:
         """The launch and how many problems it has, in a sentence."""
         found = len(self.problems)
         verdict = f"{found} problem{'s' * (found != 1)}" if found else "no problems"
+        verdict += "" if self.complete else ", and more that there was no room for"
         return f"{self.kernel}, grid {_extent(self.grid)}, block {_extent(self.block)}: {verdict}"
 
     def __repr__(self) -> str:
@@ -135,7 +137,7 @@ def look(
         problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
     missing = f"{kernel}: no counts, as there are more than {seen.full} accesses to record; give fewer blocks="
     return Inspection(
-        kernel, source, *launch, variables.by_name, {}, problems,
+        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost,
         partial(Accesses.read, seen.records, places, variables),
         partial(branches, seen.records, places, prod(block)), missing if seen.full else "",
     )  # fmt: skip

@@ -49,10 +49,10 @@ uint32_t block_of(uint32_t epoch) {
 static Finding* find(Wrong wrong, Access access, int variable, uint32_t pc, uint32_t other_pc) {
     for (unsigned i = 0; i < watch.found; ++i) {
         Finding& known = watch.findings[i];
-        if (known.pc == pc && known.wrong == wrong && known.other_pc == other_pc && known.variable == variable)
-            return ++known.count, nullptr;
+        bool here = known.pc == pc && known.wrong == wrong && known.other_pc == other_pc;
+        if (here && (wrong == INDEX || known.variable == variable)) return ++known.count, nullptr;
     }
-    if (watch.found == MAX_FINDINGS) return nullptr;
+    if (watch.found == MAX_FINDINGS) return ++watch.lost, nullptr;
     Finding& finding = watch.findings[watch.found++];
     memset(&finding, 0, sizeof finding);
     finding.wrong = wrong;

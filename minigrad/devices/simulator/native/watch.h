@@ -99,7 +99,7 @@ struct Watch {
     Variable variable[MAX_VARIABLES + 1];
     uint8_t slot[MAX_SHARED / 16];  // which variable has these 16 bytes of shared memory; MAX_VARIABLES: none
     Finding findings[MAX_FINDINGS];
-    unsigned found;
+    unsigned found, lost;  // lost: there was no room for them
     char* opened[MAX_OPENED];      // pages outside the buffers that were made accessible
     unsigned opens;
 };
