@@ -96,17 +96,18 @@ MINIGRAD_INLINE bool next_thread() {
     return true;
 }
 
-// A parameter, copied, for Python does not align the buffer as some types would have it.
-template <class P>
-MINIGRAD_INLINE P parameter(const char* at) {
+// A parameter, copied, for Python does not align the buffer as some types would have it. The offset is an argument of
+// the template, so that it is known to the compiler where nothing is optimised, too.
+template <class P, size_t offset>
+MINIGRAD_INLINE P parameter(const char* packed) {
     P value;
-    memcpy((void*)&value, at, sizeof value);
+    memcpy((void*)&value, packed + offset, sizeof value);
     return value;
 }
 
 template <class... P, size_t... I>
 MINIGRAD_INLINE void run(void (*kernel)(P...), const char* packed, Indices<I...>) {
-    do kernel(parameter<P>(packed + parameter_offset<P...>(I))...);
+    do kernel(parameter<P, parameter_offset<P...>(I)>(packed)...);
     while (next_thread());
 }
 template <class... P>
