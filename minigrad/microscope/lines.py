@@ -80,11 +80,11 @@ class Accesses:
     @staticmethod
     def read(records: np.ndarray, places: Places, variables: Variables) -> "Accesses":
         """From what the runtime recorded; lines are in the order of the source."""
-        rows = records[records["access"] != Access.ENTER]
+        rows = records.compress(records["access"] != Access.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, site = np.unique(code, return_inverse=True)
         keys, kept = _keys(codes.tolist(), _touched(rows, site, len(codes)), places, variables)
-        rows, site = rows[kept[site]], site[kept[site]]
+        rows, site = rows.compress(kept[site]), site[kept[site]]
         ordered = sorted({key for key, keep in zip(keys, kept, strict=True) if keep})
         number = {key: i for i, key in enumerate(ordered)}
         site = np.array([number.get(key, 0) for key in keys] or [0])[site]

@@ -96,7 +96,8 @@ def _pairs(owner: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """The combinations that occur, once each."""
     low = unit.min(initial=0)
     extent = int(unit.max(initial=0) - low) + 1
-    owner, unit = np.divmod(np.unique(owner * extent + (unit - low)), extent)
+    pair = np.sort(owner * extent + (unit - low))
+    owner, unit = np.divmod(pair[_starts(pair)], extent)
     return owner, unit + low
 
 

@@ -66,7 +66,8 @@ static Finding* find(Wrong wrong, Access access, int variable, uint32_t pc, uint
     return &finding;
 }
 
-static void race(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable, Cell* cell) {
+RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
+                      Cell* cell) {
     int number = &variable - watch.variable;
     Finding* finding = find(RACE, access, number, now.pc, before.pc);
     if (!finding) return;
@@ -137,7 +138,7 @@ static inline bool check(Variable& variable, Cell* cell, const Stamp& now) {
     return written;
 }
 
-static void uninitialised(Variable& variable, Cell* cell, Access access, uint32_t pc) {
+RARE static void uninitialised(Variable& variable, Cell* cell, Access access, uint32_t pc) {
     Finding* finding = find(UNINITIALISED, access, &variable - watch.variable, pc, 0);
     if (finding) finding->offset = int64_t(cell - variable.cells) << variable.shift;
 }
@@ -223,7 +224,7 @@ static bool in_memory(uint64_t address, int number) {
     return address - reinterpret_cast<uint64_t>(variable.start) < pages * page_size();
 }
 
-static void outside(uint64_t address, unsigned bytes, Access access, int number, uint32_t pc) {
+RARE static void outside(uint64_t address, unsigned bytes, Access access, int number, uint32_t pc) {
     Finding* finding = find(OUTSIDE, access, number, pc, 0);
     int64_t start = number < 0 ? 0 : reinterpret_cast<int64_t>(watch.variable[number].start);
     if (finding) finding->offset = int64_t(address) - start;
@@ -235,12 +236,13 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     const Fiber& fiber = *watch.worker->current;
     if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // what a shuffle exchanges
-    if (address / page_size() == watch.benign || address - watch.packed < watch.packed_bytes) return;
+    uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
+    if (page == benign || address - watch.packed < watch.packed_bytes) return;
     if (address - (watch.shared - GUARD) < MAX_SHARED + 2 * GUARD)
         return outside(address, bytes, access, nearest_shared(address), pc);
     Dl_info home;
     if (dladdr(reinterpret_cast<void*>(address), &home) && reinterpret_cast<uint64_t>(home.dli_fbase) == watch.base)
-        watch.benign = address / page_size();
+        benign = page;
     else
         outside(address, bytes, access, -1, pc);
 }

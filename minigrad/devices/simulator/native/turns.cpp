@@ -31,6 +31,7 @@ struct Loop {
 static Nest nests[MAX_THREADS];
 static Loop loops[MAX_LOOPS];
 static unsigned known_loops;
+static bool longer;  // some loop has turned out to be longer than it was taken for
 
 // A loop ends where the last of all steps back to its head began.
 static uint32_t end_of_loop(uint32_t head, uint32_t from) {
@@ -38,7 +39,7 @@ static uint32_t end_of_loop(uint32_t head, uint32_t from) {
     while (loop < loops + known_loops && loop->head != head) ++loop;
     if (loop == loops + MAX_LOOPS) return from;
     if (loop == loops + known_loops) *loop = {head, from}, ++known_loops;
-    if (loop->end < from) loop->end = from;
+    if (loop->end < from) loop->end = from, longer = true;
     return loop->end;
 }
 
@@ -93,11 +94,11 @@ static void walk() {
     }
 }
 
-// Twice: the first time for the ends of the loops.
+// Again, if the end of a loop became known after it had been asked for.
 void number_turns() {
     known_loops = 0;
-    walk();
-    walk();
+    do longer = false, walk();
+    while (longer);
 }
 
 }  // namespace minigrad

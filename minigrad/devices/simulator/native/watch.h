@@ -4,6 +4,9 @@
 
 #include "runtime.h"
 
+// Of a function that is seldom called from where each access passes: the compiler puts it, and the calls of it, aside.
+#define RARE __attribute__((cold))
+
 namespace minigrad {
 
 enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a stretch of code without branches begins
@@ -13,7 +16,7 @@ enum Wrong { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in problems.py; INDEX
 // Each buffer lies in the middle of a window of its own, so that an index of 2^30 elements too far is still known as
 // its own; all windows lie side by side, and the bits above these say which one.
 constexpr unsigned WINDOW_BITS = 33;
-constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024, BENIGN = 16;
 constexpr unsigned THREAD_BITS = 10;
 
 // An access that is remembered. Epochs count the starts of blocks and the barriers of the whole launch; two accesses of
@@ -76,7 +79,7 @@ struct Watch {
     uint32_t pc;                  // of the last that was seen
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
-    uint64_t packed, packed_bytes, benign;  // harmless memory: the arguments, and the page that was found to be so
+    uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found to be so
     unsigned buffers, devices, variables;  // the __device__ variables follow the buffers, and the shared ones these
     uint32_t dynamic;              // bytes of dynamic shared memory
     // order
@@ -123,8 +126,8 @@ void end_write(uint64_t address);
 void share_known(unsigned first, unsigned lanes);
 void meet_known();
 void begin_known();
-bool released(const Stamp& before, unsigned self);
-bool passed(const char* cell, uint64_t serial, unsigned self);
+RARE bool released(const Stamp& before, unsigned self);
+RARE bool passed(const char* cell, uint64_t serial, unsigned self);
 void forget_fences();
 void number_turns();
 
