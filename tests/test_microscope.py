@@ -79,6 +79,31 @@ def test_an_index_that_leaves_its_row_inside_memory():
     assert "index 9" in problem.message and "float[9]" in problem.message
 
 
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        ("r", "for (int j = 0; j <= 4; ++j) r[j] = x[j];"),
+        ("s", "float* p = &s[0][9]; y[threadIdx.x] = x[threadIdx.x] + *p;"),
+        ("s", "y[threadIdx.x] = e[1] + s[e[0] ? 1 : 0] [n];"),
+        ("q", "/* ä */ y[threadIdx.x] = s[1][0] + q[1].a[n];"),
+        ("r", "r[n] += x[0];"),
+        (None, "#define LAST(a) a[n]\ny[threadIdx.x] = LAST(r);"),
+    ],
+)
+def test_the_array_of_an_index_is_the_one_that_the_line_indexes(name, line):
+    body = """__shared__ float s[2][8], e[2];
+__shared__ struct { float a[4]; int b; } q[3];
+float r[4] = {};
+if (threadIdx.x == 0) { memset(s, 0, sizeof s); memset(e, 0, sizeof e); memset(q, 0, sizeof q); }
+__syncthreads();
+"""
+    record = mg.inspect(source(body + line), X, np.zeros_like(X), 8, grid=1, block=1)
+    problem = next(p for p in record.problems if p.kind == "out-of-bounds")
+    assert (problem.variable, problem.text) == (name, line.splitlines()[-1])
+    of = f"an extent of {name}, which is float[" if name else "an extent, which is float["
+    assert of in problem.message and "aka" not in problem.message
+
+
 def test_an_index_that_many_threads_get_wrong_hides_nothing_else():
     body = """__shared__ float tile[32][32], other[1024];
 int t = threadIdx.y * 32 + threadIdx.x;

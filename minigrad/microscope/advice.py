@@ -106,9 +106,9 @@ def outside(access: str, at: str, variable: Variable | None) -> str:
     return f"{has}. Guard the access, as in if (i < n); look for a negative index, or for two that are swapped."
 
 
-def index(value: int, array: str, variable: Variable | None) -> str:
+def index(value: int, array: str, name: str) -> str:
     """An index that its array's type does not have."""
-    of = f" of {variable.name}" if variable else ""
+    of = f" of {name}" if name else ""
     return (
         f"index {value} is outside an extent{of}, which is {array}: it lands in the next row, or beside the array. "
         "Check which index goes with which extent."

@@ -80,6 +80,7 @@ class Finding(ctypes.Structure):
         ("other_block", ctypes.c_uint32),
         ("other_thread", ctypes.c_uint32),
         ("line", ctypes.c_int32),
+        ("column", ctypes.c_int32),
         ("offset", ctypes.c_int64),
         ("file", ctypes.c_char_p),
         ("type", ctypes.c_char_p),

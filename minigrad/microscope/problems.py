@@ -78,7 +78,7 @@ class Finder:
     def _problem(self, finding: Finding) -> Problem:
         place = self.places.of(finding.pc)
         if finding.wrong == Wrong.INDEX:
-            place = self.places.at(finding.file.decode(), finding.line)
+            return self._index(finding)
         variable = self.variables.find(finding.variable, place.text)
         element = finding.offset // variable.itemsize if variable else None
         block, thread = self.at(finding.block, finding.thread)
@@ -90,14 +90,22 @@ class Finder:
                 return self._race(me, finding, at, variable, element)
             case Wrong.OUTSIDE:
                 kind, message = "out-of-bounds", advice.outside(access, at, variable)
-            case Wrong.UNINITIALISED:
-                kind, message = "uninitialised", advice.uninitialised(at)
             case _:
-                kind, element = "out-of-bounds", None
-                message = advice.index(finding.offset, finding.type.decode().strip("'").replace(" [", "["), variable)
+                kind, message = "uninitialised", advice.uninitialised(at)
         return Problem(
             kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
-            None if finding.wrong == Wrong.INDEX else access, block, thread, None, finding.count,
+            access, block, thread, None, finding.count,
+        )  # fmt: skip
+
+    def _index(self, finding: Finding) -> Problem:
+        """An index outside its extent: the compiler's check says where, and has no address."""
+        place = self.places.at(finding.file.decode(), finding.line)
+        name = self.places.indexed(finding.file.decode(), finding.line, finding.column)
+        array = re.findall(r"'(.*?)'", finding.type.decode())[-1]  # of a typedef Clang says: 'T' (aka 'float[8]')
+        return Problem(
+            "out-of-bounds", advice.index(finding.offset, array.replace(" [", "["), name), place.file,
+            place.line or None, place.text, name or None, None, None, *self.at(finding.block, finding.thread), None,
+            finding.count,
         )  # fmt: skip
 
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:

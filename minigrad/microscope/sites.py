@@ -1,5 +1,6 @@
 """Lines of the reader's files for the places in a compiled kernel."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,35 @@ class Place(NamedTuple):
     file: str
     line: int
     text: str
+
+
+def indexed(text: str, column: int) -> str:
+    """The array that an index is for: Clang has the column of its name, GCC that of the closing bracket. Empty where
+    there is no name, as in a macro or behind (p + 1).
+    """
+    before = text.encode()[: column - 1].decode(errors="ignore")
+    if text[len(before) :].startswith("]"):
+        return _before_bracket(before)
+    match = re.match(r"[A-Za-z_]\w*\b(?!\s*\()", text[len(before) :])
+    return match[0] if match else ""
+
+
+def _before_bracket(text: str) -> str:
+    """The name with which `s[i].row[j` begins, the last bracket of which is open."""
+    depth, at = 1, len(text)
+    while at and depth:
+        at -= 1
+        depth += (text[at] == "]") - (text[at] == "[")
+    head = text[:at].rstrip()
+    if head.endswith("]"):
+        return _before_bracket(head[:-1])
+    match = re.search(r"\b([A-Za-z_]\w*)(?:\s*(?:\.|->)\s*\w+)*$", head)
+    if not match:
+        return ""
+    member = re.search(r"(\S?)\s*(?:\.|->)\s*$", head[: match.start()])
+    if not member:
+        return match[1]
+    return _before_bracket(head[: member.start()]) if member[1] == "]" else ""
 
 
 class Site(NamedTuple):
@@ -64,6 +94,10 @@ class Places:
         """The line of that number; the text is known of the reader's files."""
         name = self._names.get(Path(file).name, Path(file).name)
         return Place(name, line, self._raw(name, line).strip())
+
+    def indexed(self, file: str, line: int, column: int) -> str:
+        """The name of the array that has an index at the column."""
+        return indexed(self._raw(self.at(file, line).file, line), column)
 
     def _raw(self, name: str, line: int) -> str:
         lines = self._lines.get(name, [])

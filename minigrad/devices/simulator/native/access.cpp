@@ -49,8 +49,8 @@ uint32_t block_of(uint32_t epoch) {
 static Finding* find(Wrong wrong, Access access, int variable, uint32_t pc, uint32_t other_pc) {
     for (unsigned i = 0; i < watch.found; ++i) {
         Finding& known = watch.findings[i];
-        bool here = known.pc == pc && known.wrong == wrong && known.other_pc == other_pc;
-        if (here && (wrong == INDEX || known.variable == variable)) return ++known.count, nullptr;
+        if (known.pc == pc && known.wrong == wrong && known.other_pc == other_pc && known.variable == variable)
+            return ++known.count, nullptr;
     }
     if (watch.found == MAX_FINDINGS) return ++watch.lost, nullptr;
     Finding& finding = watch.findings[watch.found++];
@@ -271,11 +271,6 @@ static inline void inside(Variable& variable, uint64_t address, unsigned bytes, 
     else record(access, &variable - watch.variable, offset, bytes, pc);
 }
 
-static void name_pending(int variable) {
-    if (variable < int(watch.variables)) watch.findings[watch.pending - 1].variable = variable;
-    watch.pending = 0;
-}
-
 template <Access access>
 static inline void touch(const void* where, unsigned bytes, const void* from, Manner manner = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
@@ -283,7 +278,6 @@ static inline void touch(const void* where, unsigned bytes, const void* from, Ma
     uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
     int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
     if (__builtin_expect(number < 0 && watch.devices, 0)) number = device_at(address);
-    if (__builtin_expect(watch.pending, 0)) name_pending(number < 0 ? MAX_VARIABLES : number);
     if (number < 0) elsewhere(address, bytes, access, pc);
     else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);
     else inside<access>(watch.variable[number], address, bytes, pc, manner);

@@ -148,7 +148,7 @@ MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, int64_t(__builtin_frame_address(0)), 0, pc);
 }
 
-// An index outside the extents of its array, as its type has them; the next access is the one that it was for.
+// An index outside the extents of its array, as its type has them.
 struct Index {
     Place place;
     const TypeName *array, *index;
@@ -162,6 +162,6 @@ MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t val
     finding->offset = negative ? int64_t(value | ~uint64_t(0) << bits) : int64_t(value);
     finding->file = what->place.file;
     finding->line = what->place.line;
+    finding->column = what->place.column;
     finding->type = what->array->name;
-    watch.pending = watch.found;
 }

@@ -55,9 +55,9 @@ struct Finding {
     int32_t wrong, access, variable;  // variable: -1 unknown
     uint32_t count, pc, block, thread;
     uint32_t other_access, other_pc, other_block, other_thread;
-    int32_t line;
+    int32_t line, column;
     int64_t offset;     // in bytes from the variable's start, or the address; of INDEX the index
-    const char* file;   // of INDEX; all others have a pc
+    const char* file;   // of INDEX, with line and column; all others have a pc
     const char* type;   // of INDEX: of the array, as 'float [8]'
 };
 
@@ -75,7 +75,6 @@ struct Watch {
     bool on, recording;
     bool full;                    // there was no room for all records
     uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2; 64, 32: of alignas
-    int pending;                  // the finding whose variable the next access will tell, + 1
     uint32_t pc;                  // of the last that was seen
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
