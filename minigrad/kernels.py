@@ -47,9 +47,13 @@ class Kernels:
         return other
 
     def with_kernel(self: AnOp, name: str, kernel: Kernel) -> AnOp:
-        """The same op with another kernel under that name: `matmul.with_kernel("tiled", mine)`."""
-        other = copy.copy(self)
-        other.fast, other.kernels = {}, {**self.kernels, self._kernel_name(name): kernel}
+        """The same op with another kernel under that name, `matmul.with_kernel("tiled", mine)`: in all its roles.
+
+        The fast kernels stand back, so that it runs; where it is one of them, it keeps its own roles.
+        """
+        other, old = copy.copy(self), self[name]
+        other.fast = {role: fast for role, fast in self.fast.items() if self.kernels[fast] is old}
+        other.kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
         return other
 
     def __getitem__(self, kernel: str) -> Kernel:

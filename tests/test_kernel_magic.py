@@ -12,8 +12,10 @@ from IPython.core.interactiveshell import InteractiveShell
 import minigrad as mg
 from minigrad import check, magic
 from minigrad.attempts.op import OpTrial
+from minigrad.attempts.run import first_wrong
 from minigrad.devices import get
 from minigrad.errors import DeviceError
+from minigrad.kernel import Kernel
 
 ADD = """extern "C" __global__ void add_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -35,11 +37,54 @@ def shell():
 
 @pytest.mark.parametrize(
     ("op", "name"), [("matmul", "tiled"), ("matmul", "backward_a"), ("transpose", "naive"), ("sum", "tree"),
-                     ("relu", "backward"), ("softmax", "forward")]
+                     ("relu", "backward"), ("softmax", "forward"),
+                     ("softmax", "lanes"), ("matmul", "split_k_backward_b")]
 )  # fmt: skip
 def test_the_kernels_of_the_package_pass(op, name):
     found = check.kernel(mg.OPS[op], name, mg.OPS[op][name].text)
     assert found.correct, found
+
+
+class Empty(Kernel):
+    """A kernel that does nothing, without a compiler."""
+
+    def __init__(self, right):
+        vars(self).update(vars(right))
+        self._plans = {}
+
+    def run(self, args, grid, block, shared, values):
+        pass
+
+
+@pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
+def test_every_kernel_that_sim_runs_is_needed_for_a_right_answer(op):
+    for name in (name for name in op.kernels if "mma" not in name):
+        trial = OpTrial(op, name)
+        assert any(first_wrong(trial.pairs(Empty(op[name]), case, "float32")) for case in trial.cases), name
+
+
+def test_a_kernel_for_tensor_cores_cannot_be_tried():
+    found = check.kernel(mg.matmul, "mma_bf16", mg.matmul["mma_bf16"].text)
+    assert (found.correct, found.kind) == (False, "device")
+    assert "matmul_mma_bf16 cannot be tried here" in found.text and "inline PTX (asm) runs only on a GPU" in found.text
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [("softmax", "forward"), ("softmax", "lanes_backward"), ("relu", "vectorized_backward"),
+     ("matmul", "split_k_parts_backward_a"), ("transpose", "strips_apart")],
+)  # fmt: skip
+def test_a_kernel_that_does_nothing_is_not_right(op, name):
+    kernel = mg.OPS[op][name]
+    params = ", ".join(map(str, kernel.signature.params))
+    found = check.kernel(mg.OPS[op], name, f'extern "C" __global__ void {kernel.name}({params}) {{}}')
+    assert found.kind == "never-written" and " is nan, wanted " in found.text, found
+
+
+def test_a_kernel_to_which_no_case_comes_is_not_called_right(monkeypatch):
+    monkeypatch.setattr(mg.softmax, "cases", mg.softmax.cases[:1])  # a row of one number, which `held` is not for
+    found = check.kernel(mg.softmax, "held_backward", mg.softmax["held_backward"].text)
+    assert (found.correct, found.kind) == (False, "unused") and "No case came to softmax_held_backward" in found.text
 
 
 def test_a_tree_that_forgets_one_where_a_block_is_odd():

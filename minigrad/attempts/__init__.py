@@ -26,6 +26,8 @@ def attempt(trial: Trial, text: str) -> Answer:
             for dtype, values, watched in settings(trial):
                 for case in trial.cases:
                     Run(trial, mine, values, case, dtype).check(watched)
+        if not mine.launched:
+            raise Fault("unused", f"No case came to {mine.name}, so nothing is known of yours.")
     except Fault as fault:
         known = text.splitlines()
         quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]

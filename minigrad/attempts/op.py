@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
+
+import numpy as np
 
 from minigrad.answer import Answer
 from minigrad.attempts import attempt
 from minigrad.attempts.run import first_wrong
 from minigrad.devices import check, get
-from minigrad.errors import KernelError, LaunchError
+from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.outcome import Pair, alone, an_op, expected, pairs, variants
@@ -32,9 +35,24 @@ class OpTrial:
         forward = name in variants(op) or self.kernel is op.kernels.get("forward")
         self.names = {"y": self.kernel.outputs[0]} if forward else {}  # the kernel's own name for it
         self.names |= {f"input {i + 1}": f"the input {name}" for i, name in enumerate(op.inputs.names)}
-        self.tunables = self.kernel.tunables
-        if "BLOCK" in self.tunables and self._right(self.kernel.using(BLOCK=ODD)):
-            self.tunables = self.tunables | {"BLOCK": (*self.tunables["BLOCK"], ODD)}
+
+    @cached_property
+    def tunables(self) -> dict[str, tuple[int, ...]]:
+        """The kernel's own, and a block that is odd."""
+        legal = self.kernel.tunables
+        odd = "BLOCK" in legal and self._right(self.kernel.using(BLOCK=ODD))
+        return legal | {"BLOCK": (*legal["BLOCK"], ODD)} if odd else legal
+
+    def refused(self) -> str:
+        """Why the simulator does not even run the file's own kernel; empty where it does."""
+        own = self.kernel
+        try:
+            get(check("sim")).build(own.source, own.macros(own.values, np.dtype(self.dtypes[0])))
+        except CompileError as error:
+            return f"{own.name} cannot be tried here. Of the file's own the simulator says:\n{error}"
+        except DeviceError as error:  # this machine has no compiler
+            return str(error)
+        return ""
 
     def _right(self, own: Kernel) -> bool:
         """Whether the file's own kernel is right in every case, with these tunables; then the reader's must be, too."""
@@ -44,9 +62,9 @@ class OpTrial:
             return False
 
     def through(self, kernel: Kernel) -> Op:
-        """The op with this kernel; where it can stand in for the forward one, it does."""
+        """The op with this kernel. One of the forward pass runs wherever it can, as if asked for by its name."""
         other = self.op.with_kernel(self.name, kernel)
-        return other.using(self.name) if self.name in variants(other) else other
+        return other if "backward" in self.name else other.using(self.name)
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Values and gradients beside NumPy's in float64."""
@@ -63,7 +81,10 @@ def kernel(op: Op, name: str, text: str) -> Answer:
     your kernel: `check.kernel(mg.matmul, "tiled", text).result(a, b)`.
     """
     trial = OpTrial(an_op(op), a("check.kernel", name, str, "the name of one of the op's kernels"))
-    found = attempt(trial, a("check.kernel", text, str, "the text of a kernel"))
+    a("check.kernel", text, str, "the text of a kernel")
+    if why := trial.refused():
+        return Answer(False, f"Not yet: {why}", "device")
+    found = attempt(trial, text)
     if not found.correct:
         return found
     mine = trial.through(found.result)

@@ -20,15 +20,17 @@ ALL = 2**31 - 1  # blocks
 class Trial(Protocol):
     """How a kernel is tried: the right one, the cases, and what comes out beside what should.
 
-    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them. tunables are the
-    values to try, first those that the kernel has by itself.
+    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them.
     """
 
     kernel: Kernel
-    tunables: dict[str, tuple[int, ...]]
     cases: Sequence[Case]
     dtypes: tuple[str, ...]
     thorough: bool
+
+    @property
+    def tunables(self) -> dict[str, tuple[int, ...]]:
+        """The values to try, first those that the kernel has by itself."""
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Run this kernel: (name, what came, what was wanted, tolerance) for each output and each input."""
@@ -88,10 +90,20 @@ class Run:
         except CompileError as error:
             raise Fault("compile", f"The compiler does not accept it.\n{error}") from None
         except LaunchError as error:
+            if self._refused():
+                return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
             words = str(error).removeprefix(f"{self.mine.name}: ")
             raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
+
+    def _refused(self) -> bool:
+        """Whether the right kernel is not launched either: this case is not for these values."""
+        try:
+            list(self.trial.pairs(self.trial.kernel.using(**self.values), self.case, self.dtype))
+        except LaunchError:
+            return True
+        return False
 
     def _watch(self, blocks: int) -> tuple[list[Pair], list[Inspection]]:
         with watching(blocks) as report:

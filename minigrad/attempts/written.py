@@ -23,6 +23,7 @@ class Written(Kernel):
         self._modules, self._plans = Memo(), Memo()
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
+        self.launched: set[base.Dim3] = set()  # the blocks that it was launched with; shared, too
         if _types(self.signature.params) != _types(right.signature.params):
             ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
             raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
@@ -40,6 +41,7 @@ class Written(Kernel):
         pairs = zip(self.signature.params, args, strict=False)
         self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
         self.numbers |= values
+        self.launched.add(block)
         super().run(args, grid, block, shared, values)
 
 

@@ -129,6 +129,7 @@ BESIDE = ("packed", "split_k", "split_k_parts")
 # While `using` asks for nothing else, float32 goes the fast way, and small products another.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
+FAST |= {f"{way}_long": f"split_k_parts{end}" for way, end in ENDS.items()}
 
 
 def extents(way: str, w: "Work") -> tuple[int, int, int]:
@@ -147,7 +148,8 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
     rows, columns, _ = extents(way, w)
     size = "small" if is_small(rows, columns, w.count, x.device.processors) else "float32"
     # the fast ones for float32 would overflow registers with float64
-    chosen = kernels.get(f"{way}_{size}" if x.dtype == np.float32 else way, kernels[way])
+    ways = (f"{way}_{size}", f"{way}_small", f"{way}_float32") if x.dtype == np.float32 else ()  # one may stand alone
+    chosen = next((kernels[role] for role in ways if role in kernels), kernels[way])
     if chosen is kernels["packed"]:  # which multiplies no batch, and neither does the other
         return kernels["warp_tiled"]
     return kernels["split_k"] if chosen is kernels["split_k_parts"] else chosen

@@ -25,10 +25,11 @@ def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Ar
     kernel = kernels[f"split_k_parts{ENDS[way]}"]
     rows, columns, terms = extents(way, w)
     shares = shared_by(rows, columns, terms, out.device.processors)
-    fast = kernels.get(f"{way}_small") is kernels[f"split_k{ENDS[way]}"] and out.dtype == np.float32
-    asked = way == "forward" and kernels["forward"] is kernels["split_k_parts"] and out.dtype.kind == "f"
+    long = kernels.get(f"{way}_long") is kernel
+    fast = long and out.dtype == np.float32 and shares > 1
+    asked = out.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
     tall = rows > 16 * MAX_GRID[1]
-    if w.count != 1 or tall or not out.size or not (asked or (fast and shares > 1)):
+    if w.count != 1 or tall or not out.size or not (asked or fast):
         return False
     part = max(ceil_div(terms, max(shares, 2) * STAGE), 1) * STAGE
     count = max(ceil_div(terms, part), 1)
