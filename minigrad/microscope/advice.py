@@ -45,12 +45,11 @@ def _atomic(me: "Access", other: "Access", scene: Scene) -> str:
         first = "before the launch" if blocks else "first, with a __syncthreads() before the atomics"
         return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
     end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
-    return (
+    mend = (
         f"Read what all have added {end}. Where any value on the way will do, as in front of a loop of atomicCAS, "
         "which checks it, read through a volatile pointer: a plain read the compiler may move, or make twice."
-        + _HANDED_OVER
-        * (blocks and scene.fenced)
     )
+    return mend + _HANDED_OVER * (blocks and scene.fenced)
 
 
 def _same_line(me: "Access", other: "Access") -> bool:

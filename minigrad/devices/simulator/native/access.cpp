@@ -240,11 +240,8 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
     if (address - (watch.shared - GUARD) < MAX_SHARED + 2 * GUARD)
         return outside(address, bytes, access, nearest_shared(address), pc);
-    Dl_info home;
-    if (dladdr(reinterpret_cast<void*>(address), &home) && reinterpret_cast<uint64_t>(home.dli_fbase) == watch.base)
-        benign = page;
-    else
-        outside(address, bytes, access, -1, pc);
+    if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;
+    else outside(address, bytes, access, -1, pc);
 }
 
 template <Access access>

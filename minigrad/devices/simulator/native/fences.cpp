@@ -109,8 +109,7 @@ static void pass_on(uint64_t word, const Horizons& known, Scope scope) {
     for (uint32_t i = 0; i < known.count; ++i) {
         Horizon one = known.at[i];
         if (one.word == word) continue;  // who acquires it here, acquires that too
-        raise(one.through, scope == DEVICE ? one.own : 0);
-        raise(one.through, scope == DEVICE ? one.others : 0);
+        if (scope == DEVICE) raise(one.through, one.own), raise(one.through, one.others);
         one.block = scope == DEVICE ? 0 : watch.block + 1;
         learn(passed_on, one);
     }
@@ -159,30 +158,23 @@ static void join(uint32_t* clocks, const uint32_t* others, unsigned count) {
         if (clocks[i] < others[i]) clocks[i] = others[i];
 }
 
-// Lanes that meet in a __syncwarp learn what the others know, and release what the others have closed.
-void share_known(unsigned first, unsigned lanes) {
+// One thread learns what another of its warp knows, and releases what that one has closed.
+static void share(unsigned from, unsigned to) {
     Fences& all = *fences();
-    unsigned one = first + __builtin_ctz(lanes);
-    for (unsigned rest = lanes & (lanes - 1); rest; rest &= rest - 1) {
-        unsigned lane = first + __builtin_ctz(rest);
-        learn(all.known[one], all.known[lane]);
-        for (auto& closed : all.closed) {
-            if (closed[lane].epoch != watch.epoch) continue;
-            begin(closed[one]);
-            join(closed[one].clock, closed[lane].clock, WARP);
-            learn(closed[one].known, closed[lane].known);
-        }
+    learn(all.known[to], all.known[from]);
+    for (auto& closed : all.closed) {
+        if (closed[from].epoch != watch.epoch) continue;
+        begin(closed[to]);
+        join(closed[to].clock, closed[from].clock, WARP);
+        learn(closed[to].known, closed[from].known);
     }
-    for (unsigned rest = lanes & (lanes - 1); rest; rest &= rest - 1) {
-        unsigned lane = first + __builtin_ctz(rest);
-        learn(all.known[lane], all.known[one]);
-        for (auto& closed : all.closed) {
-            if (closed[one].epoch != watch.epoch) continue;
-            begin(closed[lane]);
-            join(closed[lane].clock, closed[one].clock, WARP);
-            learn(closed[lane].known, closed[one].known);
-        }
-    }
+}
+
+// Lanes that meet in a __syncwarp: the first gathers from the others what all of them then have.
+void share_known(unsigned first, unsigned lanes) {
+    unsigned one = first + __builtin_ctz(lanes), others = lanes & (lanes - 1);
+    for (unsigned rest = others; rest; rest &= rest - 1) share(first + __builtin_ctz(rest), one);
+    for (unsigned rest = others; rest; rest &= rest - 1) share(one, first + __builtin_ctz(rest));
 }
 
 // All threads meet; called before the next phase begins.

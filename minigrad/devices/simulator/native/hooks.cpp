@@ -30,11 +30,11 @@ static void look(uint64_t address) {
 
 template <Access access>
 static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
-    if (access == READ) look(reinterpret_cast<uint64_t>(at));
-    if (watch.fences && access == READ) acquire_at(reinterpret_cast<uint64_t>(at), true);
-    if (watch.fences && access == WRITE) begin_write();
+    uint64_t address = reinterpret_cast<uint64_t>(at);
+    if (access == READ) look(address);
+    if (watch.fences) access == READ ? acquire_at(address, true) : begin_write();
     touch<access>(at, bytes, caller, RELAXED);
-    if (watch.fences && access == WRITE) end_write(reinterpret_cast<uint64_t>(at));
+    if (watch.fences && access == WRITE) end_write(address);
 }
 #define MINIGRAD_VOLATILE(name, N)                                                                          \
     MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \
@@ -145,7 +145,8 @@ MINIGRAD_HOOK void minigrad_note_fence(int device) { pass_fence(device); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
-    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, int64_t(__builtin_frame_address(0)), 0, pc);
+    int64_t frame = reinterpret_cast<int64_t>(__builtin_frame_address(0));
+    if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, frame, 0, pc);
 }
 
 // An index outside the extents of its array, as its type has them.

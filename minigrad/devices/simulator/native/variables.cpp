@@ -93,11 +93,16 @@ struct Device {
 };
 static Device* devices;
 
-// Those of the file that the kernel is in.
+// Whether an address is in the file that the kernel is in.
+static bool in_kernel_file(const void* address) {
+    Dl_info home;
+    return dladdr(address, &home) && reinterpret_cast<uint64_t>(home.dli_fbase) == watch.base;
+}
+
+// Those of that file.
 static bool add_devices() {
     for (Device* device = devices; device; device = device->next) {
-        Dl_info home;
-        if (!dladdr(device->variable.start, &home) || reinterpret_cast<uint64_t>(home.dli_fbase) != watch.base) continue;
+        if (!in_kernel_file(device->variable.start)) continue;
         if (watch.variables == MAX_VARIABLES) return false;
         Variable& variable = watch.variable[watch.variables++] = device->variable;
         ++watch.devices;

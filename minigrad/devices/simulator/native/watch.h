@@ -74,7 +74,7 @@ struct Record {
 struct Watch {
     bool on, recording;
     bool full;                    // there was no room for all records
-    uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8 where of float2; 64, 32: of alignas
+    uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8: of float2; 64, 32: of alignas
     uint32_t pc;                  // of the last that was seen
     Worker* worker;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
