@@ -335,6 +335,11 @@ def test_names_that_are_taken_get_another():
     same(fused.fn, [np.arange(3.0)] * 5, "sim", "float64", fused)
 
 
+def test_names_of_the_functions_that_sum_are_taken():
+    fused = mg.fuse(lambda map_pieces, needs, shapes: (map_pieces * needs - shapes).sum())
+    same(fused.fn, [np.arange(3.0)] * 3, "sim", "float64", fused)
+
+
 @pytest.mark.parametrize("names", MACROS)
 def test_names_of_macros_and_of_the_builtins_of_cuda_are_no_trouble(names):
     fused = of_macros(".sum()", names.split())
@@ -350,6 +355,15 @@ def test_names_that_are_no_macros_stay():
 def test_functions_of_numpy_are_the_ops_of_their_names(fn):
     x, y = mg.ones(3, device="sim"), np.ones(3, np.float32)
     np.testing.assert_allclose(mg.fuse(fn)(x).numpy(), fn(y), rtol=1e-6)
+
+
+@pytest.mark.parametrize("number", [np.float32(1), np.array(1.0), np.int64(1)])
+def test_numbers_of_numpy_stand_on_either_side(number):
+    def fn(x):
+        return mg.where(number < x, x, 0.0) + mg.where(x >= number, number / x, 0.0)
+
+    x = mg.tensor(np.array([0.5, 1, 2], np.float32), device="sim")
+    assert mg.fuse(fn)(x).numpy().tolist() == [0, 1, 2.5]
 
 
 def test_sums_and_conditions_of_numpy_are_ops():

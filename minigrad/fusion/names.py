@@ -11,6 +11,7 @@ from minigrad.require import short
 # What the written kernels, the headers that they include and C++ itself call something else.
 TAKEN = """
     y dy n chunk real Vec View Viewed Add Max Reals Outputs map four one vec each_lane sum_pieces
+    map_pieces needs shapes
     threadIdx blockIdx blockDim gridDim warpSize stdin stdout stderr errno main min max abs floor
     alignas alignof and and_eq asm auto bitand bitor bool break case
     catch char class compl const constexpr const_cast continue decltype default delete do double dynamic_cast else

@@ -57,7 +57,7 @@ class Trace:
 
     def _operands(self, op: Op, inputs: Sequence[Any]) -> list[Value | Constant]:
         """The inputs of an operation, with numbers in the type that they would take among tensors."""
-        plain = [x.item() if isinstance(x, np.generic) else x for x in inputs]
+        plain = [x.item() if isinstance(x, np.generic | np.ndarray) and not x.ndim else x for x in inputs]
         values = [x for x in plain if id(x) in self._noted]
         for x in plain:
             if id(x) not in self._noted and (type(x) not in NUMBERS or not values):
