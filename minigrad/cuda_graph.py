@@ -53,8 +53,8 @@ class Graph:
         like = tuple([array.spec for array in arrays])
         captured = self._captured.get(like)
         if captured is not None and captured.effects.turned:
-            del self._captured[like]
-            self._ran.remove(like)
+            self._captured.pop(like, None)  # another thread may have been here, too
+            self._ran.discard(like)
             captured = None
         if captured is None or captured.effects.changed:
             if like not in self._ran:  # what it compiles and keeps is there from then on

@@ -90,7 +90,7 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
         if here:
             yield _arrived(sender, here)
     finally:  # a loop that is left early, also by a part that is refused, lets go of memory being written
-        sender.arrive([sent for _, sent in (*here, *coming)])
+        sender.let_go([sent for _, sent in (*here, *coming)])
 
 
 def _arrived(sender: Any, coming: list[tuple[Any, Any]]) -> tuple[Tensor, ...]:

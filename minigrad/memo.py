@@ -1,7 +1,8 @@
 """Memo: what was worked out before, by its question; forgotten, all of it everywhere, when kernels are tuned anew."""
 
 from typing import Any
-from weakref import WeakSet
+
+from minigrad.alive import Alive
 
 MOST = 4096  # answers in one memo: who asks more has sizes that differ every time
 
@@ -25,10 +26,10 @@ class Memo(dict):
         return answer
 
 
-_MEMOS: WeakSet[Memo] = WeakSet()
+_MEMOS: Alive[Memo] = Alive()
 
 
 def forget() -> None:
     """Empty every memo."""
-    for memo in list(_MEMOS):
+    for memo in _MEMOS.all():
         memo.clear()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Union
 
+from minigrad.alive import Alive
+
 if TYPE_CHECKING:
     from minigrad.effects import Effects
     from minigrad.fusion.trace import Trace
@@ -73,14 +75,14 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
-captures: weakref.WeakSet["Effects"] = weakref.WeakSet()  # the graphs that there are
+captures: Alive["Effects"] = Alive()  # the graphs that there are
 
 
 def turn(leaf: "Tensor", wanted: bool) -> None:
     """Let a leaf require a gradient or none, and tell every graph where that is new."""
     if wanted != leaf._requires_grad:
         leaf._requires_grad = wanted
-        for effects in list(captures):
+        for effects in captures.all():
             effects.turns(leaf)
 
 

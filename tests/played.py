@@ -62,11 +62,17 @@ class Stream:
 
     def synchronize(self):
         self.driver.call("synchronize")
-        if self.driver.noted is not None:
-            raise Error("synchronize: operation not permitted when stream is capturing")
+        self.must_not_capture("synchronize: operation not permitted when stream is capturing")
 
     def wait_for_event(self, event):
+        self.must_not_capture("wait_for_event: dependency created on uncaptured work in another stream")
         event.synchronize()
+
+    def must_not_capture(self, why):
+        """What is forbidden on the stream that is being captured ends the capture, too."""
+        if self.handle == 1 and self.driver.noted is not None:
+            self.driver.spoilt = True
+            raise Error(why)
 
 
 class Event:
@@ -96,6 +102,7 @@ class Driver:
         self.refuses, self.lost, self.current, self.taken, self.freed, self.calls = "", False, 0, [], [], {}
         self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
         self.noted, self.graphs, self.sources, self.streams, self.captures = None, {}, [], 0, 0
+        self.spoilt = False  # the capture, by a call that is forbidden in it
         self.handles = {}  # of modules and functions
         self.elsewhere = []  # what other libraries have queued, on streams of their own
         self.Context = Stub(pop=lambda: self.make_current(-1), synchronize=self.finish)
@@ -225,11 +232,20 @@ class Driver:
         self.thread = context.value
 
     def cuStreamBeginCapture_v2(self, stream, mode):
+        assert self.noted is None, "the stream is being captured"
         self.noted = []
 
     def cuStreamEndCapture(self, stream, place):
+        if self.noted is None:
+            self.said = "the operation cannot be performed in the present state"
+            return 401
+        noted, spoilt, self.noted, self.spoilt = self.noted, self.spoilt, None, False
+        if spoilt:
+            self.said = "operation failed due to a previous error during capture"
+            return 901
         self.captures += 1
-        place._obj.value, self.graphs[self.captures], self.noted = self.captures, self.noted, None
+        place._obj.value, self.graphs[self.captures] = self.captures, noted
+        return 0
 
     def cuGraphGetNodes(self, graph, nodes, place):
         place._obj.value = len(self.graphs[graph.value])
@@ -252,4 +268,5 @@ class Driver:
         """The instance lives on."""
 
     def cuGraphExecDestroy(self, graph):
+        assert self.current or self.thread == CONTEXT, "the context is not current"
         del self.graphs[graph.value]

@@ -1,6 +1,7 @@
 """mg.graph: a step captured and replayed takes the same steps as one that runs, here over a driver that is played."""
 
 import gc
+import sys
 import threading
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import pytest
 import minigrad as mg
 from minigrad.array import Array
 from minigrad.devices.pool import piece_size
+from minigrad.effects import Effects
 from minigrad.errors import LaunchError
 
 
@@ -421,14 +423,89 @@ def test_a_capture_that_fails_at_its_end_keeps_no_memory(gpu, driver):
     fast, x, y = mg.graph(net.step), on(gpu, x), on(gpu, y)
     fast(x, y)
     net.optimizer.zero_grad()
-    driver.cuGraphInstantiateWithFlags = lambda place, graph, flags: 2
-    with pytest.raises(LaunchError, match="cuGraphInstantiateWithFlags: the driver says 2"):
+    driver.cuGraphInstantiateWithFlags, driver.said = lambda place, graph, flags: 2, "out of memory"
+    with pytest.raises(LaunchError, match="cuGraphInstantiateWithFlags failed: out of memory; this step"):
         fast(x, y)
     gc.collect()
     assert gpu.memory.usage[0] == sum(piece_size(memory.nbytes) for memory in driver.taken)
     del driver.cuGraphInstantiateWithFlags
     fast(x, y)
     assert fast.replays == 1
+
+
+def test_a_step_that_the_driver_stops_noting_says_what_was_wrong_with_it(gpu, driver):
+    waits = [False]
+
+    def step(x):
+        if waits[0]:
+            gpu.stream.synchronize()  # which CUDA forbids, and ends the capture
+        return x * 2.0
+
+    fast, x = mg.graph(step), on(gpu, np.ones(3, np.float32))
+    fast(x)
+    waits[0] = True
+    with pytest.raises(driver.Error, match="not permitted when stream is capturing"):
+        fast(x)
+    waits[0] = False
+    assert fast(x).numpy().tolist() == [2, 2, 2] and fast.replays == 1
+
+
+@pytest.mark.parametrize("call", ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ctrl_c_at_a_call_of_a_capture_leaves_no_stream_capturing(gpu, driver, call, when):
+    fast, x = mg.graph(lambda x: x * 2.0), on(gpu, np.ones(3, np.float32))
+    fast(x)
+    plain = getattr(driver, call)
+
+    def interrupted(*arguments):
+        delattr(driver, call)
+        if when == "after":
+            plain(*arguments)
+        raise KeyboardInterrupt
+
+    setattr(driver, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fast(x)
+    assert driver.noted is None and not gpu.context.capturing
+    assert fast(x).numpy().tolist() == [2, 2, 2] and fast.replays == 1
+
+
+def test_graphs_are_given_back_with_the_context_current(gpu, driver):
+    x = on(gpu, np.ones(3, np.float32))
+
+    def use():
+        fast = mg.graph(lambda x: x * 2.0)
+        fast(x), fast(x)
+
+    driver.thread = None  # a thread of which CUDA knows nothing
+    for let_go in (lambda: gpu.memory.usage, lambda: gpu.allocate(999_999)):
+        use()
+        gc.collect()
+        let_go()
+        assert not driver.graphs
+
+
+def test_leaves_turn_while_another_thread_makes_graphs():
+    stop, interval = threading.Event(), sys.getswitchinterval()
+
+    def make():
+        while not stop.is_set():
+            made = [Effects() for _ in range(20)]
+            for effects in made:
+                effects.watch([])
+
+    threads, leaf = [threading.Thread(target=make) for _ in range(2)], mg.ones(3)
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for i in range(3000):
+            leaf.requires_grad = i % 2 == 0
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
 
 
 def test_another_thread_waits_until_a_capture_has_ended(gpu):

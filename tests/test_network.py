@@ -296,6 +296,19 @@ def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
     assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_step_that_is_captured_takes_no_batch_itself(gpu, driver, monkeypatch, count):
+    monkeypatch.setattr(mg.data, "check", lambda name: name)
+    monkeypatch.setattr(mg.data, "get", lambda name: gpu)
+    batches = mg.data.prefetch(((np.full((2, 2), i, np.float32),) for i in range(count)), "cuda")
+    fast, x = mg.graph(lambda x: x + next(batches)[0]), mg.Tensor(Array.upload(gpu, np.ones((2, 2), np.float32)))
+    assert fast(x).numpy().tolist() == [[1, 1], [1, 1]]  # it runs, with the first of them
+    with pytest.raises(RuntimeError, match=r"the step (takes|sends) a batch while it is captured.*before the step\."):
+        fast(x)
+    assert driver.noted is None and (x + x).numpy().tolist() == [[2, 2], [2, 2]]
+    assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)
+
+
 def test_memory_for_batches_of_ever_new_shapes_is_bounded(gpu):
     for n in range(1, 100):
         array, sent = gpu.sender.send(np.full(n, n, np.float32))

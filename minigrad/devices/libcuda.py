@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -114,10 +115,13 @@ class Queue(partial):
 
 
 class Capture:
-    """What is queued on a stream is noted instead, from the construction on until `end`."""
+    """What is queued on a stream is noted instead, from `begin` until `end`."""
 
     def __init__(self, library: Any, stream: int):
         self._library, self._stream = library, ctypes.c_void_p(stream)
+
+    def begin(self) -> None:
+        """From now on."""
         self._call("cuStreamBeginCapture_v2", self._stream, RELAXED)
 
     def end(self) -> "Replay":
@@ -132,8 +136,9 @@ class Capture:
         return Replay(self._library, made, self._stream, count.value)
 
     def abandon(self) -> None:
-        """Forget what was noted; the stream is as before."""
-        self._library.cuGraphDestroy(self._ended())
+        """Forget what was noted; the stream is as before. What something forbidden has ended is over by itself."""
+        with suppress(LaunchError):
+            self._library.cuGraphDestroy(self._ended())
 
     def _ended(self) -> ctypes.c_void_p:
         graph = ctypes.c_void_p()
@@ -142,7 +147,8 @@ class Capture:
 
     def _call(self, name: str, *arguments: Any) -> None:
         if status := getattr(self._library, name)(*arguments):
-            raise LaunchError(f"{name}: the driver says {status}; this step cannot be captured. Run it without graph.")
+            refused = why(self._library, name, status)
+            raise LaunchError(f"{refused}; this step cannot be captured. Run it without graph.")
 
 
 class Replay:

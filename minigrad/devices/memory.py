@@ -56,11 +56,11 @@ class Memory:
 
     def _take(self, nbytes: int) -> Any:
         """New memory from the driver; the pool of all gives up what it holds before that fails."""
-        if self._dropped:
-            self._clear()
-            return self._shared.lend(nbytes)
         driver = self._context.driver
         with self._context.guarded():
+            if self._dropped:
+                self._clear()
+                return self._shared.lend(nbytes)
             try:
                 return driver.mem_alloc(nbytes)
             except driver.MemoryError:
@@ -81,15 +81,16 @@ class Memory:
         with context.current():
             captured = Captured(Pool(self._shared.lend))
             noting = Capture(context.library, context.stream.handle)
-            self.pool, self._capture, context.capturing = captured.pool, captured, True
             try:
-                try:
+                self.pool, self._capture, context.capturing = captured.pool, captured, True
+                try:  # Ctrl-C may come between any two lines
+                    noting.begin()
                     yield captured
                     captured.hold()
+                    captured.replay = noting.end()
                 except BaseException:
                     noting.abandon()
                     raise
-                captured.replay = noting.end()
                 self._graphs.add(captured)
             except BaseException:
                 self._shared.adopt(captured.pool)  # somebody may hold a piece of it
@@ -101,7 +102,9 @@ class Memory:
     def usage(self) -> tuple[int, int]:
         """The bytes that the pool of all has taken from the driver, and those of them that wait to be used."""
         with self._context.lock:
-            self._clear()
+            if self._dropped and not self._context.dead:
+                with self._context.current():
+                    self._clear()
             return self._shared.held, self._shared.free
 
     def touch(self, arrays: Sequence[Array]) -> None:
@@ -118,7 +121,7 @@ class Memory:
         self._dropped.append(captured)
 
     def _clear(self) -> None:
-        """Close the graphs that were dropped; the lock is held."""
+        """Close the graphs that were dropped; the context is current."""
         while self._dropped:
             captured = self._dropped.popleft()
             captured.close()

@@ -42,8 +42,21 @@ class Sender:
     def arrive(self, sent: Sequence[Any]) -> None:
         """Let the launches that come wait for copies; the host goes on."""
         with self._gpu.context.guarded():
-            for event in sent:
-                self._gpu.stream.wait_for_event(event)
+            self._gpu.context.must_not_capture("takes a batch", "Take it from its iterator before the step.")
+            self._wait_for(sent)
+
+    def let_go(self, sent: Sequence[Any]) -> None:
+        """Let nobody get the memory of batches that are not wanted before their copies have ended."""
+        with self._gpu.context.guarded():
+            if self._gpu.context.capturing:  # what is noted now must not wait for what is not
+                for event in sent:
+                    event.synchronize()
+            else:
+                self._wait_for(sent)
+
+    def _wait_for(self, sent: Sequence[Any]) -> None:
+        for event in sent:
+            self._gpu.stream.wait_for_event(event)
 
     def _piece(self, host: np.ndarray) -> "Locked":
         """The piece of memory whose turn it is, once its last copy has ended."""
