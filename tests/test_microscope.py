@@ -51,6 +51,31 @@ def test_an_index_far_outside_belongs_to_its_own_array_and_the_kernel_goes_on(in
     assert (y == np.arange(64)).all()
 
 
+WRAPS = "unsigned i = threadIdx.x;\ny[i] = w[i] + x[i - 1];  // wrong"
+
+
+@pytest.mark.parametrize("dtype, real", [("float32", "float"), ("float64", "double"), ("int32", "int")])
+def test_an_index_below_0_that_is_unsigned_belongs_to_its_own_array(dtype, real):
+    params = f"const {real}* x, const {real}* w, {real}* y, {real}* z"
+    problem, text = look(WRAPS, *np.zeros((4, 8), dtype), params=params, block=8)
+    assert (problem.variable, problem.element, problem.count) == ("x", -1, 1)
+    assert (problem.line, problem.thread) == (line_of(text, "// wrong"), (0, 0, 0))
+    assert "reads x[-1] (4294967295 as unsigned), and x has 8 elements" in problem.message
+
+
+@pytest.mark.parametrize(
+    "shared", ["extern __shared__ float s[];", "__shared__ float s[8];"], ids=["dynamic", "static"]
+)
+@pytest.mark.parametrize("pointer", ["s", "p"])
+def test_so_it_does_in_shared_memory(shared, pointer):
+    body = (
+        f"{shared}\nfloat* p = s;\ns[threadIdx.x] = 1;\n__syncthreads();\ny[0] = {pointer}[threadIdx.x - 1];  // wrong"
+    )
+    problem, text = look(body, block=8, shared=32 * ("extern" in shared))
+    assert (problem.kind, problem.variable, problem.line) == ("out-of-bounds", "s", line_of(text, "// wrong"))
+    assert ("index -1 (4294" if pointer == "s" and "extern" not in shared else "s[-1] (4294") in problem.message
+
+
 def test_the_element_that_is_named_is_the_first_outside():
     y = np.zeros(50, np.float32)
     problem, _ = look("int i = threadIdx.x;\nif (4 * i < n) ((float4*)y)[i] = make_float4(1, 2, 3, 4);", X, y, 50)

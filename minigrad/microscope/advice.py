@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from minigrad.microscope.variables import Variable
+from minigrad.microscope.variables import Variable, as_unsigned, signed
 
 if TYPE_CHECKING:
     from minigrad.microscope.problems import Access
@@ -109,8 +109,8 @@ def index(value: int, array: str, name: str) -> str:
     """An index that its array's type does not have."""
     of = f" of {name}" if name else ""
     return (
-        f"index {value} is outside an extent{of}, which is {array}: it lands in the next row, or beside the array. "
-        "Check which index goes with which extent."
+        f"index {signed(value)}{as_unsigned(value)} is outside an extent{of}, which is {array}: it lands in the next "
+        "row, or beside the array. Check which index goes with which extent."
     )
 
 

@@ -10,7 +10,7 @@ from minigrad.microscope import advice, native
 from minigrad.microscope.native import Finding, Wrong
 from minigrad.microscope.requests import WARP
 from minigrad.microscope.sites import Place, Places
-from minigrad.microscope.variables import Variable, Variables
+from minigrad.microscope.variables import Variable, Variables, signed
 
 # The most serious first: what follows from it comes later.
 ORDER = (
@@ -92,6 +92,7 @@ class Finder:
                 kind, message = "out-of-bounds", advice.outside(access, at, variable)
             case _:
                 kind, message = "uninitialised", advice.uninitialised(at)
+        element = None if element is None else signed(element)
         return Problem(
             kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
             access, block, thread, None, finding.count,

@@ -28,8 +28,18 @@ class Variable:
     def subscript(self, element: int) -> str:
         """The element as C writes it: arguments are counted flat, others along their extents."""
         if self.dtype is not None or not 0 <= element < self.size:
-            return f"{self.name}[{element}]"
+            return f"{self.name}[{signed(element)}]{as_unsigned(element)}"
         return self.name + "".join(f"[{int(i)}]" for i in np.unravel_index(element, self.shape))
+
+
+def signed(index: int) -> int:
+    """An index; one that became 2^32 too large, as a negative one does that is unsigned, as it was."""
+    return index - 2**32 if 3 * 2**30 <= index < 2**32 else index
+
+
+def as_unsigned(index: int) -> str:
+    """What is said behind such a one."""
+    return f" ({index} as unsigned)" * (signed(index) != index)
 
 
 class Variables:

@@ -9,12 +9,12 @@ namespace minigrad {
 
 // Of a volatile access or an atomic, of an atomic for its block alone; and of a struct that is copied, which has bytes
 // between its members that nobody writes.
-enum Manner { PLAIN, RELAXED, NARROW, COPY };
+enum Manner { PLAIN, RELAXED, IN_BLOCK, COPY };
 
 static inline Stamp stamp_now(uint32_t pc, Manner manner) {
     unsigned thread = watch.worker->current->thread.index;
-    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc, manner == RELAXED || manner == NARROW,
-            manner == NARROW};
+    return {watch.epoch, thread | watch.clock[thread] << THREAD_BITS, pc, manner == RELAXED || manner == IN_BLOCK,
+            manner == IN_BLOCK};
 }
 
 static inline bool same_thread(const Stamp& a, const Stamp& b) { return a.thread() == b.thread(); }
@@ -208,6 +208,16 @@ static int nearest_shared(uint64_t address) {
     return nearest;
 }
 
+// The variable of the file that an address is an element of by an index that has become 2^32 too large; -1: none.
+static int wrapped(uint64_t address) {
+    for (unsigned i = watch.buffers; i < watch.variables; ++i) {
+        const Variable& variable = watch.variable[i];
+        uint64_t start = reinterpret_cast<uint64_t>(variable.start) + (uint64_t(variable.element) << 32);
+        if (start - address < GUARD) return i;
+    }
+    return -1;
+}
+
 // The __device__ variable that an address is in; -1: none.
 static int device_at(uint64_t address) {
     for (unsigned i = watch.buffers; i < watch.buffers + watch.devices; ++i)
@@ -241,7 +251,7 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     if (address - (watch.shared - GUARD) < MAX_SHARED + 2 * GUARD)
         return outside(address, bytes, access, nearest_shared(address), pc);
     if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;
-    else outside(address, bytes, access, -1, pc);
+    else outside(address, bytes, access, wrapped(address), pc);
 }
 
 template <Access access>
@@ -272,7 +282,7 @@ template <Access access>
 static inline void touch(const void* where, unsigned bytes, const void* from, Manner manner = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
-    uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> WINDOW_BITS;
+    uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> watch.window_bits;
     int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
     if (__builtin_expect(number < 0 && watch.devices, 0)) number = device_at(address);
     if (number < 0) elsewhere(address, bytes, access, pc);

@@ -14,7 +14,7 @@ Watch watch;
 static bool make_window(unsigned number, uint64_t bytes, unsigned element) {
     Variable& variable = watch.variable[number];
     memset(&variable, 0, sizeof variable);
-    char* middle = reinterpret_cast<char*>(watch.arena + (uint64_t(2 * number + 1) << (WINDOW_BITS - 1)));
+    char* middle = reinterpret_cast<char*>(watch.arena + (uint64_t(2 * number + 1) << (watch.window_bits - 1)));
     variable.start = middle;
     variable.bytes = bytes;
     variable.shift = granule(element);
@@ -109,16 +109,21 @@ MINIGRAD_EXPORT void minigrad_watch_end() {
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
         if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(Pair));
     }
-    if (watch.buffers) munmap(reinterpret_cast<void*>(watch.arena), uint64_t(watch.buffers) << WINDOW_BITS);
+    if (watch.buffers) munmap(reinterpret_cast<void*>(watch.arena), uint64_t(watch.buffers) << watch.window_bits);
     free(watch.records);
     free(watch.block_epochs);
     memset(&watch, 0, sizeof watch);
 }
 
+static void* reserve(uint64_t windows, unsigned bits) {
+    watch.window_bits = bits;
+    return mmap(nullptr, windows << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 static bool reserve_windows(const WatchOrder& order) {
     if (!order.buffers) return true;
-    size_t size = uint64_t(order.buffers) << WINDOW_BITS;
-    void* at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* at = reserve(order.buffers, WIDE);
+    if (at == MAP_FAILED) at = reserve(order.buffers, NARROW);
     if (at == MAP_FAILED) return false;
     watch.arena = reinterpret_cast<uint64_t>(at);
     for (; watch.buffers < order.buffers; watch.variables = ++watch.buffers) {

@@ -13,9 +13,10 @@ enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a stretch of code without
 
 enum Wrong { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in problems.py; INDEX: outside its row or array
 
-// Each buffer lies in the middle of a window of its own, so that an index of 2^30 elements too far is still known as
-// its own; all windows lie side by side, and the bits above these say which one.
-constexpr unsigned WINDOW_BITS = 33;
+// Each buffer lies in the middle of a window of its own, so that an index too far is still known as its own: up to 2^32
+// float4s, to which x[threadIdx.x - 1] goes as unsigned, or where the system has not that many addresses, 2^30 floats.
+// All windows lie side by side, and the bits above these say which one.
+constexpr unsigned WIDE = 37, NARROW = 33;
 constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024, BENIGN = 16;
 constexpr unsigned THREAD_BITS = 10;
 
@@ -77,6 +78,7 @@ struct Watch {
     uint32_t vectors;             // 16 where the file speaks of float4 or its like, 8: of float2; 64, 32: of alignas
     uint32_t pc;                  // of the last that was seen
     Worker* worker;
+    unsigned window_bits;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
     uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found to be so
     unsigned buffers, devices, variables;  // the __device__ variables follow the buffers, and the shared ones these
