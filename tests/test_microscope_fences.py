@@ -292,3 +292,41 @@ extern "C" __global__ void counted(float* y, int* out) {
         assert mg.inspect(text, y, out, grid=4, block=1).ok
         assert (y == [launch] * 4 + [4 * launch]).all() and out == 4 * launch
     assert capsys.readouterr().out == "last\n" * 2
+
+
+WAITS = {
+    "reads": ("y[blockIdx.x] = x[0];", "x[0] = 5;"),
+    "atomics": ("atomicAdd(&x[0], 1);", "y[0] = x[0];"),
+}
+
+
+@pytest.mark.parametrize("waits", [(0, 1, 2), (0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("kind", WAITS)
+def test_who_waits_for_two_of_three_blocks_races_with_the_third(kind, waits):
+    first, last = WAITS[kind]
+    loops = "".join(f"while (atomicAdd(&flag[{b}], 0) == 0); " for b in waits)
+    text = f"""extern "C" __global__ void k(int* x, int* y, int* flag) {{
+    if (blockIdx.x < 3) {{ {first} __threadfence(); atomicExch(&flag[blockIdx.x], 1); }}
+    else {{ {loops} __threadfence(); {last} }}
+}}"""
+    record = mg.inspect(text, *np.zeros((3, 4), np.int32), grid=4, block=1)
+    assert [(p.kind, p.line, p.other.line) for p in record.problems] in ([], [("race", 2, 3)], [("race", 3, 2)])
+    assert record.ok == (len(waits) == 3)
+    for race in record.problems:
+        (left,) = {0, 1, 2} - set(waits)
+        assert {race.block[0], race.other.block[0]} == {left, 3}
+
+
+@pytest.mark.parametrize("mask, ok", [("0xffffffff", True), ("0x80000001", False)])
+def test_a_syncwarp_of_two_lanes_orders_none_of_the_others(mask, ok):
+    text = f"""extern "C" __global__ void k(int* y) {{
+    __shared__ int s;
+    int t = threadIdx.x;
+    if (t == 0) s = 1;
+    __syncwarp();
+    y[t] = s;
+    if ({mask} >> t & 1) __syncwarp({mask});
+    if (t == 0) s = 2;
+}}"""
+    record = mg.inspect(text, np.zeros(32, np.int32), grid=1, block=32)
+    assert [(p.line, p.other.line, p.count) for p in record.problems] == [(6, 8, 30)] * (not ok)

@@ -37,6 +37,8 @@ _VECTORS = {
     16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
     8: re.compile(r"\b(?:u?int|float)2\b|\bu?short4\b"),
 }
+# What orders one thread and not its neighbour: a fence, or a __syncwarp of some lanes.
+_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
 _MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
 
 
@@ -119,10 +121,11 @@ class Microscope:
 
 def _order(module: Module, name: str, extent: Extent, moved: "Moved", **named: int) -> native.Order:
     grid, _, shared, blocks = extent
+    text = "".join(module.parts.values())
     return native.Order(
         packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
         kernel=module.entry(name), grid=prod(grid), blocks=blocks, limit=LIMIT,
-        vectors=_vectors("".join(module.parts.values())), **named,
+        vectors=_vectors(text), careful=bool(_SOME.search(text)), **named,
     )  # fmt: skip
 
 

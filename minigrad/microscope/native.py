@@ -39,6 +39,7 @@ class Order(ctypes.Structure):
         ("buffers", ctypes.c_uint32),
         ("shared", ctypes.c_uint32),
         ("reversed", ctypes.c_uint32),
+        ("careful", ctypes.c_uint32),
         ("bytes", ctypes.c_void_p),
         ("elements", ctypes.c_void_p),
         ("starts", ctypes.c_void_p),

@@ -99,24 +99,42 @@ static inline void compare(const Stamp& before, Access kind, const Stamp& now, A
 }
 
 // Those who change a word by atomics come one after the other: after one's own atomic, those before it are over.
-static void compare(const Pair& atomics, const Stamp& now, Access access, Variable& variable, Cell* cell) {
-    for (unsigned i = 0; i < 2; ++i) {
-        if (fine(atomics.at[i], ATOMIC, now, access, variable)) continue;
-        const char* at = variable.start + ((cell - variable.cells) << variable.shift);
-        if (!watch.fences || !passed(at, atomics.serial[i], now.thread()))
-            race(atomics.at[i], ATOMIC, now, access, variable, cell);
+static void compare(const Stamp& before, uint64_t serial, const Stamp& now, Access access, Variable& variable,
+                    Cell* cell) {
+    if (fine(before, ATOMIC, now, access, variable)) return;
+    const char* at = variable.start + ((cell - variable.cells) << variable.shift);
+    if (!watch.fences || !passed(at, serial, now.thread())) race(before, ATOMIC, now, access, variable, cell);
+}
+
+RARE static void compare_kept(const Stamp& now, Access access, Variable& variable, Cell* cell) {
+    if (access != READ)
+        each_kept(variable, cell, READ, [&](const Stamp& read, uint64_t) {
+            compare(read, READ, now, access, variable, cell);
+        });
+    each_kept(variable, cell, ATOMIC, [&](const Stamp& atomic, uint64_t serial) {
+        compare(atomic, serial, now, access, variable, cell);
+    });
+}
+
+// One that is ordered before the new one is replaced by it: who comes after this one comes after that.
+static inline void remember(Cell* cell, const Stamp& now, const Variable& variable) {
+    Stamp* two = cell->reads;
+    bool first = ordered(two[0], now, variable);
+    if (first || ordered(two[1], now, variable)) {
+        two[!first] = now;
+    } else if (same_warp(two[0], two[1])) {
+        if (watch.careful) keep(variable, cell, READ, two[1], 0);
+        two[1] = now;
+    } else if (watch.careful) {
+        keep(variable, cell, READ, now, 0);
     }
 }
 
-// Two accesses stand for all of their kind: one that is ordered before the new one is replaced by it.
-static inline void remember(Stamp* two, const Stamp& now, const Variable& variable) {
-    if (ordered(two[0], now, variable)) two[0] = now;
-    else if (ordered(two[1], now, variable) || same_warp(two[0], two[1])) two[1] = now;
-}
-
 // The same of atomics, of which the latest counts: those before it are over for whoever does one after them.
-static void remember(Pair& atomics, const Stamp& now, const Variable& variable) {
+static void remember(Pair& atomics, const Stamp& now, const Variable& variable, const Cell* cell) {
     bool first = by_barriers(atomics.at[0], now, variable) || same_warp(atomics.at[0], now);
+    if (watch.careful && !by_barriers(atomics.at[!first], now, variable))
+        keep(variable, cell, ATOMIC, atomics.at[!first], atomics.serial[!first]);
     atomics.at[!first] = now;
     atomics.serial[!first] = ++watch.serial;
 }
@@ -129,12 +147,14 @@ static inline bool check(Variable& variable, Cell* cell, const Stamp& now) {
     compare(cell->write, WRITE, now, access, variable, cell);
     if (access != READ)
         for (const Stamp& read : cell->reads) compare(read, READ, now, access, variable, cell);
-    if (atomics) compare(*atomics, now, access, variable, cell);
+    for (unsigned i = 0; atomics && i < 2; ++i)
+        compare(atomics->at[i], atomics->serial[i], now, access, variable, cell);
+    if (watch.kept) compare_kept(now, access, variable, cell);
     bool written = cell->write.epoch >= watch.first_epoch || (atomics && atomics->at[0].epoch >= watch.first_epoch);
-    if (access == READ) remember(cell->reads, now, variable);
+    if (access == READ) remember(cell, now, variable);
     if (access == WRITE) cell->write = now;
     if (access == ATOMIC && !atomics) atomics = make_atomics(variable) + (cell - variable.cells);
-    if (access == ATOMIC) remember(*atomics, now, variable);
+    if (access == ATOMIC) remember(*atomics, now, variable, cell);
     return written;
 }
 

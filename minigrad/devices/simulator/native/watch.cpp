@@ -95,7 +95,7 @@ using namespace minigrad;
 struct WatchOrder {
     uint64_t packed, packed_bytes, blocks, grid, limit;
     void* kernel;
-    uint32_t vectors, buffers, shared, reversed;  // shared: bytes of dynamic shared memory
+    uint32_t vectors, buffers, shared, reversed, careful, unused;  // shared: bytes of dynamic shared memory
     uint64_t* bytes;     // of each buffer
     uint32_t* elements;  // the size of its elements
     char** starts;       // the answer: where each lies during the launch
@@ -104,6 +104,7 @@ struct WatchOrder {
 MINIGRAD_EXPORT void minigrad_watch_end() {
     forget_pages();
     forget_fences();
+    forget_kept();
     for (unsigned i = 0; i < watch.variables; ++i) {
         Variable& variable = watch.variable[i];
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
@@ -147,6 +148,7 @@ MINIGRAD_EXPORT int minigrad_watch_begin(const WatchOrder* order) {
     watch.vectors = order->vectors;
     watch.dynamic = order->shared;
     watch.reversed = order->reversed;
+    watch.careful = order->careful;
     watch.block_epochs = static_cast<uint32_t*>(calloc(order->grid + 1, sizeof(uint32_t)));
     memset(watch.slot, MAX_VARIABLES, sizeof watch.slot);
     watch.dirty = true;

@@ -30,7 +30,8 @@ struct Stamp {
     uint32_t clock() const { return place >> THREAD_BITS; }
 };
 
-// What is remembered of an element: two accesses of a kind are enough, of different warps where there are such.
+// What is remembered of an element: two accesses of a kind, of different warps where there are such. Mostly these are
+// enough; see kept.cpp.
 struct Cell {
     Stamp write, reads[2];
 };
@@ -94,6 +95,8 @@ struct Watch {
     uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp
     bool dirty;                        // some clock is not at its start
     uint64_t serial;                   // of the last atomic or release
+    bool careful;                      // the file has fences, or a __syncwarp of some lanes
+    void* kept;                        // then, what is remembered beyond two; see kept.cpp
     void* fences;                      // once a thread has passed one; see fences.cpp
     // records
     uint64_t blocks;               // so many are recorded
@@ -131,5 +134,6 @@ RARE bool released(const Stamp& before, unsigned self);
 RARE bool passed(const char* cell, uint64_t serial, unsigned self);
 void forget_fences();
 void number_turns();
+void forget_kept();
 
 }  // namespace minigrad
