@@ -89,6 +89,31 @@ def test_shared_memory_too_small():
     assert (problem.line, problem.thread, problem.count) == (line_of(text, "wrong"), (32, 0, 0), 32)
 
 
+@pytest.mark.parametrize("array, first", [("a", 0), ("b", 0), ("a", -8), ("b", -8), ("b", -1), ("d", -4)])
+def test_a_pointer_that_runs_over_an_end_of_a_shared_array_does_not_reach_the_next(array, first):
+    body = f"""__shared__ float a[8], b[8];
+extern __shared__ float d[];
+float* p = {array};
+p += {first};
+for (int i = 0; i < {16 if first == 0 else -first}; ++i) p[i] = 1;  // wrong
+__syncthreads();"""
+    problem, text = look(body, block=1, shared=32)
+    outside = 8 if first == 0 else first
+    assert (problem.kind, problem.variable, problem.element) == ("out-of-bounds", array, outside)
+    assert (problem.line, problem.count) == (line_of(text, "// wrong"), abs(outside))
+
+
+def test_all_shared_memory_of_a_block_can_be_used_and_not_more():
+    for size, fits in (6112, True), (6128, False):
+        body = f"__shared__ float a[{size}], b[6112];\na[{size} - 1] = 1, b[6111] = 1;"
+        given = (source(body), X, np.zeros_like(X), 1000)
+        if fits:
+            assert mg.inspect(*given, grid=2, block=1, shared=256).ok
+        else:
+            with pytest.raises(LaunchError, match="48960 bytes"):
+                mg.inspect(*given, grid=2, block=1, shared=256)
+
+
 def test_dynamic_shared_memory_too_small():
     body = "extern __shared__ float s[];\ns[threadIdx.x] = 1;\n__syncthreads();\ny[threadIdx.x] = s[threadIdx.x + 1];  // wrong"
     problem, text = look(body, shared=256)

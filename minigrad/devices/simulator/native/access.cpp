@@ -248,7 +248,7 @@ static int device_at(uint64_t address) {
 // A buffer has a window of its own, of which more can be made accessible; what else there is lies among others.
 static bool in_memory(uint64_t address, int number) {
     const Variable& variable = watch.variable[number];
-    if (variable.shared) return address - watch.shared < MAX_SHARED;
+    if (variable.shared) return address - watch.shared < SHARED_ROOM;
     if (unsigned(number) >= watch.buffers) return true;
     uint64_t pages = (variable.bytes + page_size() - 1) / page_size();
     return address - reinterpret_cast<uint64_t>(variable.start) < pages * page_size();
@@ -268,7 +268,7 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // what a shuffle exchanges
     uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
-    if (address - (watch.shared - GUARD) < MAX_SHARED + 2 * GUARD)
+    if (address - (watch.shared - GUARD) < SHARED_ROOM + 2 * GUARD)
         return outside(address, bytes, access, nearest_shared(address), pc);
     if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;
     else outside(address, bytes, access, wrapped(address), pc);
@@ -303,7 +303,7 @@ static inline void touch(const void* where, unsigned bytes, const void* from, Ma
     uint64_t address = reinterpret_cast<uint64_t>(where);
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
     uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> watch.window_bits;
-    int number = in_shared < MAX_SHARED ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
+    int number = in_shared < SHARED_ROOM ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
     if (__builtin_expect(number < 0 && watch.devices, 0)) number = device_at(address);
     if (number < 0) elsewhere(address, bytes, access, pc);
     else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);

@@ -95,11 +95,11 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
     if (cause == ACCESS && near(address, worker->current->stack, 0)) cause = STACK_OVERFLOW;
-    if (cause == ACCESS && near(address, worker->shared, MAX_SHARED)) {
+    if (cause == ACCESS && near(address, worker->shared, SHARED_ROOM)) {
         cause = SHARED_ACCESS;
-        address -= reinterpret_cast<uint64_t>(worker->shared + MAX_SHARED);
+        address -= reinterpret_cast<uint64_t>(worker->shared + SHARED_ROOM);
     }
-    worker->fault = {address, launch.shared_used, program_counter(context)};
+    worker->fault = {address, launch.shared_bytes, program_counter(context)};
     claim(cause);
     stop_all(cause);
     leave_kernel(*worker);

@@ -46,7 +46,8 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     launch.patience = order->timeout * 1e9 / (watch.on ? 200 : 8);  // a watch sees every change
     launch.dynamic = (order->shared + 15) / 16 * 16;
-    launch.shared_used = launch.dynamic;
+    launch.shared_bytes = launch.dynamic;
+    launch.shared_used = launch.dynamic * (watch.on ? 2 : 1);
     launch.next = launch.done = 0;
     launch.stop = launch.reported = NONE;
     memset(&launch.report, 0, offsetof(Report, text) + 1);
@@ -74,11 +75,12 @@ MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
     Worker& worker = *this_worker;
     worker.critical = 1;
     pthread_mutex_lock(&placing);
-    uint64_t used = launch.shared_used + (uint64_t(bytes) + 15) / 16 * 16;
+    uint64_t size = (uint64_t(bytes) + 15) / 16 * 16, used = launch.shared_bytes + size, gap = watch.on ? size : 0;
     bool fits = used <= MAX_SHARED;
     if (fits && slot->launch != launch.number) {
-        slot->offset = used;
-        launch.shared_used = used;
+        launch.shared_bytes = used;
+        slot->offset = launch.shared_used + gap + size;
+        launch.shared_used = slot->offset + gap;
         __atomic_store_n(&slot->launch, launch.number, __ATOMIC_RELEASE);
     }
     fits = fits || slot->launch == launch.number;

@@ -22,6 +22,9 @@ namespace minigrad {
 
 constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
 constexpr size_t MAX_SHARED = 48 * 1024;
+// In a launch that is watched, each variable has as much room before it and behind it as it takes, so that running over
+// its end does not look like the next one.
+constexpr size_t SHARED_ROOM = 3 * MAX_SHARED;
 constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of what may be overrun
 // Of one CUDA thread; only the pages that it touches cost memory. The number is odd, for the processor remembers the
 // places of pages in a table of 2^n rows: stacks at a distance of 2^m pages would all compete for one row.
@@ -142,7 +145,8 @@ struct Launch {
     dim3 grid, block;
     uint64_t blocks;
     std::atomic<uint64_t> next, done;
-    std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use
+    std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use, or have to stay empty
+    unsigned shared_bytes;              // those of variables
     std::atomic<int> stop;              // a Cause: workers end at their next step
     std::atomic<int> reported;
     uint64_t patience;                  // ns for which all workers may look at memory in vain

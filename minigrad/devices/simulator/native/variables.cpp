@@ -80,8 +80,8 @@ static void add_shared(const char* name, char* start, size_t bytes, unsigned ele
     Variable& variable = watch.variable[watch.variables] = named(name, start, bytes, element, align, extent);
     variable.shared = 1;
     if (!make_cells(variable)) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", name);
-    for (size_t at = start - worker.shared, end = at + bytes; at < end; at += 16)
-        watch.slot[at / 16] = watch.variables;
+    size_t size = (bytes + 15) / 16 * 16, at = start - worker.shared, end = at + 2 * size;
+    for (at -= size; at < end && at < SHARED_ROOM; at += 16) watch.slot[at / 16] = watch.variables;
     ++watch.variables;
     leave_critical(worker);
 }

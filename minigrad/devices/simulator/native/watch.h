@@ -104,7 +104,7 @@ struct Watch {
     uint64_t count, room, limit;
     uint32_t sync[MAX_THREADS];
     Variable variable[MAX_VARIABLES + 1];
-    uint8_t slot[MAX_SHARED / 16];  // which variable has these 16 bytes of shared memory; MAX_VARIABLES: none
+    uint8_t slot[SHARED_ROOM / 16];  // which variable has these 16 bytes of shared memory; MAX_VARIABLES: none
     Finding findings[MAX_FINDINGS];
     unsigned found, lost;  // lost: there was no room for them
     char* opened[MAX_OPENED];      // pages outside the buffers that were made accessible

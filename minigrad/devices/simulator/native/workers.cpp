@@ -17,8 +17,8 @@ static const uint64_t SMALL_GRID = 4096;  // threads
 // nullptr where there is no memory.
 static Worker* make_worker() {
     Worker* worker = static_cast<Worker*>(calloc(1, sizeof(Worker)));
-    if (!worker || !(worker->shared = map_guarded(MAX_SHARED))) return nullptr;
-    memset(worker->shared, 0xff, MAX_SHARED);
+    if (!worker || !(worker->shared = map_guarded(SHARED_ROOM))) return nullptr;
+    memset(worker->shared, 0xff, SHARED_ROOM);
     return worker;
 }
 
@@ -29,7 +29,7 @@ static void begin_launch(Worker& worker) {
     worker.block.gridDim = launch.grid;
     worker.block.launch = launch.number;
     worker.block.dynamic = launch.dynamic;
-    worker.block.shared_end = worker.shared + MAX_SHARED;
+    worker.block.shared_end = worker.shared + SHARED_ROOM;
     worker.fault = {};
     note_progress(worker);
     this_worker = &worker;
@@ -50,7 +50,7 @@ static void run_blocks(Worker& worker) {
         worker.running = 0;
     } else {
         reset_fibers(worker);
-        memset(worker.shared, 0xff, MAX_SHARED);
+        memset(worker.shared, 0xff, SHARED_ROOM);
     }
     this_worker = nullptr;
 }
