@@ -130,6 +130,14 @@ def test_a_wrong_kernel_is_answered(old, new, kind, line, words):
         assert f"\n    line {line}: {ADD.splitlines()[line - 1].strip()[:4]}" in found.text
 
 
+def test_a_race_at_another_block_size_is_found():
+    text = mg.sum["tree"].text
+    assert "if (threadIdx.x == 0) y[" in text
+    mine = text.replace("threadIdx.x == 0)", "threadIdx.x == 0 || (blockDim.x >= 512 && threadIdx.x == 1))")
+    found = check.kernel(mg.sum, "tree", mine)
+    assert found.kind == "race" and "BLOCK=512" in found.text, found
+
+
 def test_an_input_that_is_written_is_answered():
     found = check.kernel(mg.add, "forward", ADD.replace("}\n}", "((real*)b)[b_at(i)] = 0;\n    }\n}"))
     assert found.kind == "value" and "the input b is 0, wanted " in found.text

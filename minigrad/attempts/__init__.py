@@ -23,9 +23,9 @@ def attempt(trial: Trial, text: str) -> Answer:
     try:
         mine = _written(trial.kernel, text)
         with _impatient():
-            for dtype, values, watched in settings(trial):
+            for dtype, values in settings(trial):
                 for case in trial.cases:
-                    Run(trial, mine, values, case, dtype).check(watched)
+                    Run(trial, mine, values, case, dtype).check()
         if not mine.launched:
             raise Fault("unused", f"No case came to {mine.name}, so nothing is known of yours.")
     except Fault as fault:
@@ -37,11 +37,10 @@ def attempt(trial: Trial, text: str) -> Answer:
     return Answer(True, f"Correct. {_tried(trial)}", result=mine)
 
 
-def settings(trial: Trial) -> list[tuple[str, dict[str, int], bool]]:
-    """Every dtype with the kernel's own values, then every other legal value of each tunable; and which to watch."""
-    first, *rest = trial.dtypes
+def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
+    """Every dtype with the kernel's own values, then every other legal value of each tunable."""
     other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
-    return [(first, {}, True), *((dtype, {}, False) for dtype in rest), *((first, o, trial.thorough) for o in other)]
+    return [*((dtype, {}) for dtype in trial.dtypes), *((trial.dtypes[0], each) for each in other)]
 
 
 def outcomes(trial: Trial, text: str) -> Iterator[str]:
@@ -71,12 +70,9 @@ def _written(right: Kernel, text: str) -> Written:
 
 
 def _tried(trial: Trial) -> str:
-    """What is known now: a trial that is not thorough has watched the kernel's own values alone."""
-    legal = trial.tunables
-    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in legal.items())
-    own = " and ".join(f"{key} = {values[0]}" for key, values in legal.items())
-    watched = f". Watched with {own}:" if own and not trial.thorough else ","
+    """What is known now."""
+    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
     return (
-        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right{watched} every access is "
+        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right, every access is "
         "within its array, and no thread gets in another's way."
     )

@@ -27,7 +27,6 @@ class OpTrial:
     """
 
     dtypes: tuple[str, ...] = ("float32", "float64")
-    thorough = False
 
     def __init__(self, op: Op, name: str):
         self.op, self.name, self.kernel = op, name, op[name]

@@ -20,13 +20,12 @@ ALL = 2**31 - 1  # blocks
 class Trial(Protocol):
     """How a kernel is tried: the right one, the cases, and what comes out beside what should.
 
-    Launches are watched with the kernel's own block sizes; a thorough trial watches all of them.
+    Launches in the first of the dtypes are watched.
     """
 
     kernel: Kernel
     cases: Sequence[Case]
     dtypes: tuple[str, ...]
-    thorough: bool
 
     @property
     def tunables(self) -> dict[str, tuple[int, ...]]:
@@ -50,8 +49,9 @@ class Run:
     def __init__(self, trial: Trial, mine: Written, values: Mapping[str, int], case: Case, dtype: str):
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
 
-    def check(self, watched: bool) -> None:
+    def check(self) -> None:
         """Raise Fault with what is wrong first. A run that was not watched is watched where anything went wrong."""
+        watched = self.dtype == self.trial.dtypes[0]
         fault = self._watched() if watched else self._plain()
         if fault and not watched:
             fault = self._watched() or fault

@@ -28,7 +28,6 @@ class KernelExercise(Exercise):
     """
 
     dtypes: tuple[str, ...] = ("float32",)
-    thorough = True
 
     def __init__(
         self,
