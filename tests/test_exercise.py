@@ -257,3 +257,10 @@ def test_a_sum_that_leaves_the_tree_out_is_told_so():
     found = mg.exercise("block_sum")
     alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"
     assert not found.check(found.skeleton.replace("    // your code\n", alone)).correct
+
+
+def test_what_an_answer_prints_is_shown_once(capsys):
+    exercise = mg.exercise("add_bounds")
+    text = exercise.solution().replace("if (i < n) {", 'if (i < n) {\n        if (i == 0) printf("here\\n");')
+    assert exercise.check(text).correct
+    assert capsys.readouterr().out == "n=1, BLOCK=32:\nhere\n"

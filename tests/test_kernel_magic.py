@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
-from minigrad import check, magic
+from minigrad import check, magic, microscope
 from minigrad.attempts.op import OpTrial
 from minigrad.attempts.run import first_wrong
 from minigrad.devices import get
@@ -147,7 +148,23 @@ def test_a_loop_without_end_is_stopped(monkeypatch):
     monkeypatch.setattr("minigrad.attempts.PATIENCE", 0.3)
     found = check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
     assert found.kind == "timeout" and "still running after 0.3 s" in found.text
+    assert found.line in (3, 4) and "common.cuh" not in found.text  # where a view of the header is inlined
     assert get("sim").timeout > 1
+
+
+def test_after_a_loop_without_end_nothing_more_is_launched(monkeypatch):
+    seen = []
+
+    @contextmanager
+    def watching(blocks):
+        with microscope.watching(blocks) as report:
+            seen.append(report)
+            yield report
+
+    monkeypatch.setattr("minigrad.attempts.PATIENCE", 0.3)
+    monkeypatch.setattr("minigrad.attempts.run.watching", watching)
+    check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
+    assert [len(report.launches) for report in seen] == [1]
 
 
 def test_what_this_machine_lacks_is_answered(monkeypatch):
@@ -210,6 +227,26 @@ def test_errors_of_the_compiler_count_the_readers_lines():
     assert "\n    y[i] = c[b_at(i)] + a[a_at(i)];" in found.text
     found = check.kernel(mg.add, "forward", ADD[:-2])
     assert found.kind == "compile" and found.text.count("error: ") == 1 and "expected '}'" in found.text
+
+
+def test_errors_in_a_template_name_the_readers_line():
+    text = mg.add["vectorized"].text
+    mine = text.replace("[](real a, real b) { return a + b; }", "[](real a) { return a; }")
+    found = check.kernel(mg.add, "vectorized", mine)
+    line = next(i for i, each in enumerate(mine.splitlines(), 1) if "map(" in each)
+    assert mine != text and (found.kind, found.line) == ("compile", line)
+    assert found.text.count(f"\nused in cell.cu({line}):\n    map(y, n, ") == 1
+
+
+def test_the_whole_file_may_be_given():
+    found = check.kernel(mg.relu, "backward", mg.relu["backward"].source.text)
+    assert found.correct, found
+
+
+def test_what_stands_ahead_already_is_said_to_be_there():
+    found = check.kernel(mg.add, "forward", "struct View {};\n" + ADD)
+    assert found.kind == "compile" and found.line == 1
+    assert found.text.endswith("All that is no kernel in cuda/add.cu stands ahead of your text already: leave it out.")
 
 
 @pytest.mark.parametrize(

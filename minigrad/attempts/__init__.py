@@ -30,7 +30,7 @@ def attempt(trial: Trial, text: str) -> Answer:
             raise Fault("unused", f"No case came to {mine.name}, so nothing is known of yours.")
     except Fault as fault:
         known = text.splitlines()
-        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines]
+        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines if fault.kind != "compile"]
         return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
     except DeviceError as error:  # this machine has no compiler, or no tool that finds lines
         return Answer(False, f"Not yet: {error}", "device")
@@ -46,6 +46,7 @@ def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
 def outcomes(trial: Trial, text: str) -> Iterator[str]:
     """What comes of each case, with the kernel's own block size: the problems, or where there are none the arrays."""
     mine = _written(trial.kernel, text)
+    mine.printed = True
     with _impatient():
         for case in trial.cases:
             yield Run(trial, mine, {}, case, trial.dtypes[0]).outcome()

@@ -1,12 +1,16 @@
 """One run of a reader's kernel: what is wrong first, on which line, and why."""
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from minigrad.answer import differing, in_words
-from minigrad.attempts.written import CELL, Written
+from minigrad.attempts.written import CELL, Endless, Written
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
@@ -71,6 +75,8 @@ class Run:
         wrong = first_wrong(pairs)
         problem = next((problem for record in launches for problem in record.problems), None)
         if problem:
+            if problem.kind == "timeout" and problem.file != CELL and (fault := self._plain()) and fault.lines:
+                return fault  # it was stopped in a header's function, which this build has in the reader's line
             return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
         return self._value(wrong) if wrong else None
 
@@ -85,10 +91,14 @@ class Run:
 
     def _run(self) -> list[Pair]:
         self.mine.numbers.clear()
+        printed = StringIO()
         try:
-            return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
+            with redirect_stdout(printed):
+                return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
         except CompileError as error:
-            raise Fault("compile", f"The compiler does not accept it.\n{error}") from None
+            line = re.search(rf"{re.escape(CELL)}\((\d+)\)", str(error))
+            text = f"The compiler does not accept it.\n{error}{self._known(str(error))}"
+            raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._refused():
                 return []
@@ -96,6 +106,20 @@ class Run:
         except KernelError as error:
             words = str(error).removeprefix(f"{self.mine.name}: ")
             raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
+        finally:
+            self._show(printed.getvalue())
+
+    def _show(self, printed: str) -> None:
+        """What a kernel prints is shown for the first launches in which it prints, and not for every case again."""
+        if printed and not self.mine.printed:
+            sys.stdout.write(f"{self.place}:\n{printed}")
+            self.mine.printed = True
+
+    def _known(self, error: str) -> str:
+        """What to say where the text brings along what stands ahead of it already."""
+        own = self.trial.kernel.source.name
+        said = f"\nAll that is no kernel in {own} stands ahead of your text already: leave it out."
+        return said if "redefinition" in error or "redeclared" in error else ""
 
     def _refused(self) -> bool:
         """Whether the right kernel is not launched either: this case is not for these values."""
@@ -107,7 +131,13 @@ class Run:
 
     def _watch(self, blocks: int) -> tuple[list[Pair], list[Inspection]]:
         with watching(blocks) as report:
-            pairs = self._run()
+            self.mine.report = report
+            try:
+                pairs = self._run()
+            except Endless:
+                pairs = []
+            finally:
+                self.mine.report = None
         return pairs, report.launches
 
     @property

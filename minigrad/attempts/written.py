@@ -7,9 +7,14 @@ from minigrad.devices import base
 from minigrad.kernel import Kernel
 from minigrad.launch import Launch
 from minigrad.memo import Memo
+from minigrad.microscope import Microscope
 from minigrad.source import Param
 
 CELL = "cell.cu"  # what messages call the reader's text
+
+
+class Endless(Exception):
+    """A launch took too long: those that come after it would, too."""
 
 
 class Written(Kernel):
@@ -24,6 +29,8 @@ class Written(Kernel):
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
         self.launched: set[base.Dim3] = set()  # the blocks that it was launched with; shared, too
+        self.printed = False  # whether the reader has seen what it prints
+        self.report: Microscope | None = None  # what watches the launches
         if _types(self.signature.params) != _types(right.signature.params):
             ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
             raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
@@ -37,12 +44,14 @@ class Written(Kernel):
     def run(
         self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
     ) -> None:
-        """Remember the launch's numbers, then run."""
+        """Remember the launch's numbers, then run. Raises Endless where a watched launch had to be stopped."""
         pairs = zip(self.signature.params, args, strict=False)
         self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
         self.numbers |= values
         self.launched.add(block)
         super().run(args, grid, block, shared, values)
+        if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
+            raise Endless
 
 
 def _types(params: Sequence[Param]) -> list[Param]:

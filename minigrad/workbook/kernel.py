@@ -1,6 +1,8 @@
 """An exercise whose answer is a kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from operator import eq
 
 import numpy as np
@@ -104,7 +106,7 @@ class KernelExercise(Exercise):
     def _lines(self, kernel: Kernel) -> list[Line]:
         """The accesses of a kernel in its largest block, in the case with the largest input."""
         largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
-        with watching(blocks=1) as report:
+        with watching(blocks=1) as report, redirect_stdout(StringIO()):
             list(
                 self.pairs(
                     kernel.using(**{key: max(legal) for key, legal in kernel.tunables.items()}), largest, "float32"

@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from minigrad.devices.simulator.rewrite import PTX
@@ -16,32 +16,42 @@ _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
 _USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
 
 
-def locate(library: Path, pc: int, names: Iterable[str]) -> tuple[str, int] | None:
-    """File and line of an instruction, by the debugger's line table; without a tool to read it, unknown."""
+def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:
+    """File and line of an instruction, by the debugger's line table; without a tool to read it, unknown.
+
+    Of the functions that are inlined there it is the innermost; but rather one in the text called `own`.
+    """
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
     if not pc or not tool:
         return None
     # An instruction that the compiler moved has no line; one a little before it has.
     nearby = [hex(pc - back) for back in range(0, 64, 4)]
-    done = subprocess.run([tool, "-i", "-e", str(library), *nearby], capture_output=True, text=True)
+    done = subprocess.run([tool, "-a", "-i", "-e", str(library), *nearby], capture_output=True, text=True)
     by_file = {Path(name).name: name for name in names}  # some compilers put their own folder before it
-    for frame in done.stdout.splitlines():  # from the innermost inlined function outwards
+    found: list[tuple[str, int]] = []
+    for frame in done.stdout.splitlines():  # of each address, from the innermost inlined function outwards
         path, _, number = frame.partition(" ")[0].rpartition(":")
+        if frame.startswith("0x") and found:
+            break
         if number.isdigit() and Path(path).name in by_file:
-            return by_file[Path(path).name], int(number)
-    return None
+            found.append((by_file[Path(path).name], int(number)))
+    return next((place for place in found if place[0] == own), next(iter(found), None))
 
 
-def explain(log: str, parts: Mapping[str, str]) -> CompileError:
-    """The compiler's errors with the reader's file, line and text; `parts` are the texts by name."""
+def explain(log: str, parts: Mapping[str, str], own: str) -> CompileError:
+    """The compiler's errors with file, line and text; `parts` are the texts by name, `own` is the reader's."""
     lines = log.splitlines()
     at = [i for i, line in enumerate(lines) if _ERROR.match(line)]
     errors: dict[str, None] = {}
     for before, i, after in zip([-1, *at], at, [*at[1:], len(lines)], strict=False):
         file, number, words = _ERROR.match(lines[i]).groups()  # type: ignore[union-attr]
+        around = lines[before + 1 : i], lines[i + 1 : after]
         if file not in parts:
-            file, number = _used(lines[before + 1 : i], lines[i + 1 : after], parts) or (Path(file).name, number)
-        errors[_message(file, int(number), words, parts)] = None
+            file, number = _used(*around, parts) or (Path(file).name, number)
+        elsewhere = _used(*around, [own]) if file != own else None
+        where = f"\nused in {_quoted(own, int(elsewhere[1]), parts, ':')}" if elsewhere else ""
+        said = any(error.endswith(where) for error in errors)
+        errors[_message(file, int(number), words, parts) + where * (not said)] = None
     ptx = [error for error in errors if "inline PTX" in error]  # the others only follow from it
     return CompileError("\n".join((ptx or list(errors))[:MOST]) or log.strip())
 
@@ -54,8 +64,8 @@ def undefined(file: str, message: str) -> CompileError:
     return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
 
 
-def _used(before: list[str], after: list[str], parts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Where in the reader's files the header was used."""
+def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[str, str] | None:
+    """Where in these files the header was used."""
     found = [*map(_USED_BEFORE.match, before), *map(_USED_AFTER.match, after)]
     return next(((match[1], match[2]) for match in found if match and match[1] in parts), None)
 
@@ -63,6 +73,11 @@ def _used(before: list[str], after: list[str], parts: Mapping[str, str]) -> tupl
 def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
     if PTX in words:
         words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Write this line in CUDA C++."
+    return _quoted(file, number, parts, f": error: {words}")
+
+
+def _quoted(file: str, number: int, parts: Mapping[str, str], words: str) -> str:
+    """A place, what is to be said of it, and its line."""
     text = parts.get(file, "").splitlines()
     shown = f"\n    {text[number - 1].strip()}" if 0 < number <= len(text) else ""
-    return f"{file}({number}): error: {words}{shown}"
+    return f"{file}({number}){words}{shown}"

@@ -70,7 +70,7 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module
         try:
             return compiler.build(text, f"{stem}.cu", recipe.flags, scratch, recipe.link)
         except Refused as error:
-            raise explain(str(error), translation.parts) from None
+            raise explain(str(error), translation.parts, source.name) from None
 
     try:
         library, path = cache.load(stem, text + str(recipe), compiler, compile, ctypes.DEFAULT_MODE)

@@ -44,7 +44,8 @@ def explain(
         return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
     if report.cause == Cause.SYSTEM:
         return MemoryError(f"{kernel}: {report.text.decode() or 'the system has no memory for a worker'}.")
-    file, line = locate(module.path, report.pc, module.parts) or (report.file.decode(), report.line or None)
+    own = module.source.name if module.source.before else ""  # a text in place of a file's kernel
+    file, line = locate(module.path, report.pc, module.parts, own) or (report.file.decode(), report.line or None)
     finding = _find(report, module, kernel, timeout, arguments)
     block, thread = _dim3(report.block, report.has_thread), _dim3(report.thread, report.has_thread)
     where = [f"block {block}, thread {thread}"] if block else []

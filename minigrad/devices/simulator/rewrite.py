@@ -62,7 +62,7 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
         name = (root / path.relative_to(source.folder) if path.is_relative_to(source.folder) else path).as_posix()
         text = path.read_text()
         line = source.text.count("\n", 0, match.start()) + 2
-        again = name in made.parts and "#pragma once" in text
+        again = path in made.files and "#pragma once" in text
         if path not in made.files:
             made.files.append(path)
         inner = "" if again else _translate(Source(text, name, source.folder), path.parent, made)
