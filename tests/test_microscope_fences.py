@@ -294,6 +294,19 @@ extern "C" __global__ void counted(float* y, int* out) {
     assert capsys.readouterr().out == "last\n" * 2
 
 
+def test_a_device_variable_begins_as_the_file_sets_it_in_each_call():
+    text = """__device__ unsigned done = 0;
+__device__ float parts[2];
+extern "C" __global__ void k(float* y) {
+    parts[blockIdx.x] = blockIdx.x + 1;
+    __threadfence();
+    if (atomicAdd(&done, 1) == gridDim.x - 1) y[0] = ((volatile float*)parts)[0] + ((volatile float*)parts)[1];
+}"""
+    for _ in range(2):
+        record = mg.inspect(text, np.zeros(1, np.float32), grid=2, block=1, outputs="y")
+        assert record.ok and record.outputs["y"] == 3
+
+
 WAITS = {
     "reads": ("y[blockIdx.x] = x[0];", "x[0] = 5;"),
     "atomics": ("atomicAdd(&x[0], 1);", "y[0] = x[0];"),

@@ -58,7 +58,8 @@ def inspect(
     kernel is one of the package, `mg.transpose["tiled"]`; a planned launch of it, `.launch(64, 64)`, which brings its
     grid and block; or CUDA C++ with one kernel, else `name` says which. args are as for a launch; NumPy arrays are
     uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
-    checked. outputs names parameters of which every element must be written, and none with NaN.
+    checked. outputs names parameters of which every element must be written, and none with NaN. __device__ variables
+    begin as the file sets them, whatever an earlier call has left there.
 
     A race is two accesses of one element, one of them a write, that nothing orders however the threads are scheduled.
     Orders are made by __syncthreads, for the lanes of its mask by __syncwarp, and by a release: what a thread did, and
@@ -86,7 +87,7 @@ def inspect(
     """
     a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
     a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
-    microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs))
+    microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs), anew=True)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
     _check_outputs(args, planned)
     uploaded = _on_sim(args)

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from functools import cache
 from io import StringIO
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from minigrad.array import Array
@@ -40,19 +41,21 @@ _VECTORS = {
 # What orders one thread and not its neighbour: a fence, or a __syncwarp of some lanes.
 _SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
 _MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
+_FIRST: dict[Path, list[tuple[int, bytes]]] = {}  # what a file's __device__ variables held before its first launch
 
 
 class Microscope:
     """A device for launches alone: arrays stay on `sim`, and lie in watched memory while a kernel runs.
 
     blocks: so many blocks, from the first, are recorded in full; the checks are made in all of them. What goes wrong
-    in a kernel does not raise: it is among the problems of its record.
+    in a kernel does not raise: it is among the problems of its record. anew: each launch finds the __device__ variables
+    as the file sets them, and not as an earlier one has left them.
     """
 
     name = "microscope"
 
-    def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = ()):
-        self.blocks, self.outputs = whole("the microscope", "blocks", blocks), outputs
+    def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = (), anew: bool = False):
+        self.blocks, self.outputs, self.anew = whole("the microscope", "blocks", blocks), outputs, anew
         self.launches: list[Inspection] = []
         sim: Any = copy.copy(get(check("sim")))
         sim.workers = 1  # block after block, in order
@@ -71,6 +74,9 @@ class Microscope:
         with runtime().launching:
             with native.watch(_order(module, name, extent, moved), moved.extents) as starts:
                 statics = native.statics(len(moved.groups))
+                first = _FIRST.setdefault(module.path, statics)
+                if self.anew:
+                    _put(statics := first)
                 stopped = self._run(module, name, extent, moved.enter(starts.tolist()), self._sim.timeout)
                 seen = native.seen()
                 before = moved.leave()
