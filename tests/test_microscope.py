@@ -220,6 +220,25 @@ def test_the_same_kernel_with_its_barriers_has_no_problem():
     assert mg.inspect(source(TILED), X, np.zeros_like(X), 1000, grid=1, block=64).ok
 
 
+LOOPS = {
+    "around": "for (int r = 0; r < 2; ++r) {\n{ FILL\n}\n__syncthreads();\nUSE\n}",
+    "without braces": "int r = 0;\nwhile (++r < 3)\nif (n) {\nFILL\n__syncthreads();\nUSE\n}",
+    "above": "for (int r = 0; r < 2; ++r) { x[r]; }\nFILL\nif (n < 0) __syncthreads();\nUSE",
+    "in a comment": "// for now, and while\nFILL\n#if 0\n__syncthreads();\n#endif\nUSE",
+}
+
+
+@pytest.mark.parametrize("where", LOOPS)
+def test_only_a_loop_around_the_two_has_a_next_turn(where):
+    body = LOOPS[where].replace("FILL", "s[threadIdx.x] = 1;  // fill")
+    body = "__shared__ float s[64];\n" + body.replace("USE", "y[threadIdx.x] = s[63 - threadIdx.x];  // use")
+    problem, text = look(body)
+    fill, use = line_of(text, "// fill"), line_of(text, "// use")
+    turn = f"Line {fill} is in the next turn of the loop: put a __syncthreads() between line {use} and its end."
+    missed = f"The __syncthreads() in line {line_of(text, '__syncthreads')} does not come between the two."
+    assert (turn if where in ("around", "without braces") else missed) in problem.message
+
+
 def test_a_race_that_gives_the_right_value():
     problem, _ = look("if (threadIdx.x > 61) y[0] = 1;")
     assert (problem.kind, problem.access, problem.other.kind) == ("race", "write", "write")

@@ -16,7 +16,8 @@ class Scene:
     """Where two threads race: in shared or in global memory, and what else is known of the two."""
 
     space: str
-    apart: bool  # in the text a barrier stands between the two
+    barrier: int  # the line of one that stands between the two in the text; 0: there is none
+    apart: bool  # and a loop is around all three
     one_warp: bool
     overwrites: bool  # threads that come by the same lines write the same element, too
     fenced: bool  # the kernel orders some accesses by fences
@@ -79,6 +80,11 @@ def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
     if scene.apart:
         first, last = sorted((me.line, other.line))
         return f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
+    if scene.barrier:
+        return (
+            f"The __syncthreads() in line {scene.barrier} does not come between the two. Take it out of its branch, or "
+            "of its #if; or if the first line is reached again behind it, as by another call, wait there once more."
+        )
     mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     if me.kind == "write":
         mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later one stays."

@@ -1,12 +1,13 @@
 """Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
 from minigrad.microscope import advice, native
+from minigrad.microscope.loops import encloses
 from minigrad.microscope.native import Finding, Wrong
 from minigrad.microscope.requests import WARP
 from minigrad.microscope.sites import Place, Places
@@ -17,7 +18,6 @@ ORDER = (
     "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
     "barrier-divergence", "race", "uninitialised", "never-written", "nan",
 )  # fmt: skip
-LOOP, COMMENT = re.compile(r"\b(for|while)\b"), re.compile(r"//.*|/\*.*?\*/")
 
 
 @dataclass(frozen=True)
@@ -116,23 +116,19 @@ class Finder:
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
-        barrier = any("__syncthreads" in text for text in self._bare(me.file, range(first + 1, last)))
-        apart = barrier and any(map(LOOP.search, self._bare(me.file, range(last, 0, -1))))
+        barrier = self.places.barrier(me.file, first, last) if me.file == other.file else 0
+        apart = barrier > 0 and encloses(self.places.text(me.file), first, last)
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block
         overwrites = self._lines(finding) in self._overwritten
-        scene = advice.Scene(variable.space, apart and me.file == other.file, one_warp, overwrites, self.fenced)
+        scene = advice.Scene(variable.space, barrier, apart, one_warp, overwrites, self.fenced)
         place, count = (me.file, me.line or None, me.text), finding.count
         message = advice.race(me, other, at, scene)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 
     def _lines(self, finding: Finding) -> tuple:
         return frozenset(self.places.of(pc)[:2] for pc in (finding.pc, finding.other_pc) if pc), finding.variable
-
-    def _bare(self, file: str, lines: Iterable[int]) -> Iterator[str]:
-        """Their text without what is a comment in it."""
-        return (COMMENT.sub("", self.places.at(file, line).text) for line in lines)
 
     def _other(self, finding: Finding) -> Access:
         place = self.places.of(finding.other_pc)

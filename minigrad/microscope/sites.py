@@ -11,6 +11,7 @@ from typing import NamedTuple
 from minigrad.devices.simulator.module import Module
 from minigrad.errors import DeviceError
 from minigrad.microscope.columns import Columns
+from minigrad.source import blank
 
 
 class Place(NamedTuple):
@@ -94,6 +95,15 @@ class Places:
         """The line of that number; the text is known of the reader's files."""
         name = self._names.get(Path(file).name, Path(file).name)
         return Place(name, line, self._raw(name, line).strip())
+
+    def text(self, file: str) -> str:
+        """The text of one of the reader's files, without comments; empty of another."""
+        return blank("\n".join(self._lines.get(file, [])))
+
+    def barrier(self, file: str, first: int, last: int) -> int:
+        """The line of a barrier that stands between two lines; 0 where there is none."""
+        lines = self.text(file).splitlines()[first : last - 1]
+        return next((number for number, line in enumerate(lines, first + 1) if "__syncthreads" in line), 0)
 
     def indexed(self, file: str, line: int, column: int) -> str:
         """The name of the array that has an index at the column."""
