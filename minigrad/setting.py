@@ -19,7 +19,12 @@ class Setting:
         vars(optimizer)[self.name] = self.check(type(optimizer).__name__, self.name, value)
 
     def __get__(self, optimizer: Any, owner: type) -> Any:
-        return self if optimizer is None else vars(optimizer)[self.name]
+        if optimizer is None:
+            return self
+        try:
+            return vars(optimizer)[self.name]
+        except KeyError:
+            raise AttributeError(f"{owner.__name__} has no {self.name} yet; set it first.") from None
 
 
 def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from minigrad import __main__ as command_line
 from minigrad import bench
 from minigrad.array import Array
 from minigrad.bench import chain, dated
+from minigrad.bench.adjoint_record import AdjointRecord
 from minigrad.bench.agree import Reference
 from minigrad.bench.measurement import verified
 from minigrad.bench.stage import Stage
@@ -21,7 +22,7 @@ from minigrad.bench.sweeps import settings
 from minigrad.bench.work import Work, work_of
 from minigrad.bench.works import rivals
 from minigrad.check import ValueMismatch
-from minigrad.devices import get
+from minigrad.devices import dry, get
 from minigrad.devices.chip import Chip
 from minigrad.devices.dry import DryRun
 from minigrad.devices.timer import SHORTEST, Timer
@@ -68,6 +69,15 @@ def test_a_work_knows_what_it_moves_and_computes():
         work_of("less", [(3,), (3,)], "backward")
     with pytest.raises(ValueError, match="'sideways' must be"):
         work_of("relu", [(3,)], "sideways")
+
+
+def test_a_work_is_planned_for_the_gpu_that_is_there(monkeypatch):
+    work = work_of("matmul", [(64, 65536), (65536, 64)])
+    parts = [run.grid[2] for run in work.dry().launches if "parts" in run.kernel]
+    monkeypatch.setattr(dry, "why_not", lambda name: "")
+    monkeypatch.setattr(dry, "get", lambda name: SimpleNamespace(arch="sm_90a", processors=24))
+    here = [run.grid[2] for run in work.dry().launches if "parts" in run.kernel]
+    assert 0 < here[0] < parts[0]
 
 
 def test_the_set_holds_every_op_that_launches_a_kernel():
@@ -308,6 +318,9 @@ def test_a_file_that_is_no_record(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"device": "a"}))
     with pytest.raises(ValueError, match=r"x\.json is no record"):
         bench.load(tmp_path / "x.json")
+    path = example().save(tmp_path)
+    with pytest.raises(ValueError, match="is no record: it needs device, date, command, versions, costs"):
+        AdjointRecord.load(path)
 
 
 @pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)
@@ -405,6 +418,16 @@ def test_a_wrong_result_is_refused_and_the_run_goes_on(pretended, folder, monkey
     record = bench.load(folder / "some-gpu-2026-01-02.json")
     assert all("naive" in title for title in record.refused) and len(record.refused) == 2
     assert len(record.measurements) == len(bench.suite("matmul")) - 2
+
+
+def test_a_work_with_a_setting_that_is_wrong_has_no_times(pretended, folder):
+    def more(record, stage):
+        record.choices[stage.title] = {"search": "BLOCK=64", "default": "BLOCK=64"}
+        raise ValueMismatch("BLOCK=64 is wrong")
+
+    record = bench.run("relu", more=more)
+    assert record.refused and not record.measurements and not record.choices
+    assert bench.load(record.save(folder)).refused == bench.load(record.save(folder)).refused == record.refused
 
 
 def test_a_run_that_is_interrupted_keeps_what_it_has(pretended):

@@ -477,10 +477,10 @@ def test_graphs_are_given_back_with_the_context_current(gpu, driver):
         fast = mg.graph(lambda x: x * 2.0)
         fast(x), fast(x)
 
-    driver.thread = None  # a thread of which CUDA knows nothing
     for let_go in (lambda: gpu.memory.usage, lambda: gpu.allocate(999_999)):
         use()
         gc.collect()
+        driver.thread = None  # as on a thread of which CUDA knows nothing
         let_go()
         assert not driver.graphs
 

@@ -296,6 +296,10 @@ def test_the_next_batch_travels_while_the_step_runs(gpu, monkeypatch):
     assert all(not piece.sent.todo for pieces in gpu.sender._locked.values() for piece in pieces)
 
 
+def test_an_optimizer_that_is_not_made_yet_has_no_settings():
+    assert not hasattr(mg.optim.SGD.__new__(mg.optim.SGD), "lr")
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_step_that_is_captured_takes_no_batch_itself(gpu, driver, monkeypatch, count):
     monkeypatch.setattr(mg.data, "check", lambda name: name)

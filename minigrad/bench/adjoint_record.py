@@ -69,7 +69,7 @@ class AdjointRecord(Dated):
 
     costs: dict[str, Cost] = field(default_factory=dict)
 
-    within = "adjoint"
+    within, needs = "adjoint", (*Dated.needs, "costs")
 
     @property
     def median(self) -> float:

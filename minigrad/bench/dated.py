@@ -2,11 +2,11 @@
 
 import json
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from minigrad.show.tables import Table
 from minigrad.source import PACKAGE
@@ -15,7 +15,7 @@ FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of 
 
 
 @dataclass
-class Dated:
+class Dated(ABC):
     """Times by their titles, and what they depend on. `refused`: what was wrong, so that it was not timed, and why."""
 
     device: str
@@ -25,6 +25,7 @@ class Dated:
     refused: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     within = ""  # the folder among the records
+    needs: ClassVar[tuple[str, ...]] = ("device", "date", "command", "versions")  # what a file says at least
 
     @property
     def name(self) -> str:
@@ -51,10 +52,8 @@ class Dated:
             content = json.loads(Path(path).read_text())
         except ValueError:
             content = None
-        if not isinstance(content, dict) or not {"device", "date", "command", "versions"} <= content.keys():
-            raise ValueError(
-                f"{path} is no record: it needs device, date, command, versions. `minigrad bench` writes one."
-            )
+        if not isinstance(content, dict) or not set(cls.needs) <= content.keys():
+            raise ValueError(f"{path} is no record: it needs {', '.join(cls.needs)}. `minigrad bench` writes one.")
         return cls.read(content)
 
     @classmethod
@@ -75,6 +74,13 @@ class Dated:
     @abstractmethod
     def table(self) -> Table:
         """A row for each title."""
+
+    def refuse(self, title: str, why: str) -> None:
+        """It is wrong, so it has no times, not even those that were taken before that was seen."""
+        for known in (getattr(self, f.name) for f in fields(self)):
+            if isinstance(known, dict):
+                known.pop(title, None)
+        self.refused[title] = why
 
     def added_to(self, old: Self) -> Self:
         """Both in one. What is refused now has no times any more, and what is timed now is refused no more."""

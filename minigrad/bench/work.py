@@ -8,7 +8,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.create import extents
-from minigrad.devices.dry import DryRun, Launched
+from minigrad.devices.dry import Launched, dry_run
 from minigrad.op import OPS, Case, Op
 from minigrad.require import a
 
@@ -52,7 +52,7 @@ class Work:
 
     def dry(self, op: Op | None = None) -> "Dry":
         """What it would launch and move, worked out without running it: this, or another setting of the op."""
-        device, op = DryRun(), op or self.chosen
+        device, op = dry_run(), op or self.chosen
         arrays = [Array.empty(device, shape, dtype) for shape, dtype in self.shapes()]
         params = op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params
         flops, nbytes = op.cost(*arrays, **self.case.params)  # type: ignore[misc]

@@ -149,7 +149,7 @@ def run(
                 if more:
                     more(record, stage)
             except ValueMismatch as wrong:
-                record.refused[work.title] = str(wrong)
+                record.refuse(work.title, str(wrong))
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
     return record
 

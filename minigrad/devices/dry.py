@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.devices import get, why_not
 from minigrad.devices.base import PROCESSORS, Arguments, Dim3
 from minigrad.source import Source
 
@@ -33,13 +34,18 @@ class Nowhere:
 
 
 class DryRun:
-    """A device of unlimited memory that notes every launch and does none. Downloads are zeros."""
+    """A device of unlimited memory, like another if one is given, that notes every launch and does none.
+
+    Downloads are zeros.
+    """
 
     name = "dry run"
     repeats = False
-    arch, processors = "sm_90a", PROCESSORS  # as of the GPUs of the records
 
-    def __init__(self) -> None:
+    def __init__(self, like: Any = None) -> None:
+        # As those of a device, or of the GPUs of the records.
+        self.arch: str = like.arch if like else "sm_90a"
+        self.processors: int = like.processors if like else PROCESSORS
         self.launches: list[Launched] = []
         self._next = 1 << 20
 
@@ -72,3 +78,8 @@ class DryRun:
         """Note the launch."""
         source, defines = module
         self.launches.append(Launched(name, source, defines, grid, block, shared, tuple(arguments.arrays)))
+
+
+def dry_run() -> DryRun:
+    """A dry run of this machine's GPU, or where it has none of those of the records."""
+    return DryRun() if why_not("cuda") else DryRun(get("cuda"))
