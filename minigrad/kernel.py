@@ -66,16 +66,16 @@ class Kernel:
         forget()
 
     @property
-    def planned(self) -> Mapping[tuple[int, ...], Launch]:
-        """The launches by their sizes, as far as they have been worked out."""
-        return self._plans
+    def planned(self) -> list[Launch]:
+        """The launches that have been worked out."""
+        return list(self._plans.values())
 
     def forget(self) -> None:
         """Prefer nothing."""
         self._preferred.clear()
         forget()
 
-    def _preference(self, sizes: tuple[int, ...]) -> dict[str, int]:
+    def preferred(self, *sizes: int) -> dict[str, int]:
         """The values for the nearest sizes: the distance is in doublings, added up."""
 
         def far(other: tuple[int, ...]) -> int:
@@ -88,14 +88,11 @@ class Kernel:
         if not named and sizes in self._plans:
             return self._plans[sizes]
         work = {key: value for key, value in named.items() if key in self.sizes}
-        preferred = self._preference((*sizes, *(work[key] for key in self.sizes if key in work)))
+        preferred = self.preferred(*sizes, *(work[key] for key in self.sizes if key in work))
         asked = self._legal({key: value for key, value in named.items() if key not in self.sizes})
         fitted = self.fit(**self.sizes | dict(zip(self.sizes, sizes, strict=False)) | work) if self.fit else {}
         values = self.values | fitted | preferred | asked
-        planned = Launch.plan(self, sizes, work, values)
-        if not named:
-            self._plans[sizes] = planned
-        return planned
+        return self._plans.keep((*sizes, *named.items()), Launch.plan(self, sizes, work, values))
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
         """Run the kernel over an explicit grid; it writes its outputs in place."""

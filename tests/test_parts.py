@@ -39,6 +39,17 @@ def test_only_long_sums_of_small_results_are_shared():
     assert not any("parts" in name for name in kernels(64, 4095, 64))
 
 
+def test_the_parts_are_added_up_at_once_whatever_sum_prefers():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 40960), (40960, 1)))
+    mg.sum["strips"].prefer((1, 40), {"CHUNK": 32})
+    try:
+        found = (mg.tensor(a, device="sim") @ mg.tensor(b, device="sim")).numpy()
+    finally:
+        mg.sum["strips"].forget()
+    np.testing.assert_allclose(found, a @ b, rtol=1e-3)
+
+
 @pytest.mark.parametrize("sizes", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200), (1, 4096, 1)])
 def test_the_parts_are_the_product(sizes):
     m, k, n = sizes

@@ -4,12 +4,13 @@ import ctypes
 import json
 import subprocess
 
+import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import bench
 from minigrad.bench import dated
-from minigrad.bench.sweeps import default, settings
+from minigrad.bench.sweeps import alike, default, settings
 from minigrad.bench.work import work_of
 from minigrad.bench.works import suite
 from minigrad.devices import get, nvcc
@@ -39,6 +40,14 @@ def test_each_resource_can_be_the_limit():
     assert limits(1024, 32, 0) == (2, ("warps", "registers"))
     assert limits(1024, 65, 0) == (0, ("registers",)), "not one block fits, and the launch is refused"
     assert limits(256, 16, 0, T4) == (4, ("warps",))
+
+
+@pytest.mark.parametrize("n", [4095, 4096])
+def test_the_heaviest_launch_is_none_that_copies(n):
+    work = work_of("matmul", [(n, n), (n, n)])
+    launches = work.dry().launches
+    assert len(launches) > 1 and heaviest(launches, work.chosen).kernel == "matmul_packed"
+    assert heaviest(launches[::-1], work.chosen).kernel == "matmul_packed"
 
 
 def test_waves_and_their_tail():
@@ -217,6 +226,28 @@ def test_choices_apply_by_themselves(gpu_with_choices):
     assert mg.tune.auto(False) == 0 and kernel.launch(2000).values == {"BLOCK": 256}
 
 
+@pytest.mark.parametrize(("name", "shape", "axis"), [("sum", (10**6,), None), ("max", (400, 300), 0)])
+def test_choices_apply_to_reductions(gpu_with_choices, name, shape, axis):
+    op = mg.OPS[name]
+    work = work_of(op, [shape], axis=axis)
+    chosen = next(s for s in settings(work) if alike(s.dry) != alike(work.dry()) and s.values["CHUNK"] == 100)
+    plans = cache.plans(work, chosen.op)
+    assert len(plans) == len(chosen.dry.launches) > 1
+    cache.keep("NVIDIA H200", work, chosen.label, plans)
+    mg.tune.auto()
+    assert alike(work.dry()) == alike(chosen.dry)
+    host = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7
+    there = op(mg.tensor(host, device="sim"), axis=axis).numpy()
+    np.testing.assert_allclose(there, getattr(np, name)(host, axis=axis), rtol=1e-5)
+
+
+def test_plans_are_those_of_the_work_alone():
+    for n in (17, 18):
+        mg.matmul.kernels["naive"].launch(n, n, n)
+    work = work_of("matmul", [(5, 5), (5, 5)])
+    assert [(role, sizes[:3]) for role, sizes, _ in cache.plans(work, mg.matmul)] == [("split_k", [5, 5, 5])]
+
+
 def test_without_a_gpu_nothing_applies(recorded, monkeypatch):
     monkeypatch.setattr(automatic, "why_not", lambda name: "no GPU")
     assert mg.tune.auto() == 0 and mg.relu["forward"].launch(2000).values == {"BLOCK": 256}
@@ -228,7 +259,7 @@ def test_without_a_gpu_nothing_applies(recorded, monkeypatch):
 @pytest.mark.gpu
 def test_the_arithmetic_is_that_of_the_driver():
     gpu, driver = get("cuda"), ctypes.CDLL("libcuda.so.1")
-    launches = [heaviest(setting.dry.launches) for work in bench.suite() for setting in settings(work)]
+    launches = [heaviest(setting.dry.launches, setting.op) for work in bench.suite() for setting in settings(work)]
     seen = {(key(launch), launch.block, launch.shared): launch for launch in launches}
     for launch in seen.values():
         taken = gpu.resources(gpu.build(launch.source, launch.defines), launch.kernel)

@@ -35,8 +35,9 @@ def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Ar
     count = max(ceil_div(terms, part), 1)
     partial = Array.empty(out.device, (count, out.size), out.dtype)
     kernel.launch(w.m, w.n, w.k, count, out.device.processors)(x, y, partial, w.m, w.n, w.k, part)
-    add = OPS["sum"].kernels["strips"].launch(out.size, count)
-    add(partial, out, out.size, count, out.size, add.values["CHUNK"], 1.0)
+    chunk = max(count, 2)  # all of them, whatever sum would take by itself
+    add = OPS["sum"].kernels["strips"].launch(outputs=out.size, n=count, CHUNK=chunk)
+    add(partial, out, out.size, count, out.size, chunk, 1.0)
     return True
 
 

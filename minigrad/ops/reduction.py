@@ -147,10 +147,11 @@ def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: i
     kernel = kernels.get("forward") or kernels[way]
     make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
     while True:
-        chunk = max(kernel.values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
+        work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1)}
+        values = kernel.values | kernel.preferred(*(work[key] for key in kernel.sizes))
+        chunk = work["CHUNK"] = max(values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
         pieces = max(ceil_div(n, chunk), 1)  # an empty row is one piece of nothing
         y = make(x.device, (rows * pieces * inner,), x.dtype)
-        work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1), "CHUNK": chunk}
         asked = {key: work[key] for key in (*kernel.sizes, *kernel.tunables) if key in work}
         by = divisor if pieces == 1 else (1.0,) * len(divisor)
         kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *by)

@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from minigrad.bench.work import Work
 from minigrad.devices import disk
+from minigrad.kernel import Kernel
 from minigrad.op import Op
 
 Plan = tuple[str, list[int], dict[str, int]]  # a kernel's role in the op, the sizes of a launch, the values for it
@@ -40,12 +42,14 @@ def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
 
 def plans(work: Work, op: Op) -> list[Plan]:
     """Role, sizes and values of the launches that a work makes with this setting of the op."""
-    work.dry(op)
+    fresh, made = copy(op), dict[int, Kernel]()  # kernels that have planned nothing for anybody else
+    fresh.kernels = {role: made.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
+    work.dry(fresh)
     roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # of the op itself, not of this setting
     return [
-        (roles[kernel.name], list(sizes), dict(launch.values))
-        for kernel in op.kernels.values()
-        for sizes, launch in kernel.planned.items()
+        (roles[kernel.name], list(launch.sizes.values()), dict(launch.values))
+        for kernel in made.values()
+        for launch in kernel.planned
     ]
 
 

@@ -44,7 +44,8 @@ class Search:
 
     def occupancy(self, setting: Setting | None = None) -> Occupancy | None:
         """The occupancy of the kernel that takes the time; None where nobody knows its registers."""
-        launch = heaviest((setting or self.chosen).dry.launches)
+        setting = setting or self.chosen
+        launch = heaviest(setting.dry.launches, setting.op)
         taken = self.resources.get(key(launch))
         return occupancy(launch, taken, self.chip) if taken and self.chip else None
 
