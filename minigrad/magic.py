@@ -30,14 +30,24 @@ def register(shell: Any) -> None:
 def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
     op = OPS.get(words[0]) if words else None
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
-        known = f"{op.name} has {', '.join(op.kernels)}" if op else "mg.OPS lists the ops"
-        return Answer(False, f"Write %%kernel, an op and one of its kernels: %%kernel matmul tiled. {known}.", "usage")
+        ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled."
+        return Answer(False, f"{ways} {_unknown(op, words)}", "usage")
     if words[2:] and (not words[2].isidentifier() or iskeyword(words[2])):
         return Answer(False, f"{words[2]!r} is no name of a variable: the op could not be used under it.", "usage")
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
     return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+
+
+def _unknown(op: Op | None, words: list[str]) -> str:
+    """Which of the words is wrong, and what could stand there."""
+    if op is None:
+        return (f"There is no op {words[0]!r}; there are " if words else "The ops are ") + f"{', '.join(OPS)}."
+    if words[1:] and words[1] in op.kernels:
+        return f"{' '.join(words[3:])!r} is too much: behind the kernel stands a name for the op at most, {words[2]!r}."
+    missing = f"no kernel {words[1]!r}; it has " if words[1:] else ""
+    return f"{op.name} has {missing}{', '.join(op.kernels) or 'no kernels'}."
 
 
 def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:

@@ -264,3 +264,22 @@ def test_what_an_answer_prints_is_shown_once(capsys):
     text = exercise.solution().replace("if (i < n) {", 'if (i < n) {\n        if (i == 0) printf("here\\n");')
     assert exercise.check(text).correct
     assert capsys.readouterr().out == "n=1, BLOCK=32:\nhere\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("transpose_tile", {"float tile[": "float s[", " tile[": " s["}), ("matmul_tile", {"a_tile": "s", "b_tile": "u"})],
+)
+def test_shared_arrays_may_have_other_names(name, changes):
+    exercise = mg.exercise(name)
+    text = exercise.solution()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    assert exercise.check(text).correct
+
+
+def test_a_race_behind_the_tree_is_not_said_to_be_in_it():
+    exercise = mg.exercise("block_sum")
+    found = exercise.check(exercise.solution().replace("if (t == 0)", "if (t + 1 == blockDim.x)"))
+    assert found.kind == "race" and "goes before each round" not in found.text, found

@@ -292,10 +292,20 @@ def test_a_name_that_cannot_be_used_is_refused(shell, name):
     assert not found.correct and found.kind == "usage" and name in found.text and shell.user_ns["mg"] is mg
 
 
-@pytest.mark.parametrize("line", ["", "add", "no such", "add backward", "add forward x y"])
-def test_a_kernel_that_is_not_there_is_answered(shell, line):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "The ops are add, "),
+        ("plus forward", "There is no op 'plus'; there are add, "),
+        ("add", "add has forward, vectorized."),
+        ("add backward", "add has no kernel 'backward'; it has forward, vectorized."),
+        ("add forward x y", "'y' is too much: behind the kernel stands a name for the op at most, 'x'."),
+        ("reshape forward", "reshape has no kernel 'forward'; it has no kernels."),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_answered(shell, line, words):
     found = shell.run_cell_magic("kernel", line, ADD)
-    assert found.kind == "usage" and "%%kernel matmul tiled" in found.text
+    assert found.kind == "usage" and "%%kernel matmul tiled" in found.text and words in found.text, found
 
 
 def test_the_exercise_magic(shell):

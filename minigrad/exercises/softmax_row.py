@@ -62,6 +62,8 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
               "Without the largest taken off, expf overflows to infinity, and infinite by infinite is nan."),
         Wrong("float most = x[0]", "float most = 0", "nan",
               "Where all numbers are far below 0, every expf is 0, and 0 / 0 is nan. Start from x[0]."),
+        Wrong("float most = x[0];\n        for (int j = 1", "float most = -1000;\n        for (int j = 0", "nan",
+              "Whatever number stands here, a row may lie far below it, and then every expf is 0. Start from x[0]."),
         Wrong("sum +=", "sum =", "value", "`=` keeps the last one alone. Every one is added: `+=`."),
         Wrong("int j = 0; j < cols; ++j) {\n            sum", "int j = 1; j < cols; ++j) {\n            sum", "value",
               "x[0] belongs to the sum, too."),
@@ -73,7 +75,7 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     reference=reference,
     launch=launch,
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 3), (33, 5), (0, 3), (3, 65))]
-    + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1000,)],
+    + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1000,), (numbers(2, 3) - 1e6,)],
     grid=("rows/BLOCK",),
     block=("BLOCK",),
     sizes="rows",

@@ -25,7 +25,8 @@ class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text is tried under the microscope, at every size and block size.
 
     reference(*arrays) is the truth in NumPy; launch(kernel, *arrays) runs the kernel on arrays of a device and returns
-    its output. through names shared arrays which the kernel must fill and read, for what it writes is right without.
+    its output. through names shared arrays which the kernel must fill and read, or as many with other names, for what
+    it writes is right without.
     grid, block, sizes and tunables are as in Kernel; those tunables that the solution names are constants.
     """
 
@@ -88,12 +89,15 @@ class KernelExercise(Exercise):
     def _unused(self, kernel: Kernel) -> Answer | None:
         """The answer to a kernel that leaves out a shared array which the exercise is about, or its use."""
         lines = self._lines(kernel)
-        seen = {(line.variable, line.kind) for line in lines}
+        filled, used = (
+            {line.variable for line in lines if line.space == "shared" and line.kind == kind}
+            for kind in ("write", "read")
+        )
         right = f"Not yet. {kernel.outputs[0]} is right, but"
-        for name in self.through:
-            if not {(name, "write"), (name, "read")} <= seen:
-                text = f"{right} {name} is not used: fill it, wait, and read from it."
-                return self._explained(Answer(False, text, "unused"), None)
+        if len(filled & used) < len(self.through):
+            name = next((name for name in self.through if name not in filled & used), self.through[0])
+            text = f"{right} {name} is not used: fill it, wait, and read from it."
+            return self._explained(Answer(False, text, "unused"), None)
         taken, enough = _sectors(lines), _sectors(self._lines(self.kernel))
         if self.through and taken > 2 * enough:
             text = (
