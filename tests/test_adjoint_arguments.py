@@ -73,6 +73,24 @@ def test_whatever_requires_a_gradient_gets_one(condition):
     assert y.grad.numpy().tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("kind", ["int", "unsigned", "long long", "bool"])
+def test_an_array_of_whole_numbers_that_the_kernel_changes(kind):
+    """It is changed in place, as other operations can tell, and the gradient is that of what it held before."""
+    head = f'extern "C" __global__ void f(const double* x, {kind}* c, double* y)'
+    f = mg.differentiable(f"{head} {{ int i = threadIdx.x; y[i] = x[c[i]]; c[i] = 0; }}")
+    dtype = {"int": "int32", "unsigned": "uint32", "long long": "int64", "bool": "bool"}[kind]
+    at = np.array([1, 1, 0]).astype(dtype)
+    x, c, y, w = (
+        mg.tensor(a, device="sim") for a in (np.float64([1, 2, 3]), at, np.zeros(3), np.float64([1, 10, 100]))
+    )
+    x.requires_grad = True
+    before = c.version.count
+    out = f(x, c, y, grid=1, block=3)
+    (out * w).sum().backward()
+    assert (x.grad.numpy().tolist(), out.numpy().tolist()) == ([100, 11, 0], [2, 2, 1])
+    assert (c.numpy().tolist(), c.version.count - before) == ([0, 0, 0], 1)
+
+
 def test_named_parameters_alone():
     f = mg.differentiable(TEXT, wrt=["a"])
     x, a = mg.ones(8, device="sim"), mg.tensor(2.0, device="sim", requires_grad=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
-from minigrad.adjoint.effects import mentioned
+from minigrad.adjoint.effects import mentioned, written
+from minigrad.adjoint.types import floating
 from minigrad.convert import copied
 from minigrad.kernel import Kernel
 from minigrad.limits import Extent
@@ -23,10 +24,15 @@ class Differentiable:
     def __init__(self, made: Adjoint, wider: bool = True):
         self.adjoint, self.primal, self.wider = made, made.primal, wider
         self._made = {made.wrt: made}
+        kernel = made.module.kernel
+        stored = written(kernel.body)
+        self._changed = {p.name for p in kernel.params if p.pointer and p.name in stored and not floating(p.type)}
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None) -> Any:
         """Run the kernel on copies of its outputs; these come back, a tuple where they are several.
 
+        An array of whole numbers or bools that the kernel writes is no output: it is changed in place, and the adjoint
+        starts from a copy of what it was.
         args are the kernel's own. A scalar parameter may be a tensor of one element. Raises TypeError or LaunchError
         for what `vjp` would not take. The result's `backward` runs the adjoint; it raises RuntimeError where an array
         that the adjoint reads has been changed in place since.
@@ -35,11 +41,14 @@ class Differentiable:
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
         values = {**run.arrays, **run.scalars}
         params = [p.name for p in run.module.kernel.params]
+        tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
+        known = values | outputs | {n: tensors[n] for n in self._changed if n in tensors}
+        if tape.grad_enabled():
+            values |= {n: copied(run.arrays[n]) for n in self._changed}
         with tape.no_grad():
-            self.primal(*({**values, **outputs}[n] for n in params), grid=grid, block=block)
+            self.primal(*(known[n] for n in params), grid=grid, block=block)
         results = tuple(Tensor(outputs[name]) for name in self.adjoint.outputs)
         if tape.grad_enabled():
-            tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
             self._record(tensors, partial(self._pull, [values[n] for n in params], grid, block), results)
         return results if len(results) > 1 else results[0]
 
@@ -49,7 +58,7 @@ class Differentiable:
         wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
         if not wanted:
             return
-        read = mentioned(made.derived.body)
+        read = mentioned(made.derived.body) - self._changed
         saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
         for number, result in enumerate(results):
             inputs = [tensors[n] for n in wanted]
