@@ -20,7 +20,8 @@ class KernelError(RuntimeError):
     """A kernel that went wrong while it ran.
 
     kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
-    "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); what is unknown is None.
+    "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of
+    the access. What is unknown is None.
     """
 
     def __init__(
@@ -33,7 +34,8 @@ class KernelError(RuntimeError):
         thread: tuple[int, int, int] | None = None,
         line: int | None = None,
         file: str | None = None,
+        address: int | None = None,
     ):
         super().__init__(message)
-        self.kernel, self.kind, self.buffer = kernel, kind, buffer
+        self.kernel, self.kind, self.buffer, self.address = kernel, kind, buffer, address
         self.block, self.thread, self.line, self.file = block, thread, line, file

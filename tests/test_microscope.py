@@ -187,7 +187,17 @@ def test_a_misaligned_float4():
         "const float* p = x + 2;\nfloat4 v = *(const float4*)(p + 4 * threadIdx.x);  // wrong\ny[0] = v.x;"
     )
     assert (problem.kind, problem.variable, problem.line) == ("misaligned", "x", line_of(text, "wrong"))
+    assert problem.element == 2
     assert (problem.block, problem.thread) == ((0, 0, 0), (0, 0, 0)) and "16 bytes" in problem.message
+
+
+@pytest.mark.parametrize("shared", ["__shared__ float s[64];", "extern __shared__ float s[];"])
+def test_a_misaligned_float4_in_shared_memory(shared):
+    body = f"{shared}\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\n"
+    body += "if (t < 8) {\nfloat4 v = *(float4*)&s[4 * t + 1];  // wrong\ny[t] = v.x;\n}"
+    problem, text = look(body, shared=256 * ("extern" in shared))
+    assert (problem.kind, problem.variable, problem.element) == ("misaligned", "s", 1)
+    assert problem.line == line_of(text, "// wrong") and "access to s[1]; a " in problem.message
 
 
 def test_a_null_pointer():

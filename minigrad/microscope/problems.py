@@ -142,10 +142,14 @@ class Finder:
         if error.kind in ("out-of-bounds", "illegal-access") and any(p not in wild for p in last):
             return found
         place = self.places.at(error.file or "", error.line) if error.line else Place("", 0, "")
+        name, element, message = error.buffer, None, str(error)
+        if error.kind == "misaligned" and (found_at := self.variables.at(error.address or 0)):
+            variable, element = found_at
+            name = name or variable.name
+            message = message.replace(f"address {error.address:#x}", variable.subscript(element))
         problem = Problem(
-            error.kind, str(error), place.file, error.line, place.text, error.buffer, None, None, error.block,
-            error.thread,
-        )  # fmt: skip
+            error.kind, message, place.file, error.line, place.text, name, element, None, error.block, error.thread
+        )
         return [p for p in found if p not in wild or p.thread != error.thread] + [problem]
 
 

@@ -54,8 +54,17 @@ class Variables:
             for group in groups
         ]
         self._by_number += [[_declared(one)] for one in seen[len(groups) :]]
+        self._extents = [(one.start, one.bytes) for one in seen]
         self.itemsize = np.array([candidates[0].itemsize for candidates in self._by_number] or [1], np.int64)
         self.by_name = {variable.name: variable for candidates in self._by_number for variable in candidates}
+
+    def at(self, address: int) -> tuple[Variable, int] | None:
+        """The variable that an address lies in, and its element there."""
+        for number, (start, size) in enumerate(self._extents):
+            if 0 <= address - start < size:
+                variable = self._by_number[number][0]
+                return variable, (address - start) // variable.itemsize
+        return None
 
     def space(self, number: int) -> str:
         """Global or shared."""

@@ -51,7 +51,8 @@ def explain(
     where = [f"block {block}, thread {thread}"] if block else []
     where += [f"{file}({line})"] if line else []
     message = f"{kernel}: {', '.join([finding.what, *where])}. {finding.way_out}".strip()
-    return KernelError(message, kernel, finding.kind, finding.buffer, block, thread, line, file or None)
+    address = report.address or None
+    return KernelError(message, kernel, finding.kind, finding.buffer, block, thread, line, file or None, address)
 
 
 def damage(kernel: str, name: str, array: Array) -> KernelError:
