@@ -132,3 +132,64 @@ def test_counted_by_hand(name):
         (found,) = [each for each in record.line(line) if (each.space, each.kind) == (space, kind)]
         cost = (found.sectors,) if space == "global" else (found.wavefronts, found.bank_conflicts)
         assert (found.requests, found.lanes, *cost) == expected, f"line {line}: {found}"
+
+
+# What a line reads of p, s, q, x and y. A thread has its own element of each; p is a permutation.
+READS = {
+    "s[p[i]] = x[i];": {"p": 1, "x": 1},
+    "s[p[i]] += x[i];": {"p": 1, "s": 1, "x": 1},
+    "s[p[i]] -= 1;": {"p": 1, "s": 1},
+    "s[p[i]]++;": {"p": 1, "s": 1},
+    "atomicAdd(&s[p[i]], x[p[i]]);": {"p": 2, "x": 1},
+    "s[p[i]] += x[p[i]];": {"p": 2, "s": 1, "x": 1},
+    "s[p[i] % 4 + p[i] - p[i] % 4] = 1;": {"p": 3},
+    "q[p[i]].a = x[i];": {"p": 1, "x": 1},
+    "q[p[i]].a += x[p[i]];": {"p": 2, "q": 1, "x": 1},
+    "y[i] = q[p[i]].a + q[p[i]].b;": {"p": 2, "q": 2},
+    "y[p[i]] = s[p[i]] += 1;": {"p": 2, "s": 1},
+    "t[p[i] / 8][p[i] % 8] *= x[i];": {"p": 2, "t": 1, "x": 1},
+    "y[p[i]] += y[p[i]];": {"p": 2, "y": 2},
+    "y[p[i]] = x[i] + x[i];": {"p": 1, "x": 2},
+    "s[p[i]] = s[p[i]] + s[p[i]];": {"p": 3, "s": 2},
+    "if ((p[i] & p[i]) < 0) s[i] = 1;": {"p": 2},
+    "PUT(s, p[i], x[i]);": {"p": 1, "s": 1, "x": 1},
+    "float v = 0, w[2] = {x[p[i]], s[p[i]]}; y[p[i]] = v + w[p[i] % 2];": {"p": 4, "s": 1, "x": 1},
+    "y[p[i]] = sum(x[i], s[p[i]]);": {"p": 2, "s": 1, "x": 1},
+}
+
+
+def inspect_reads(pointer: str):
+    """Each line of them once, from line 9 on."""
+    head = f"""#define PUT(s, i, v) s[i] += v
+template <class... All> __device__ float sum(All... all) {{ return (... + all); }}
+struct Pair {{ float a, b; }};
+extern "C" __global__ void k(const float* x, {pointer} p, float* y) {{
+    __shared__ float s[40], t[4][8]; __shared__ Pair q[32];
+    int i = threadIdx.x;
+    s[i] = t[i / 8][i % 8] = 1; q[i].a = q[i].b = 2; if (i < 8) s[i + 32] = 1;
+    __syncthreads();
+"""
+    order = np.arange(32, dtype=np.int32)[::-1].copy()
+    lines = "\n".join(f"__syncwarp(); {line}" for line in READS)
+    return mg.inspect(f"{head}{lines}\n}}", np.ones(32, np.float32), order, np.zeros(32, np.float32), grid=1, block=32)
+
+
+@pytest.mark.parametrize("pointer", ["const int*", "int*"])
+def test_what_is_written_once_is_read_once(pointer):
+    record = inspect_reads(pointer)
+    assert record.ok, record
+    for number, (line, expected) in enumerate(READS.items(), 9):
+        read = [(each.variable, each.requests) for each in record.line(number) if each.kind == "read"]
+        counts = {name: sum(count for variable, count in read if variable == name) for name, _ in read}
+        assert counts == expected, line
+
+
+def test_an_index_that_has_to_stay_a_constant_compiles():
+    source = """template <int COUNT> __device__ float many(float x) { return COUNT * x; }
+constexpr int counts[] = {3, 4}, last = 1;
+extern "C" __global__ void k(const float* x, float* y) {
+    y[threadIdx.x] = many<counts[last]>(x[threadIdx.x]);
+}"""
+    y = np.zeros(32, np.float32)
+    record = mg.inspect(source, np.ones(32, np.float32), y, grid=1, block=32)
+    assert record.ok and (y == 4).all() and [line.requests for line in record.line(4)] == [1, 1]

@@ -433,7 +433,7 @@ import json, sys
 import numpy as np
 import minigrad as mg
 from minigrad.microscope import watching
-from test_microscope_by_hand import BY_HAND, inspect
+from test_microscope_by_hand import BY_HAND, inspect, inspect_reads
 from test_microscope_counts import ARGUMENTS, ASSIGNMENTS, BRANCHES, CALLS, DOUBLES, INDIRECT, LOOPS, PARTS, STRUCTS, VECTORS, X
 
 def table(record):
@@ -462,6 +462,7 @@ with watching(blocks=9) as report:
         mg.sum.using(variant)(x)
 found += map(table, report.launches)
 found += [table(inspect(kernel))[:2] for kernel in BY_HAND.values()]
+found += [table(inspect_reads(pointer))[:2] for pointer in ("const int*", "int*")]
 print(json.dumps(found))
 """
 

@@ -79,9 +79,10 @@ def inspect(
     not filled before, this is a finding.
 
     Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
-    arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0,
-    p[i] * 0, p[i] - p[i], p[i] == p[i], u[i] >= 0 of an unsigned one, and the second of c ? p[i] : p[i]. A GPU does not
-    read it either, as nvcc leaves it out; with clang++ (MINIGRAD_CXX=clang++) it is there.
+    arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0 and
+    p[i] * 0; and of equal reads at a constant index or by a pointer, as p[0] + p[0] or *p - *p, all or all but one. A
+    GPU does not read them either, as nvcc leaves them out, and x[i] + x[i] it reads once; with clang++
+    (MINIGRAD_CXX=clang++) each is there.
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """

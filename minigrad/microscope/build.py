@@ -35,4 +35,4 @@ WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("m
 
 def recipe() -> Recipe:
     """The options for the compiler that this machine has."""
-    return Recipe([*WATCHED, *(CLANG if is_clang() else GCC)], WRAP)
+    return Recipe([*WATCHED, *(CLANG if is_clang() else GCC)], WRAP, once=not is_clang())

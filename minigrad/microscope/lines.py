@@ -1,12 +1,13 @@
 """Lines: what each access in the source costs, in the terms of NVIDIA's profiler, Nsight Compute."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from minigrad.microscope.echoes import is_echo
+from minigrad.microscope.echoes import reads_back
 from minigrad.microscope.native import Access
 from minigrad.microscope.requests import Requests, group, sectors, wavefronts
 from minigrad.microscope.sites import Places
@@ -83,7 +84,7 @@ class Accesses:
         rows = records.compress(records["access"] != Access.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, site = np.unique(code, return_inverse=True)
-        keys, kept = _keys(codes.tolist(), _touched(rows, site, len(codes)), places, variables)
+        keys, kept = _keys(codes.tolist(), places, variables)
         rows, site = rows.compress(kept[site]), site[kept[site]]
         ordered = sorted({key for key, keep in zip(keys, kept, strict=True) if keep})
         number = {key: i for i, key in enumerate(ordered)}
@@ -135,35 +136,23 @@ class _Key(NamedTuple):
     turn: int  # among those of one column, as the arguments of a call are to GCC
 
 
-def _touched(rows: np.ndarray, site: np.ndarray, count: int) -> list[bytes]:
-    """Of each site, who touched what, in order of time."""
-    order = np.argsort(site, kind="stable")
-    what = np.stack([rows[name][order] for name in ("block", "thread", "offset")], 1).astype(np.int64)
-    stops = np.cumsum(np.bincount(site, minlength=count))
-    return [part.tobytes() for part in np.split(what, stops)[:count]]
-
-
-def _keys(
-    codes: Sequence[int], touched: Sequence[bytes], places: Places, variables: Variables
-) -> tuple[list[_Key], np.ndarray]:
+def _keys(codes: Sequence[int], places: Places, variables: Variables) -> tuple[list[_Key], np.ndarray]:
     """The key of each code, (pc, access, variable), and which codes to keep; they come in the order of the code."""
     sites = places.sites(code >> 16 for code in codes)
     keys, kept = [], []
-    met: dict[tuple, list[bytes]] = {}
+    turns: Counter[tuple] = Counter()
     written: dict[tuple, int] = {}  # where the last write to a variable stands, in a line of a function
-    for code, what in zip(codes, touched, strict=True):
+    for code in codes:
         site, number = sites[code >> 16], code & 255
         name = variables.name(number, site.place.text, site.column)
         kind = Access(code >> 8 & 255).name.lower()
         column = *site.place, variables.space(number), kind, name, site.column or -(code >> 16)
-        twins = met.setdefault((column, site.function), [])
         stored = written.get((site.place, site.function, number), 0)
-        kept.append(kind != "read" or not is_echo(site, what in twins, stored))
+        kept.append(not (kind == "read" and stored and reads_back(site, stored)))
         if kind == "write":
             written[site.place, site.function, number] = site.column
-        if kept[-1]:
-            twins.append(what)
-        keys.append(_Key(*column, len(twins) - 1))
+        keys.append(_Key(*column, turns[column, site.function]))
+        turns[column, site.function] += kept[-1]
     return keys, np.array(kept, bool)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.devices.simulator.indices import column as original
 from minigrad.devices.simulator.module import Module
 from minigrad.errors import DeviceError
 from minigrad.microscope.columns import Columns
@@ -107,7 +108,12 @@ class Places:
 
     def indexed(self, file: str, line: int, column: int) -> str:
         """The name of the array that has an index at the column."""
-        return indexed(self._raw(self.at(file, line).file, line), column)
+        name = self.at(file, line).file
+        return indexed(self._raw(name, line), self._read(name, line, column))
+
+    def _read(self, name: str, line: int, column: int) -> int:
+        """The column in the reader's text of one in the compiled text."""
+        return original(self._module.inserted.get((name, line), []), column)
 
     def _raw(self, name: str, line: int) -> str:
         lines = self._lines.get(name, [])
@@ -118,7 +124,7 @@ class Places:
         written = len(own) == len(frames)
         place = self.at(*(own[0] if own else frames[-1])[1:])
         indent = self._raw(place.file, place.line).find(place.text)
-        column = self._columns.at(pc) - indent if written else 0
+        column = self._read(place.file, place.line, self._columns.at(pc)) - indent if written else 0
         return Site(place, max(column, 0), frames[-1][0], written)
 
     @cached_property

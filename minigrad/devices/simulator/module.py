@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from minigrad.devices.simulator import cache
 from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
+from minigrad.devices.simulator.indices import Inserted
 from minigrad.devices.simulator.lines import explain, undefined
 from minigrad.devices.simulator.rewrite import translate
 from minigrad.devices.simulator.runtime import runtime
+from minigrad.errors import CompileError
 from minigrad.source import Source
 
 
@@ -23,6 +25,7 @@ class Module:
     parts: dict[str, str]  # the texts that it was made of, by the names that messages use
     library: Any
     stamps: dict[Path, int]  # the included files, by their dates
+    inserted: dict[tuple[str, int], list[Inserted]]  # what was put into a line of a part
     entries: dict[str, int] = field(default_factory=dict)
 
     def entry(self, kernel: str) -> int:
@@ -38,6 +41,7 @@ class Recipe(NamedTuple):
 
     flags: Sequence[str]
     link: Sequence[str] = ()
+    once: bool = False  # each index is evaluated once
 
 
 PLAIN = Recipe(KERNEL)
@@ -55,13 +59,23 @@ class Modules:
         key = (source, *sorted(defines.items()))
         module = self._known.get(key)
         if module is None or module.stamps != _stamps(module.stamps):
-            module = self._known[key] = _build(source, defines, self._recipe())
+            module = self._known[key] = _build_once(source, defines, self._recipe())
         return module
+
+
+def _build_once(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module:
+    """With indices that are evaluated once, if the recipe says so and the compiler takes them in all places."""
+    try:
+        return _build(source, defines, recipe)
+    except CompileError:
+        if not recipe.once:
+            raise
+        return _build(source, defines, recipe._replace(once=False))  # what is wrong is told in the words of the text
 
 
 def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module:
     runtime()  # the kernels' calls are bound to it when they are loaded
-    translation, compiler = translate(source), find_compiler()
+    translation, compiler = translate(source, recipe.once), find_compiler()
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
     text = f'#include "dialect.h"\n{macros}{translation.text}\n'
     stem = Path(source.name).stem
@@ -76,7 +90,7 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module
         library, path = cache.load(stem, text + str(recipe), compiler, compile, ctypes.DEFAULT_MODE)
     except OSError as error:
         raise undefined(source.name, str(error)) from error
-    return Module(source, path, translation.parts, library, _stamps(translation.files))
+    return Module(source, path, translation.parts, library, _stamps(translation.files), translation.inserted)
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, int]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minigrad.devices.simulator.indices import AFTER, BEFORE, Inserted, indices
 from minigrad.source import Source, blank
 
 PTX = "MINIGRAD_PTX"  # an unknown name, so that only an `asm` that is really compiled is an error
@@ -25,11 +26,13 @@ class Translation:
     text: str = ""
     parts: dict[str, str] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)  # the included ones
+    once: bool = False  # each index is evaluated once: see indices.py
+    inserted: dict[tuple[str, int], list[Inserted]] = field(default_factory=dict)  # by part and line
 
 
-def translate(source: Source) -> Translation:
+def translate(source: Source, once: bool = False) -> Translation:
     """The file with its includes put in place, as C++."""
-    made = translate(source.before) if source.before else Translation()
+    made = translate(source.before, once) if source.before else Translation(once=once)
     made.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
     return made
 
@@ -39,11 +42,17 @@ def _translate(source: Source, here: Path, made: Translation) -> str:
     code = blank(source.text)
     edits = [*_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
     edits += _includes(source, code, here, made)
+    if made.once:
+        edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     pieces, at = [], 0
     for start, stop, replacement in sorted(edits):
         if start >= at:  # not within what is replaced already
             pieces += [source.text[at:start], replacement]
             at = stop
+            if replacement in (BEFORE, AFTER):
+                line = source.text[:at].split("\n")
+                inserted = Inserted(len(line[-1].encode()), len(replacement))
+                made.inserted.setdefault((source.name, len(line)), []).append(inserted)
     return "".join([*pieces, source.text[at:]])
 
 
