@@ -315,6 +315,17 @@ def test_an_atomic_races_with_a_plain_read():
     assert (problem.line, problem.other.line) == (3, 2)
 
 
+@pytest.mark.parametrize("word", ["", "  // as a float2", '  const char* w = "float2";'])
+def test_a_word_in_a_comment_makes_no_struct_a_vector(word):
+    body = f"""struct Pair {{ float value; int index; }};{word}
+__shared__ Pair s[64];
+s[threadIdx.x].value = 1;
+__syncthreads();
+Pair p = s[63 - threadIdx.x];
+y[threadIdx.x] = p.value;"""
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok
+
+
 @pytest.mark.parametrize("read", ["s[i]", "two[i].y"], ids=["half of a word", "half of a vector"])
 def test_an_element_of_which_a_part_is_undefined(read):
     body = "__shared__ unsigned s[64];\n__shared__ float2 two[64];\nint i = threadIdx.x;\n"

@@ -25,7 +25,7 @@ from minigrad.microscope.record import Inspection, look
 from minigrad.microscope.sites import places
 from minigrad.microscope.variables import Variables
 from minigrad.require import whole
-from minigrad.source import Source
+from minigrad.source import Source, blank
 
 Extent = tuple[Dim3, Dim3, int, int]  # grid, block, bytes of shared memory, blocks that are recorded
 
@@ -127,11 +127,11 @@ class Microscope:
 
 def _order(module: Module, name: str, extent: Extent, moved: "Moved", **named: int) -> native.Order:
     grid, _, shared, blocks = extent
-    text = "".join(module.parts.values())
+    vectors, careful = _spoken_of(tuple(module.parts.values()))
     return native.Order(
         packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
         kernel=module.entry(name), grid=prod(grid), blocks=blocks, limit=LIMIT,
-        vectors=_vectors(text), careful=bool(_SOME.search(text)), **named,
+        vectors=vectors, careful=careful, **named,
     )  # fmt: skip
 
 
@@ -141,9 +141,10 @@ def _put(contents: Sequence[tuple[int, bytes]]) -> None:
 
 
 @cache
-def _vectors(text: str) -> int:
-    """The sizes of the vectors that a text speaks of, added up."""
-    return sum(size for size, names in _VECTORS.items() if names.search(text))
+def _spoken_of(texts: Sequence[str]) -> tuple[int, bool]:
+    """The sizes of the vectors that texts speak of, added up; and whether of what orders some threads alone."""
+    code = "\n".join(map(blank, texts))
+    return sum(size for size, names in _VECTORS.items() if names.search(code)), bool(_SOME.search(code))
 
 
 class Moved:
