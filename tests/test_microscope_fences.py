@@ -343,3 +343,27 @@ def test_a_syncwarp_of_two_lanes_orders_none_of_the_others(mask, ok):
 }}"""
     record = mg.inspect(text, np.zeros(32, np.int32), grid=1, block=32)
     assert [(p.line, p.other.line, p.count) for p in record.problems] == [(6, 8, 30)] * (not ok)
+
+
+@pytest.mark.parametrize("taken", ["atomicCAS(lock, 0, 1) != 0", "atomicExch(lock, 1)"])
+def test_a_race_beside_a_lock_is_told_of_the_fence_before_it_is_given_back(taken):
+    text = f"""extern "C" __global__ void k(float* y, int* lock) {{
+    while ({taken}) {{}}
+    __threadfence();
+    y[0] += 1;
+    atomicExch(lock, 0);
+}}"""
+    record = mg.inspect(text, np.zeros(1, np.float32), np.zeros(1, np.int32), grid=4, block=1)
+    races = [p.message for p in record.problems]
+    assert races and all("one before the atomicExch() that gives it back" in message for message in races)
+
+
+@pytest.mark.parametrize(
+    "grid, way_out",
+    [(1, "ask all threads of the block by __syncthreads_or()"), (2, "make it an int and change it by atomicOr()")],
+)
+def test_a_bool_is_not_advised_an_atomic_that_there_is_not(grid, way_out):
+    text = 'extern "C" __global__ void k(bool* any) { any[0] = true; }'
+    record = mg.inspect(text, np.zeros(1, bool), grid=grid, block=2 // grid)
+    (race,) = record.problems
+    assert way_out in race.message and "atomicAdd" not in race.message

@@ -21,6 +21,8 @@ class Scene:
     one_warp: bool
     overwrites: bool  # threads that come by the same lines write the same element, too
     fenced: bool  # the kernel orders some accesses by fences
+    locks: bool  # it has what may be a lock
+    bytes: int  # of the element
 
 
 def race(me: "Access", other: "Access", at: str, scene: Scene) -> str:
@@ -30,7 +32,10 @@ def race(me: "Access", other: "Access", at: str, scene: Scene) -> str:
     return f"{what}. Nothing orders the two, so the result depends on chance. {mend(me, other, scene)}"
 
 
-_OWN = "Let one thread own each element, or add to it with atomicAdd."
+_LOCKED = (
+    " Where a lock is to order the two, each thread needs a __threadfence() behind the atomic that takes it, and one "
+    "before the atomicExch() that gives it back."
+)
 _HANDED_OVER = (
     " A counter or a flag hands over what its own thread did before a __threadfence(), and of other threads what a "
     "__syncthreads() has put before that fence."
@@ -63,18 +68,27 @@ def _adds(me: "Access", other: "Access", scene: Scene) -> bool:
     return _same_line(me, other) and written
 
 
+def _own(me: "Access", other: "Access", scene: Scene) -> str:
+    """Of an element that is one thread's, or changed by an atomic; for a bool there is none."""
+    if scene.bytes > 1:
+        return "Let one thread own each element, or add to it with atomicAdd." + _LOCKED * scene.locks
+    if me.block == other.block:
+        return "Let one thread write it, or ask all threads of the block by __syncthreads_or()."
+    return "Let one thread write it, or make it an int and change it by atomicOr()."
+
+
 def _between_blocks(me: "Access", other: "Access", scene: Scene) -> str:
     if _adds(me, other, scene):
-        return _OWN
+        return _own(me, other, scene)
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
-    return mend + _HANDED_OVER * scene.fenced
+    return mend + (_LOCKED if scene.locks else _HANDED_OVER * scene.fenced)
 
 
 def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
     if _adds(me, other, scene):
-        return _OWN
+        return _own(me, other, scene)
     if scene.space == "global" and _same_line(me, other):
         return "Read from one array and write to another."
     if scene.apart:
@@ -92,7 +106,7 @@ def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
         mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
     if _same_line(me, other):
         mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next turn."
-    return mend
+    return mend + _LOCKED * scene.locks
 
 
 def _who(one: "Access", other: "Access") -> str:

@@ -19,6 +19,8 @@ ORDER = (
     "barrier-divergence", "race", "uninitialised", "never-written", "nan",
 )  # fmt: skip
 
+LOCK = re.compile(r"\batomicCAS\b|\bwhile\s*\(\s*atomicExch\b")  # takes one, or may be meant to
+
 
 @dataclass(frozen=True)
 class Access:
@@ -121,8 +123,11 @@ class Finder:
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block
+        locks = LOCK.search(self.places.text(me.file)) is not None
         overwrites = self._lines(finding) in self._overwritten
-        scene = advice.Scene(variable.space, barrier, apart, one_warp, overwrites, self.fenced)
+        scene = advice.Scene(
+            variable.space, barrier, apart, one_warp, overwrites, self.fenced, locks, variable.itemsize
+        )
         place, count = (me.file, me.line or None, me.text), finding.count
         message = advice.race(me, other, at, scene)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
