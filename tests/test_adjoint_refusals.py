@@ -118,6 +118,48 @@ def test_other_indices_are_examined_anew():
         made.vjp(x, equal, y, dy=[x], grid=1, block=8)
 
 
+FLOATS = {
+    "if (x[i] > 0) y[0] = x[i] * x[i];": True,
+    "double v = x[i]; int k = v > 0 ? 0 : i; y[k] = v;": True,
+    "int k = i; if (x[i] > 0) k = 0; y[k] = x[i];": True,
+    "int k = (int)x[i]; y[k < 0 ? i : 0] = x[i];": True,
+    "if (x[i] <= 0) return; y[0] = x[i];": True,
+    "double v = x[i]; while (v > 0) { y[0] = v; v -= 9; }": True,
+    "for (int j = 0; j < 3; ++j) { if (x[i] <= 0) break; y[0] = x[i]; }": True,
+    "y[i] = x[i]; double v = x[i] > 0 && y[0] > 0 ? 2 : 1; x[i] *= v;": True,
+    "int k = x[i] > 0 ? 0 : i; atomicAdd(&y[0], x[i]); x[k] = 1;": True,
+    "y[i] = x[i]; x[i] = at(y, x[i] > 0 ? 0 : i);": True,
+    "double v = x[i]; if (v > 0) v = 2 * v; y[i] = v;": False,
+    "y[i] = x[i] > 0 ? x[i] : 0;": False,
+    "double v = x[i]; while (v > 1) v *= 0.5; y[i] = v;": False,
+}
+
+
+@pytest.mark.parametrize(("body", "examined"), FLOATS.items())
+def test_other_floats_are_examined_anew_where_they_decide(body, examined):
+    """With one x above 0 no two threads meet; with three of them they do, where x decides what is stored."""
+    called = "__device__ double at(const double* y, int k) { return y[k]; }"
+    head = f'{called} extern "C" __global__ void f(double* x, double* y)'
+    made = mg.adjoint(f"{head} {{ int i = threadIdx.x; {body} }}", wrt=["x"])
+    one, three, y = (mg.tensor(np.float64(v), device="sim") for v in ([1, -1, -2, -3], [1, 2, 3, -1], [0] * 4))
+    launch = {"dy": [mg.ones(4, dtype="float64", device="sim")] * len(made.outputs), "grid": 1, "block": 4}
+    made.vjp(one, y, **launch)
+    if not examined:
+        made.vjp(three, y, **launch)
+        assert len(made._examined) == 1
+        return
+    with pytest.raises(Refused, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*[xy]"):
+        made.vjp(three, y, **launch)
+
+
+def test_a_number_is_examined_anew_where_it_decides():
+    made = mg.adjoint(KERNEL.format("int i = threadIdx.x;\n if (a > 0) i = 0;\n y[i] = a * x[i];"), wrt=["x"])
+    x, y = mg.ones(4, device="sim"), mg.ones(4, device="sim")
+    assert made.vjp(x, y, -2.0, 4, dy=[y], grid=1, block=4)[0].numpy().tolist() == [-2] * 4
+    with pytest.raises(Refused, match="the kernel has a race and so no gradient"):
+        made.vjp(x, y, 2.0, 4, dy=[y], grid=1, block=4)
+
+
 def test_a_kernel_with_a_race_is_refused():
     """The launch is examined: whether indices meet is known only there."""
     made = mg.adjoint(KERNEL.format(GUARD + "    y[i / 2] = a * x[i];"))

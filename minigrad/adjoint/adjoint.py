@@ -13,6 +13,7 @@ from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.given import examine
 from minigrad.adjoint.module import read
+from minigrad.adjoint.reach import floats_decide
 from minigrad.adjoint.wrt import chosen
 from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
@@ -34,6 +35,7 @@ class Adjoint:
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
+        self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
         self.outputs = tuple(activity.outputs(self.module.kernel))
         self.wrt = chosen(self.module, wrt)
         made = KernelAdjoint(self.module, self.wrt)
@@ -66,7 +68,8 @@ class Adjoint:
         either, whatever the data: it adds plainly only where the source proves that an index belongs to one thread, or
         where the kernel itself stores into the element. Whether a store such as `y[index[i]] = x[i]` races lies in the
         data. A launch on `sim` of at most 4096 threads is therefore run under the microscope first, anew for each grid,
-        block and content of its integer arguments; a larger one, or one on `cuda`, is taken as free of races.
+        block and content of its integer arguments, and of its floating-point ones where these decide which elements are
+        touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger one, or one on `cuda`, is taken as free of races.
 
         Raises Refused at a race; TypeError and LaunchError for arguments and gradients that do not fit the kernel, as
         a launch of it does, and LaunchError where an array that is written shares memory with another or where the
@@ -74,7 +77,7 @@ class Adjoint:
         """
         run = self.prepared(args, grid, block)
         upstream = given.upstream(run, self.outputs, dy)
-        examine(self.primal, run, self._examined)
+        examine(self.primal, run, self._deciding, self._examined)
         while True:
             made = launching.gradients_of(run, self.derived, upstream, self.assembled)
             needed = launching.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)

@@ -1,6 +1,7 @@
 """What is given to an adjoint: arguments and gradients that fit, and a launch without a race."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -95,16 +96,17 @@ def upstream(run: Run, outputs: Sequence[str], dy: Any) -> dict[str, Array]:
 EXAMINED = 4096  # threads of a launch that is looked at for races
 
 
-def examine(kernel: Kernel, run: Run, seen: set[tuple]) -> None:
+def examine(kernel: Kernel, run: Run, kinds: str, seen: set[tuple]) -> None:
     """Run the kernel on copies under the microscope, where it is small and on sim. Raises Refused at a race.
 
-    seen: the launches already examined, by what their indices are made of.
+    kinds: of the arguments that decide which elements it touches, as `dtype.kind` has them. seen: the launches already
+    examined, by these.
     """
     if run.threads > EXAMINED or any(a.device.name != "sim" for a in run.arrays.values()):
         return
-    whole = {name: a.numpy().tobytes() for name, a in run.arrays.items() if a.dtype.kind in "iub"}
-    whole |= {name: v for name, v in run.scalars.items() if isinstance(v, int | np.integer)}
-    launch = (run.grid, run.block, *whole.items(), *(a.shape for a in run.arrays.values()))
+    given = {name: a.numpy() for name, a in run.arrays.items()} | {n: np.asarray(v) for n, v in run.scalars.items()}
+    told = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in given.items() if a.dtype.kind in kinds]
+    launch = (run.grid, run.block, *told, *(a.shape for a in run.arrays.values()))
     if launch in seen:
         return
     from minigrad.microscope import inspect

@@ -4,21 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigrad.adjoint import activity
-from minigrad.adjoint.effects import (
-    declared,
-    each,
-    expressions,
-    heads,
-    name_of,
-    nested,
-    read_here,
-    reads_in,
-    written_here,
-)
+from minigrad.adjoint.effects import each, expressions, name_of, nested, reads_in
 from minigrad.adjoint.expr import Index
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.reach import follows
 from minigrad.adjoint.structure import JUMPS, leaves, structured
-from minigrad.adjoint.tree import Add, Assign, For, Function, If, Stmt
+from minigrad.adjoint.tree import Add, Assign, For, If, Stmt
 from minigrad.adjoint.types import floating
 from minigrad.require import short
 
@@ -56,33 +47,10 @@ def default(module: Module) -> list[str]:
     added = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Add)}
     changed = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Assign) and s.op != "="}
     ends = activity.outputs(kernel)
-    left = set(ends) - _stored(structured(module, kernel.body, ("return",)), _data(kernel))
+    data = follows(kernel, (p.name for p in kernel.params if p.pointer or floating(p.type)))
+    left = set(ends) - _stored(structured(module, kernel.body, ("return",)), data)
     useful = activity.reached(kernel, ends, backward=True) & (read | added | changed | left)
     return [p.name for p in kernel.params if p.name in useful and floating(p.type)]
-
-
-def _data(kernel: Function) -> set[str]:
-    """The names whose values come from the data: from elements of arrays and from floating-point parameters."""
-    found = {p.name for p in kernel.params if p.pointer or floating(p.type)}
-    while True:
-        before = len(found)
-        _spread(kernel.body, found, None)
-        if len(found) == before:
-            return found
-
-
-def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
-    """Add what is written with such values, and where such values decide what was there before: all but `own`."""
-    for s in body:
-        decided = isinstance(s, If | For) and bool(reads_in(expressions(s)) & found)
-        within = declared([s]) if decided else own
-        for one in heads(s):
-            if read_here(one) & found:
-                found |= written_here(one)
-            elif within is not None:
-                found |= written_here(one) - within
-        for inner in nested(s):
-            _spread(inner, found, within)
 
 
 def _stored(body: list[Stmt], data: set[str]) -> set[str]:
