@@ -565,3 +565,19 @@ def test_a_barrier_that_is_none_is_not_taken_for_one(barrier):
     x = np.ones(64, np.float32)
     (problem,) = mg.inspect(kernel, x, np.zeros_like(x), 64, grid=1, block=64).problems
     assert problem.kind == "race" and "turn of the loop" not in problem.message
+
+
+@pytest.mark.parametrize(
+    "outputs, error, words",
+    [
+        ([X], TypeError, "mg.inspect: outputs"),
+        ("nonsense", LaunchError, "outputs='nonsense' is no array that k may write; those are y."),
+        (["y", "x"], LaunchError, "outputs='x' is no array that k may write; those are y."),
+        ("n", LaunchError, "outputs='n' is no array that k may write; those are y."),
+    ],
+)
+def test_what_names_no_output_is_refused_before_the_launch(outputs, error, words):
+    y = np.zeros_like(X)
+    with pytest.raises(error, match=words):
+        mg.inspect(source("y[threadIdx.x] = 1;"), X, y, 1000, grid=1, block=1, outputs=outputs)
+    assert not y.any()

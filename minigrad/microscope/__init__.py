@@ -88,8 +88,8 @@ def inspect(
     """
     a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
     a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
-    microscope = Microscope(blocks, (outputs,) if isinstance(outputs, str) else tuple(outputs), anew=True)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
+    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), anew=True)
     _check_outputs(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):
@@ -132,6 +132,18 @@ def _only_kernel(text: str) -> str:
     if len(source.kernels) > 1:
         raise LaunchError(f"the source has {len(source.kernels)} kernels ({', '.join(source.kernels)}); say name=.")
     return next(iter(source.kernels))
+
+
+def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
+    """The names of outputs. Raises TypeError and LaunchError for what names no array that the kernel may write."""
+    written = [param.name for param in kernel.signature.params if param.pointer and not param.const]
+    for name in outputs:
+        a("mg.inspect: outputs", name, str, "a parameter's name or several")
+        if name not in written:
+            raise LaunchError(
+                f"outputs={name!r} is no array that {kernel.name} may write; those are {', '.join(written) or 'none'}."
+            )
+    return tuple(outputs)
 
 
 def _check_outputs(args: Sequence[Any], kernel: Kernel) -> None:
