@@ -567,6 +567,12 @@ def test_a_barrier_that_is_none_is_not_taken_for_one(barrier):
     assert problem.kind == "race" and "turn of the loop" not in problem.message
 
 
+def test_a_shuffle_from_a_lane_outside_its_mask_is_among_the_causes_of_nan():
+    body = "float v = 1;\nif (threadIdx.x < 16) v = __shfl_sync(0xffff, v, 20);\ny[threadIdx.x] = v;"
+    problem, _ = look(body, X, np.zeros(32, np.float32), 32, block=32, outputs="y")
+    assert (problem.kind, problem.count) == ("nan", 16) and "not in the mask" in problem.message
+
+
 @pytest.mark.parametrize(
     "outputs, error, words",
     [

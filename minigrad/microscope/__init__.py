@@ -75,8 +75,9 @@ def inspect(
     or outside a thread's own array by a pointer; one that leaves a part of a dynamic shared array (`b = s + n`) for the
     next, as no part has an extent in the source; one that leaves a __device__ array for the next by a pointer; a member
     that nobody set, of a shared struct that is copied whole and has others that are set; two calls of one function that
-    has a barrier, in both branches of an if. To Clang, who sets a bit-field reads it first: in shared memory that was
-    not filled before, this is a finding.
+    has a barrier, in both branches of an if; a whole number that a shuffle brings from a lane that has returned or is
+    not in the mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets a bit-field reads it
+    first: in shared memory that was not filled before, this is a finding.
 
     Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
     arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0 and

@@ -157,5 +157,6 @@ def nan(at: str, count: int) -> str:
     more = f" ({count} elements are)" if count > 1 else ""
     return (
         f"{at} is NaN{more} after the launch. It comes from 0/0, inf - inf, the root or log of a negative number, "
-        "from a NaN in an input or memory that was never written, or from a shuffle from a lane that has returned."
+        "from a NaN in an input or memory that was never written, or from a shuffle from a lane that has returned "
+        "or is not in the mask."
     )
