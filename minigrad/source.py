@@ -129,7 +129,8 @@ class Source:
         """The kernel's signature. Raises ValueError where it is not there, or not under its own name."""
         if kernel not in self.kernels:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
-            raise ValueError(f"{self.name} has no kernel {kernel!r}; it defines {names}.")
+            whole = "the text" if self.name == f"{kernel}.cu" else self.name  # a text is called after its kernel
+            raise ValueError(f"{whole} has no kernel {kernel!r}; it defines {names}.")
         if not (found := self.kernels[kernel]).c_name:
             if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0]:
                 raise ValueError(f'{kernel} is a template; write it for one set of types and values, as extern "C".')

@@ -179,7 +179,7 @@ CALLS = {
     "an op": (lambda: mg.differentiable(mg.relu), "mg.adjoint takes CUDA C.. or the path of a .cu file; got Op"),
     "no kernel": (lambda: mg.adjoint("int f() {\n}"), "the source has no kernel to differentiate. A kernel is `__glob"),
     "two kernels": (lambda: mg.adjoint(TEXT + TEXT.replace(" f(", " g(")), r"has 2 kernels \(f, g\); say name"),
-    "no such kernel": (lambda: mg.adjoint(TEXT, name="g"), "g.cu has no kernel 'g'; it defines f"),
+    "no such kernel": (lambda: mg.adjoint(TEXT, name="g"), "the text has no kernel 'g'; it defines f"),
     "a name that is none": (lambda: mg.adjoint(TEXT, name=3), "mg.kernel takes the name of a kernel"),
     "another name": (lambda: mg.adjoint(mg.kernel(TEXT, "f"), name="g"), "the kernel given is f; name='g' is for"),
     "wrt a number": (lambda: mg.adjoint(TEXT, wrt=3), r"wrt takes the names of parameters, such as \['x'\]; got int 3"),

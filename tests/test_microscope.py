@@ -431,6 +431,7 @@ def test_a_launch_is_refused_as_any_other():
         ({"blocks": -1}, ValueError, "blocks=-1 must be a whole number of at least 0"),
         ({"blocks": "all"}, TypeError, "blocks='all' must be a whole number"),
         ({"outputs": None}, TypeError, "mg.inspect: outputs takes a parameter's name"),
+        ({"name": "c"}, ValueError, "the text has no kernel 'c'; it defines k."),
         ({"kernel": "// __global__"}, LaunchError, "the source has no kernel"),
         ({"y": X[10:]}, LaunchError, "k writes y, which shares memory with x; give one array for both"),
         ({"y": np.broadcast_to(np.float32(0), 64)}, LaunchError, "k writes y, and the NumPy array .* read-only"),
