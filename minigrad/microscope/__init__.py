@@ -83,7 +83,7 @@ def inspect(
     arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0 and
     p[i] * 0; and of equal reads at a constant index or by a pointer, as p[0] + p[0] or *p - *p, all or all but one. A
     GPU does not read them either, as nvcc leaves them out, and x[i] + x[i] it reads once; with clang++
-    (MINIGRAD_CXX=clang++) each is there.
+    (MINIGRAD_CXX=clang++) each is there. In assert(s[p[i]] > 0) g++ may read p twice.
 
     Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
     """
