@@ -112,7 +112,7 @@ WRONG = {
     "an array for a number": ({"a": ones(2)}, r"argument 4 \(float a\) takes a number; got Tensor"),
     "a fraction": ({"n": 2.5}, r"argument 5 \(int n\) takes a whole number; got float 2.5"),
     "too large": ({"n": 2**40}, r"argument 5 \(int n\): 1099511627776 does not fit into int"),
-    "the same memory": ({"x": ONE, "y": ONE}, "f: x and y share memory and one is written; pass a copy"),
+    "the same memory": ({"x": ONE, "y": ONE}, "f: x and y share memory and y is written; pass a copy"),
 }
 EXTENTS = {
     "no grid": ({"grid": None}, "f: give grid=, how many blocks, and block=, how many threads"),
@@ -162,6 +162,53 @@ def test_gradients_that_are_taken(made):
     for dy in (ones(8), [ones(8)], np.ones(8, np.float32), (np.ones(8, np.float32),)):
         dx, da = made.vjp(*arguments(a=mg.tensor(2.0), n=np.int64(6)).values(), dy=dy, **launch)
         assert (dx.numpy().tolist(), da.item()) == ([2] * 6 + [0] * 2, 6)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_number_in_a_tensor_has_a_gradient_like_itself(made, shape, dtype):
+    a = mg.tensor(np.full(shape, 2.0, dtype), device="sim", requires_grad=True)
+    given, launch = arguments(a=a), {"grid": 1, "block": 8}
+    doubled = mg.differentiable(TEXT)(*arguments(a=a * 2).values(), **launch)
+    (mg.adjoint.Differentiable(made)(*given.values(), **launch).sum() + doubled.sum()).backward()
+    assert (a.grad.shape, a.grad.dtype, a.grad.numpy().item()) == (shape, np.dtype(dtype), 18)
+    _, da = made.vjp(*given.values(), dy=[ones(8)], **launch)
+    assert (da.shape, da.dtype, da.numpy().item()) == (shape, np.dtype(dtype), 6)
+    host = np.full(shape, 2.0, dtype)
+    _, da = made.vjp(
+        *(arguments(a=host, x=np.ones(8, "f"), y=np.ones(8, "f"), at=np.zeros(8, "i")).values()),
+        dy=np.ones(8, "f"),
+        **launch,
+    )
+    assert (da.shape, da.dtype, da.item()) == (shape, np.dtype(dtype), 6)
+
+
+def test_a_number_on_another_device_has_its_gradient_there():
+    a = mg.tensor(2.0, device="numpy", requires_grad=True)
+    mg.differentiable(TEXT)(*arguments(a=a * 3).values(), grid=1, block=8).sum().backward()
+    assert (a.grad.device, a.grad.item()) == ("numpy", 18)
+
+
+def test_arrays_that_are_only_read_may_be_one():
+    """Whether they are const or not."""
+    text = 'extern "C" __global__ void f(float* a, float* b, float* y) { int i = threadIdx.x; y[i] = a[i] * b[i]; }'
+    x, y = mg.tensor(np.float32([1, 2, 3]), device="sim", requires_grad=True), mg.zeros(3, device="sim")
+    mg.differentiable(text)(x, x, y, grid=1, block=3).sum().backward()
+    assert x.grad.numpy().tolist() == [2, 4, 6]
+
+
+def test_windows_that_overlap():
+    """With a number in the index the adjoint relies on an extent, and says the way out: a parameter in its place."""
+    text = """extern "C" __global__ void f(const double* x, double* y, int step) {
+        int i = blockIdx.x * STEP + threadIdx.x;
+        atomicAdd(&y[blockIdx.x], x[i] * x[i]);
+    }"""
+    x, y = mg.tensor(np.arange(1.0, 7), device="sim"), mg.zeros(2, dtype="float64", device="sim")
+    launch = {"dy": [mg.tensor(np.float64([1, 10]), device="sim")], "grid": 2, "block": 4}
+    with pytest.raises(LaunchError, match=r"blockDim.x is 4, and its adjoint relies on 2.*write an int parameter"):
+        mg.adjoint(text.replace("STEP", "2"), ["x"]).vjp(x, y, 2, **launch)
+    dx, *_ = mg.adjoint(text.replace("STEP", "step"), ["x"]).vjp(x, y, 2, **launch)
+    assert dx.numpy().tolist() == [2, 4, 66, 88, 100, 120]
 
 
 def test_no_gradient_of_one_output_is_a_zero():

@@ -61,8 +61,9 @@ class Adjoint:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
         args are those of the kernel, with the values that it would start from; nothing of them is changed. They are
-        tensors or arrays, and so is what comes back. dy has the gradient of each of `outputs`, in order; None stands
-        for zeros. grid and block are those of the kernel's own launch.
+        tensors or arrays, and so is what comes back; a number in a tensor has a gradient of that tensor's shape and
+        dtype. dy has the gradient of each of `outputs`, in order; None stands for zeros. grid and block are those of
+        the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient. Of one without a race the adjoint has none
         either, whatever the data: it adds plainly only where the source proves that an index belongs to one thread, or
@@ -85,8 +86,8 @@ class Adjoint:
                 break
             self.slots = slots  # the tapes were too short: nothing of this run counts
         made = launching.summed(run, self.derived, made)
-        found = [made[name] for name in self.wrt]
-        return [_like(d, args) for d in found]
+        values = dict(zip((p.name for p in self.module.kernel.params), args, strict=True))
+        return [_like(launching.fitted(made[name], values[name]), args) for name in self.wrt]
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launching.Run:
         """A launch of the kernel, checked. Raises TypeError or LaunchError."""

@@ -8,8 +8,9 @@ from typing import Any
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.effects import mentioned, written
+from minigrad.adjoint.launching import fitted
 from minigrad.adjoint.types import floating
-from minigrad.convert import copied
+from minigrad.convert import copied, device_of, move
 from minigrad.kernel import Kernel
 from minigrad.limits import Extent
 from minigrad.tensor import Tensor
@@ -62,7 +63,7 @@ class Differentiable:
         saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
         for number, result in enumerate(results):
             inputs = [tensors[n] for n in wanted]
-            result.record(self.primal.name, inputs, partial(pull, made, wanted, number), saved)
+            result.record(self.primal.name, inputs, partial(pull, made, wanted, inputs, number), saved)
 
     def _adjoint_of(self, names: list[str]) -> Adjoint:
         """The adjoint with respect to these parameters at least, unless `wrt` was given."""
@@ -74,11 +75,14 @@ class Differentiable:
         return self._made[wrt]
 
     @staticmethod
-    def _pull(values: list, grid: Any, block: Any, made: Adjoint, wanted: list[str], number: int, dy: Any) -> tuple:
+    def _pull(
+        values: list, grid: Any, block: Any, made: Adjoint, names: list[str], inputs: list[Tensor], number: int, dy: Any
+    ) -> tuple:
         """The gradients of the inputs that want one, where this is the gradient of one output alone."""
         dys = [dy if n == number else None for n in range(len(made.outputs))]
         found = dict(zip(made.wrt, made.vjp(*values, dy=dys, grid=grid, block=block), strict=True))
-        return tuple(found[name] for name in wanted)
+        fitting = [fitted(found[name], t) for name, t in zip(names, inputs, strict=True)]
+        return tuple(d if device_of(d) == t.device else move(d, t.device) for d, t in zip(fitting, inputs, strict=True))
 
     def __repr__(self) -> str:
         return f"differentiable {self.primal.name}: {', '.join(self.adjoint.wrt)} -> {', '.join(self.adjoint.outputs)}"

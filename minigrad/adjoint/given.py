@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.adjoint.effects import written
 from minigrad.adjoint.expr import Place
 from minigrad.adjoint.launching import Run
 from minigrad.adjoint.module import Module
@@ -32,7 +33,7 @@ def prepare(primal: Kernel, module: Module, args: Sequence[Any], grid: Extent | 
                 raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
     bind(primal.name, params, args)
     pairs = list(zip(module.kernel.params, args, strict=True))
-    check_apart(primal.name, [(p, a) for p, a in pairs if p.pointer])
+    check_apart(module, [(p, a) for p, a in pairs if p.pointer])
     arrays, scalars = {p.name: a for p, a in pairs if p.pointer}, {p.name: a for p, a in pairs if not p.pointer}
     return Run(module, arrays, scalars, *primal.extents(grid, block))
 
@@ -54,13 +55,17 @@ def scalar(value: Any) -> Any:
     return np.asarray(value.numpy() if isinstance(value, Tensor | Array) else value).item() if one else value
 
 
-def check_apart(kernel: str, arrays: list[tuple[Param, Any]]) -> None:
+def check_apart(module: Module, arrays: list[tuple[Param, Any]]) -> None:
     """Raise where an array that is written shares memory with another one."""
+    stored = written(module.kernel.body)
     for p, a in arrays:
         for q, b in arrays:
             overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
-            if p.name < q.name and overlap and not (p.const and q.const) and a.nbytes and b.nbytes:
-                raise LaunchError(f"{kernel}: {p.name} and {q.name} share memory and one is written; pass a copy.")
+            if p.name < q.name and overlap and stored & {p.name, q.name} and a.nbytes and b.nbytes:
+                which = min(stored & {p.name, q.name})
+                raise LaunchError(
+                    f"{module.kernel.name}: {p.name} and {q.name} share memory and {which} is written; pass a copy."
+                )
 
 
 def upstream(run: Run, outputs: Sequence[str], dy: Any) -> dict[str, Array]:

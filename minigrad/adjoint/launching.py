@@ -19,7 +19,7 @@ from minigrad.adjoint.tapes import STORED, Tape
 from minigrad.adjoint.tree import Param
 from minigrad.adjoint.types import floating
 from minigrad.array import Array
-from minigrad.convert import copied
+from minigrad.convert import convert, copied
 from minigrad.devices import base
 from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
@@ -105,9 +105,13 @@ def check_conditions(run: Run, derived: Derived) -> None:
     for name, e in derived.conditions.items():
         wanted, given = run.number(e), run.extents[name]
         if wanted != given:
+            (what, axis), text = name.split("."), expression(e)
+            overlaps = what == "blockDim" and wanted is not None and 1 < wanted < given
+            way = f"; or, if blockIdx.{axis} * {text} + threadIdx.{axis} is to reach into the next block's elements, "
+            way += f"write an int parameter of the kernel for {text}: then threads may share an element"
             raise LaunchError(
-                f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {expression(e)}"
-                f"{'' if str(wanted) == expression(e) else f' = {wanted}'}, as its indices do. Launch it so."
+                f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {text}"
+                f"{'' if str(wanted) == text else f' = {wanted}'}, as its indices do. Launch it so{way * overlaps}."
             )
 
 
@@ -134,6 +138,14 @@ def summed(run: Run, derived: Derived, made: dict) -> dict:
                 whole = Tensor(made[p.name]).sum(axis=0)
                 made[p.name] = whole[: prod(run.shape(p))].reshape(*run.shape(p)).array
     return made
+
+
+def fitted(d: Array, value: Any) -> Array:
+    """The gradient of a parameter as what was given for it: a number may come in shape (1,), a double as float32."""
+    if not isinstance(value, Tensor | Array | np.ndarray) or value.dtype.kind != "f":
+        return d
+    d = d if d.shape == value.shape else d.reshape(value.shape)
+    return d if d.dtype == value.dtype else convert(d, value.dtype)
 
 
 def launch(
