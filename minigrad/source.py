@@ -16,6 +16,7 @@ _TOKENS = re.compile(r"//(?:\\\n|[^\n])*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\
 _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # as `blank` leaves it
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
@@ -76,7 +77,7 @@ class Source:
     @cached_property
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
-        code = blank(self.text)
+        code = _compiled(blank(self.text))
         found = {}
         for match in _KERNEL.finditer(code):
             close = _matching(code, match.end() - 1, "()")
@@ -163,6 +164,22 @@ def _has_c_name(code: str, at: int) -> bool:
         else not re.search("[{};]", code[found.end() : at])
         for found in _EXTERN_C.finditer(code, 0, at)
     )
+
+
+def _compiled(code: str) -> str:
+    """The code with spaces for what stands between `#if 0` and its #else, #elif or #endif."""
+    depth = start = 0  # of the #ifs since the one that leaves out; where that one stands
+    for match in _CONDITION.finditer(code):
+        word = match[1]
+        if not depth:
+            depth, start = int((word, match[2].strip()) == ("if", "0")), match.end()
+        elif word.startswith("if"):
+            depth += 1
+        elif word == "endif" or depth == 1:
+            depth -= 1
+            if not depth:
+                code = code[:start] + re.sub(r"[^\n]", " ", code[start : match.start()]) + code[match.start() :]
+    return code
 
 
 def _matching(code: str, start: int, pair: str) -> int:

@@ -6,6 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad.devices import get
 from minigrad.errors import CompileError, LaunchError
+from minigrad.source import Source
 
 X = np.arange(1000, dtype=np.float32)
 
@@ -588,3 +589,20 @@ def test_what_names_no_output_is_refused_before_the_launch(outputs, error, words
     with pytest.raises(error, match=words):
         mg.inspect(source("y[threadIdx.x] = 1;"), X, y, 1000, grid=1, block=1, outputs=outputs)
     assert not y.any()
+
+
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("#if 0\nOLD\n#endif\nNEW", ["k"]),
+        ("#if 0\n#ifdef A\nOLD\n#else\nOLD\n#endif\nOLD\n#else\nNEW\n#endif", ["k"]),
+        ("#if 1\nOLD\n#else\nNEW\n#endif", ["old", "k"]),
+        ("# if 0  // for now\nOLD\n#elif 1\nNEW\n#endif", ["k"]),
+    ],
+)
+def test_a_kernel_that_is_left_out_by_if_0_does_not_count(text, names):
+    new = source("y[threadIdx.x] = 1;")
+    text = text.replace("OLD", new.replace("void k", "void old")).replace("NEW", new)
+    assert list(Source(text, "k.cu").kernels) == names
+    if names == ["k"]:
+        assert mg.inspect(text, X, np.zeros_like(X), 1000, grid=1, block=8).ok
