@@ -533,11 +533,39 @@ def test_an_endless_loop_is_a_problem_with_its_line(monkeypatch):
     assert (problem.kind, problem.line) == ("timeout", line_of(text, "for ever"))
 
 
-def test_a_block_that_waits_for_one_that_cannot_begin_is_told_so():
-    wait = "atomicAdd(p, 1);\nwhile (atomicAdd(p, 0) < gridDim.x) {}  // wait"
-    problem, text = look(f"int* p = (int*)y;\n{wait}", grid=8, block=1)
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "if (threadIdx.x == 0) atomicAdd(p, 1);\nwhile (atomicAdd(p, 0) < gridDim.x) {}  // wait",
+        "volatile int* f = p;\nwhile (!(f[0] == 0 && f[1])) {}  // wait",
+        "if (threadIdx.x) __syncthreads();\nelse while (atomicCAS(p, 1, 1) == 0) {}  // wait",
+        "int seen = 0;\nwhile (seen < gridDim.x) seen = atomicMax(p, 0);  // wait",
+    ],
+    ids=["a counter", "two flags", "others at a barrier", "a maximum"],
+)
+def test_blocks_that_wait_for_one_that_cannot_begin_are_told_so_long_before_time_is_out(wait):
+    problem, text = look(f"int* p = (int*)y;\n{wait}", grid=8, block=32)
     assert (problem.kind, problem.line, problem.block) == ("timeout", line_of(text, "// wait"), (0, 0, 0))
+    assert "waits for another block" in problem.message
     assert "1 of 8 blocks run at once here" in problem.message and "cooperative launch" in problem.message
+
+
+def test_a_block_that_looks_at_memory_in_vain_and_counts_is_not_stopped(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 4.0)
+    counts = "volatile float* f = y;\nint i = 0;\nwhile (*f == 0 && i < n) ++i;\nif (threadIdx.x == 0) y[1 + blockIdx.x] = i;"
+    y = np.zeros(3, np.float32)
+    assert mg.inspect(source(counts), X, y, 100_000, grid=2, block=1).ok
+    assert (y == [0, 100_000, 100_000]).all()
+
+
+def test_two_volatile_flags_may_be_waited_for_at_once(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 2.0)
+    body = """volatile float* f = y;
+if (threadIdx.x == 0) { while (!(f[0] && f[1])) {} }
+else if (threadIdx.x == 32) f[0] = 1;
+else if (threadIdx.x == 64) { while (!f[2]) {} f[1] = 1; }
+else if (threadIdx.x == 96) f[2] = 1;"""
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=128).ok
 
 
 def test_a_volatile_flag_within_a_block_may_be_waited_for_whoever_runs_first():

@@ -24,6 +24,11 @@ Cause = IntEnum(
     start=0,
 )
 
+GRID = (
+    "on a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid needs a "
+    "cooperative launch, with no more blocks than run at once. Else end the kernel there, and launch a second one."
+)
+
 
 class Finding(NamedTuple):
     """What is known of a fault: the kind and buffer of the KernelError, what happened, and the way out."""
@@ -82,17 +87,18 @@ def _find(report: Any, module: "Module", kernel: str, timeout: float, arguments:
         case Cause.DIVERGENCE:
             way_out = "Move the call out of the condition, so that every thread makes it."
             return Finding("barrier-divergence", f"not all threads reach the same call; {text}", way_out)
+        case Cause.TIMEOUT if text:  # so many blocks run, and all seem to wait
+            what = f"still running after {timeout:g} s; {text} run at once here, and these wait for memory to change"
+            way_out = (
+                f"If for one that has not begun: {GRID} Else set the device's timeout for a kernel that takes longer."
+            )
+            return Finding("timeout", what, way_out)
         case Cause.TIMEOUT:
             way_out = "Look for a loop that does not end; set the device's timeout for a kernel that takes longer."
             return Finding("timeout", f"still running after {timeout:g} s", way_out)
         case Cause.WAITING:
             what = f"waits for another block to change memory; {text} run at once here, and all of these wait"
-            way_out = (
-                "On a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid "
-                "needs a cooperative launch, with no more blocks than run at once. Else end the kernel there, and "
-                "launch a second one."
-            )
-            return Finding("timeout", what, way_out)
+            return Finding("timeout", what, GRID[0].upper() + GRID[1:])
         case Cause.ASSERT:
             return Finding("assert", f"assert({text}) failed" if text != "__trap()" else "__trap() was called")
         case Cause.STACK:

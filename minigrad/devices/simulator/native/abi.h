@@ -35,6 +35,7 @@ struct Thread {
     unsigned dynamic;           // bytes of dynamic shared memory, rounded up to 16
     unsigned long long launch;  // the number of this launch, from 1
     char* shared_end;           // shared memory is handed out downwards from here
+    unsigned vain;              // atomics that changed nothing since it yielded for them
 };
 
 // One `__shared__` variable: its distance below shared_end, valid during the launch of that number.

@@ -258,6 +258,7 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
     Finding* finding = find(OUTSIDE, access, number, pc, 0);
     int64_t start = number < 0 ? 0 : reinterpret_cast<int64_t>(watch.variable[number].start);
     if (finding) finding->offset = int64_t(address) - start;
+    if (access == WRITE) note_progress(*watch.worker);
     if (number >= 0 && !in_memory(address, number) && !is_open(address)) open_pages(address, bytes);
 }
 
@@ -266,6 +267,7 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     const Fiber& fiber = *watch.worker->current;
     if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // what a shuffle exchanges
+    if (access == WRITE) note_progress(*watch.worker);
     uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
     if (address - (watch.shared - GUARD) < SHARED_ROOM + 2 * GUARD)

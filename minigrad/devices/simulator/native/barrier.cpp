@@ -57,18 +57,51 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
-// Where blocks are left that have not begun, and all that have wait for memory to change: it will not.
-static void look_around(Worker& worker, const Site* site) {
-    uint64_t time = now(), running = 0;
-    if (!worker.vain) worker.vain = time;
-    if (launch.next >= launch.blocks) return;
+constexpr unsigned MANY = 1024;  // looks in vain
+
+// The workers, if blocks are left that have not begun, and all that have seem to wait for memory to change. They may
+// not: in a build that is not watched nobody sees who writes, and a thread may count its looks and give up.
+unsigned count_waiting() {
+    unsigned running = 0;
+    if (launch.next >= launch.blocks) return 0;
     for (Worker* one : workers) {
         if (!one || !one->running) continue;
-        if (!one->vain || time < one->vain + launch.patience) return;
+        if (__atomic_load_n(&one->looks, __ATOMIC_RELAXED) < MANY) return 0;
         ++running;
     }
-    if (watch.on) worker.fault = {0, 0, watch.base + watch.pc};
-    fail(WAITING, site->file, site->line, "%d of %d blocks", int(running), int(launch.blocks));
+    return running;
+}
+
+// All that decides what a thread does next, but for memory: its registers, which the switch has pushed, and its stack.
+static uint64_t state_of(const Fiber* fiber) {
+    const uint64_t* end = reinterpret_cast<const uint64_t*>(fiber);  // the stack lies below
+    uint64_t state = 0;
+    for (auto at = reinterpret_cast<const uint64_t*>(stack_of(fiber->context)); at < end; ++at) {
+        state = (state ^ *at) * 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+        state ^= state >> 32;
+    }
+    return state;
+}
+
+// Whether the thread has been here before in the same state, and nothing has changed since: it will come here for ever.
+// It is compared with its first look, then with its 2nd, 4th, 8th: so it is found however many looks its loop has.
+static void compare_state(Worker& worker, Fiber* self) {
+    if (self->since != worker.changes) self->since = worker.changes, self->looks = 0, self->repeats = false;
+    if (self->repeats) return;
+    uint64_t state = state_of(self);
+    self->repeats = self->looks && state == self->state;
+    worker.repeating += self->repeats;
+    if ((++self->looks & (self->looks - 1)) == 0) self->state = state;
+}
+
+// In a watch, which sees each change and runs one block at a time: where all threads that can run repeat themselves, and
+// blocks are left that have not begun, these never will.
+static void look_around(Worker& worker, Fiber* self) {
+    if (launch.next >= launch.blocks) return;
+    compare_state(worker, self);
+    if (worker.repeating <= worker.ready->size() || worker.started < worker.threads || worker.gathered) return;
+    worker.fault = {0, 0, watch.base + watch.pc};
+    fail(WAITING, self->site->file, self->site->line, "1 of %d blocks", int(launch.blocks));
 }
 
 // Let the others go first: called by a thread that waits for another one to change memory.
@@ -76,7 +109,7 @@ MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Worker& worker = *this_worker;
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
-    if (site->line && ++worker.looks % 1024 == 0) look_around(worker, site);
+    if (site->line && ++worker.looks > MANY && watch.on && ALL_ON_STACK) look_around(worker, self);
     bool fresh = worker.started < worker.threads;
     if (!fresh && worker.ready->empty()) sched_yield();  // whom we wait for may be in a block on another core
     worker.ready->push_often(self);

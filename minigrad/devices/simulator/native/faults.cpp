@@ -117,7 +117,9 @@ static void on_stop(int signal, siginfo_t* info, void* context) {
     if (!worker || !worker->running || !launch.stop) return pass_on(signal, info, context);
     if (worker->critical) return;
     Fiber* current = worker->current;
-    worker->fault = {0, 0, program_counter(context)};
+    // Of one who waits, the line is that of the wait: what belongs to it compilers put in others, too.
+    bool waits = launch.waiting && current && current->site && current->site->line > 0;
+    worker->fault = {0, 0, waits ? 0 : program_counter(context)};
     if (launch.stop == TIMEOUT && current && claim(TIMEOUT) && current->site)
         name_place(current->site->file, current->site->line);  // for the case that the pc is in the runtime
     leave_kernel(*worker);

@@ -1,5 +1,6 @@
 // A launch from its beginning to its report, and what the threads of a grid have in common.
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "watch.h"
@@ -18,6 +19,8 @@ static uint64_t place_in_kernel(uint64_t address, void* kernel) {
 static void complete_report() {
     Report& report = launch.report;
     if (report.cause == NONE) report.cause = launch.stop;
+    if (report.cause == TIMEOUT && launch.waiting)
+        snprintf(report.text, sizeof report.text, "%u of %d blocks", launch.waiting, int(launch.blocks));
     if (!report.fault.pc) return;
     report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
     if (!report.fault.pc && watch.on) report.fault.pc = watch.pc;  // stopped in a hook
@@ -44,7 +47,7 @@ MINIGRAD_EXPORT int minigrad_launch(Order* order) {
     launch.grid = dim3(order->grid[0], order->grid[1], order->grid[2]);
     launch.block = dim3(order->block[0], order->block[1], order->block[2]);
     launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
-    launch.patience = order->timeout * 1e9 / (watch.on ? 200 : 8);  // a watch sees every change
+    launch.waiting = 0;
     launch.dynamic = (order->shared + 15) / 16 * 16;
     launch.shared_bytes = launch.dynamic;
     launch.shared_used = launch.dynamic * (watch.on ? 2 : 1);

@@ -43,6 +43,10 @@ struct alignas(64) Fiber {
     Thread thread;
     Site own;          // what `site` points to, if it was not static
     char* stack;
+    // what it was when it looked at memory in vain; see barrier.cpp
+    uint64_t state, since;  // since: Worker::changes of then
+    unsigned looks;
+    bool repeats;
 };
 
 // First in, first out. An array and not a list: the processor can look ahead without chasing pointers. It has room for
@@ -104,8 +108,9 @@ struct Worker {
     const Site* call;        // by which the first arrived; nullptr: nobody has
     bool diverged;           // another arrived by another call
     unsigned votes;
-    unsigned looks;          // times that a thread looked at memory in vain, since something else happened
-    volatile uint64_t vain;  // when that had begun to be many; 0: it had not
+    uint64_t changes;        // things that have happened that others may wait for
+    unsigned looks;          // times that a thread looked at memory in vain, since the last of them
+    unsigned repeating;      // threads that will do nothing else until there is another
     // its warps
     Warp warps[MAX_THREADS / WARP];
     Fiber* gathering[MAX_THREADS];  // threads inside __activemask
@@ -149,7 +154,7 @@ struct Launch {
     unsigned shared_bytes;              // those of variables
     std::atomic<int> stop;              // a Cause: workers end at their next step
     std::atomic<int> reported;
-    uint64_t patience;                  // ns for which all workers may look at memory in vain
+    unsigned waiting;                   // workers, where all looked at memory in vain when time was out
     unsigned dynamic;
     unsigned long long number;
     Report report;
@@ -176,6 +181,8 @@ void fail(Cause cause, const char* file, int line, const char* format, ...)
     __attribute__((noreturn, format(printf, 4, 5)));
 void stop_all(Cause cause);
 void leave_critical(Worker& worker);
+// barrier.cpp
+unsigned count_waiting();
 // workers.cpp
 void call_helpers();  // let the other workers join the launch, where it may have some
 // memory.cpp
@@ -189,7 +196,7 @@ inline uint64_t now() {
 }
 
 // Something has happened that others may wait for.
-inline void note_progress(Worker& worker) { worker.looks = 0, worker.vain = 0; }
+inline void note_progress(Worker& worker) { ++worker.changes, worker.looks = worker.repeating = 0; }
 
 // The running fiber comes to wait at a site, of which it keeps a copy.
 inline Fiber* wait_at(Worker& worker, const Site* site) {

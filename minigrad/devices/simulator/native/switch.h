@@ -15,6 +15,7 @@ namespace minigrad {
 struct Context {
     void* sp;  // all else lies on the stack, where the switch pushed it
 };
+constexpr bool ALL_ON_STACK = true;
 
 // A step notes the caller's stack in its context, and returns the context to go on with.
 #define MINIGRAD_STEP(name, T, first, U, second) \
@@ -102,6 +103,7 @@ struct Context {
     bool begun;
     ucontext_t start;
 };
+constexpr bool ALL_ON_STACK = false;
 
 inline void switch_to(Context& from, Context& to);
 

@@ -25,6 +25,7 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     }
     warp.finish[first](warp.value, warp.argument, lanes);
     warp.waiting &= ~lanes;
+    note_progress(worker);
     if (watch.on) watch_warp(&warp - worker.warps, lanes, warp.lane[first]->site->what);
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);

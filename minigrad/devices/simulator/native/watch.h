@@ -90,6 +90,7 @@ struct Watch {
     uint32_t* block_epochs;        // first_epoch of each block, in the order in which they began
     bool reversed;                 // the last block and the last thread begin first
     uint64_t looked;               // where a volatile access last read
+    unsigned glances;              // such reads, each elsewhere than the one before
     bool relied;                   // some access is ordered by a release that another thread has acquired
     uint32_t clock[MAX_THREADS];
     uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp

@@ -30,7 +30,9 @@ static void* watchdog_life(void*) {
         if (!limit) continue;
         quiet = 0;
         call_helpers();
-        if (now() > limit && deadline == limit) stop_all(TIMEOUT);
+        if (now() <= limit || deadline != limit) continue;
+        if (!launch.stop) launch.waiting = count_waiting();  // the second time some have left
+        stop_all(TIMEOUT);
     }
     return nullptr;
 }

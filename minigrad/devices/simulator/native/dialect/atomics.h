@@ -1,23 +1,34 @@
 // Atomics, for the types that CUDA has them for and no others. Blocks run on several cores, so they are real atomics.
-// An atomic that waits for another thread, as in a lock, changes nothing while it waits: then it yields to the others.
+// An atomic that waits for another thread, as in a lock, changes nothing while it waits: then it yields to the others. A
+// lock does so at once; of the others, which many a kernel calls in vain without waiting, each 16th of a thread does.
 #pragma once
 
 namespace minigrad {
 
+MINIGRAD_INLINE void yield_after_nothing(const char* file, int line) {
+    Site site = {"an atomic", file, line};
+    minigrad_yield(&site, 0);
+}
+// After an update of *address from old to next.
+template <class T>
+MINIGRAD_INLINE void note_update(T* address, T old, T next, bool device, const char* file, int line) {
+    if (memcmp(&old, &next, sizeof(T))) MINIGRAD_NOTE_CHANGE(address, device);
+    else if (++minigrad_self()->vain == 16) {
+        minigrad_self()->vain = 0;
+        yield_after_nothing(file, line);
+    }
+}
+
 // Replace *address by change(*address) and return what was there. device: for all blocks, or for one's own alone.
 template <class T, class Change>
-MINIGRAD_INLINE T atomic_update(T* address, bool device, Change change) {
+MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int line, Change change) {
     MINIGRAD_NOTE_ATOMIC(address, device);
     T old, next;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do next = change(old);
     while (!__atomic_compare_exchange(address, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    MINIGRAD_NOTE_CHANGE(address, device);
+    note_update(address, old, next, device, file, line);
     return old;
-}
-MINIGRAD_INLINE void yield_after_nothing(const char* file, int line) {
-    Site site = {"an atomic", file, line};
-    minigrad_yield(&site, 0);
 }
 template <class T>
 MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
@@ -45,15 +56,15 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
     one(, true, __VA_ARGS__) one(_block, false, __VA_ARGS__) one(_system, true, __VA_ARGS__)
 
 #define MINIGRAD_UPDATE(suffix, device, T, name, expression)                                              \
-    MINIGRAD_INLINE T name##suffix(T* address, T value) {                                                 \
-        return minigrad::atomic_update(address, device, [=](T old) -> T { return expression; });          \
+    MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
+        auto change = [=](T old) -> T { return expression; };                                             \
+        return minigrad::atomic_update(address, device, file, line, change);                              \
     }
-#define MINIGRAD_FETCH(suffix, device, T, name, operation, nothing)                                       \
+#define MINIGRAD_FETCH(suffix, device, T, name, operation, sign)                                          \
     MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
         MINIGRAD_NOTE_ATOMIC(address, device);                                                            \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
-        if (value != (T)(nothing)) MINIGRAD_NOTE_CHANGE(address, device);                                 \
-        else minigrad::yield_after_nothing(file, line);                                                   \
+        minigrad::note_update(address, old, (T)(old sign value), device, file, line);                     \
         return old;                                                                                       \
     }
 #define MINIGRAD_SWAP(suffix, device, T)                                                                  \
@@ -65,10 +76,10 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
         return minigrad::compare_and_swap(address, expected, value, device, file, line);                  \
     }
 #define MINIGRAD_INTEGER_ATOMICS(T)                                                                       \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, 0)                                  \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAnd, __atomic_fetch_and, -1)                                 \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicOr, __atomic_fetch_or, 0)                                    \
-    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicXor, __atomic_fetch_xor, 0)                                  \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAdd, __atomic_fetch_add, +)                                  \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicAnd, __atomic_fetch_and, &)                                 \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicOr, __atomic_fetch_or, |)                                    \
+    MINIGRAD_SCOPES(MINIGRAD_FETCH, T, atomicXor, __atomic_fetch_xor, ^)                                  \
     MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMin, value < old ? value : old)                             \
     MINIGRAD_SCOPES(MINIGRAD_UPDATE, T, atomicMax, old < value ? value : old)                             \
     MINIGRAD_SCOPES(MINIGRAD_SWAP, T)                                                                     \
@@ -77,8 +88,8 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
 MINIGRAD_INTEGER_ATOMICS(int)
 MINIGRAD_INTEGER_ATOMICS(unsigned)
 MINIGRAD_INTEGER_ATOMICS(unsigned long long)
-MINIGRAD_SCOPES(MINIGRAD_FETCH, int, atomicSub, __atomic_fetch_sub, 0)
-MINIGRAD_SCOPES(MINIGRAD_FETCH, unsigned, atomicSub, __atomic_fetch_sub, 0)
+MINIGRAD_SCOPES(MINIGRAD_FETCH, int, atomicSub, __atomic_fetch_sub, -)
+MINIGRAD_SCOPES(MINIGRAD_FETCH, unsigned, atomicSub, __atomic_fetch_sub, -)
 MINIGRAD_SCOPES(MINIGRAD_UPDATE, long long, atomicMin, value < old ? value : old)
 MINIGRAD_SCOPES(MINIGRAD_UPDATE, long long, atomicMax, old < value ? value : old)
 MINIGRAD_SCOPES(MINIGRAD_UPDATE, unsigned, atomicInc, old >= value ? 0 : old + 1)
