@@ -199,7 +199,10 @@ def _split(params: str) -> list[str]:
 
 def _param(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text)
+    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text).partition("=")[0]
+    if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
+        kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
+        return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
     words = plain.replace("*", " * ").replace("&", " & ").split()
     name = words.pop()
     pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words

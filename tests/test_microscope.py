@@ -192,6 +192,14 @@ def test_a_misaligned_float4():
     assert (problem.block, problem.thread) == ((0, 0, 0), (0, 0, 0)) and "16 bytes" in problem.message
 
 
+def test_a_misaligned_int_has_its_article():
+    problem, _ = look(
+        "y[0] = *(const int*)(p + 1);", np.zeros(64, np.uint8), X.copy(), params="const unsigned char* p, float* y"
+    )
+    assert (problem.kind, problem.variable, problem.element) == ("misaligned", "p", 1)
+    assert "an int must begin at a multiple of 4 bytes" in problem.message
+
+
 @pytest.mark.parametrize("shared", ["__shared__ float s[64];", "extern __shared__ float s[];"])
 def test_a_misaligned_float4_in_shared_memory(shared):
     body = f"{shared}\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\n"
@@ -432,6 +440,11 @@ def test_a_launch_is_refused_as_any_other():
         ({"blocks": -1}, ValueError, "blocks=-1 must be a whole number of at least 0"),
         ({"blocks": "all"}, TypeError, "blocks='all' must be a whole number"),
         ({"outputs": None}, TypeError, "mg.inspect: outputs takes a parameter's name"),
+        (
+            {"kernel": source("", "const float (*x)[8], float* y, int n")},
+            TypeError,
+            r"pointers to float\[8\] are not known here",
+        ),
         ({"name": "c"}, ValueError, "the text has no kernel 'c'; it defines k."),
         ({"kernel": "// __global__"}, LaunchError, "the source has no kernel"),
         ({"y": X[10:]}, LaunchError, "k writes y, which shares memory with x; give one array for both"),
@@ -634,3 +647,8 @@ def test_a_kernel_that_is_left_out_by_if_0_does_not_count(text, names):
     assert list(Source(text, "k.cu").kernels) == names
     if names == ["k"]:
         assert mg.inspect(text, X, np.zeros_like(X), 1000, grid=1, block=8).ok
+
+
+def test_a_default_value_is_no_part_of_a_parameter():
+    text = source("y[threadIdx.x] = n;", "const float* x, float* y, int n = 8")
+    assert mg.inspect(text, X, np.zeros_like(X), 5, grid=1, block=8).outputs["y"][7] == 5

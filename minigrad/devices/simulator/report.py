@@ -132,11 +132,12 @@ def _outside_shared(past: int, size: int) -> Finding:
 
 def _misaligned(address: int, rule: str, arguments: Arguments) -> Finding:
     """`rule` is, e.g., "float4 must begin at a multiple of 16 bytes"."""
+    rule = f"{'an' if rule[0] in 'aeiou' else 'a'} {rule}"
     name, array = _nearest(address, arguments)
     if name is None or array is None or not 0 <= address - array.address < array.nbytes:
-        return Finding("misaligned", f"access to address {address:#x}; a {rule}", "Check the pointer's alignment.")
+        return Finding("misaligned", f"access to address {address:#x}; {rule}", "Check the pointer's alignment.")
     index = (address - array.address) // array.dtype.itemsize
-    return Finding("misaligned", f"access to {name}[{index}]; a {rule}", "Make the index a multiple.", name)
+    return Finding("misaligned", f"access to {name}[{index}]; {rule}", "Make the index a multiple.", name)
 
 
 def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[None, None]:
