@@ -106,12 +106,12 @@ def check_conditions(run: Run, derived: Derived) -> None:
         wanted, given = run.number(e), run.extents[name]
         if wanted != given:
             (what, axis), text = name.split("."), expression(e)
-            overlaps = what == "blockDim" and wanted is not None and 1 < wanted < given
-            way = f"; or, if blockIdx.{axis} * {text} + threadIdx.{axis} is to reach into the next block's elements, "
-            way += f"write an int parameter of the kernel for {text}: then threads may share an element"
+            windows = what == "blockDim" and wanted is not None and wanted > 1
+            way = f"; or, if windows of blockIdx.{axis} * {text} + threadIdx.{axis} are to overlap, or to leave gaps, "
+            way += f"write an int parameter of the kernel for {text}: then the adjoint adds by atomics"
             raise LaunchError(
                 f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {text}"
-                f"{'' if str(wanted) == text else f' = {wanted}'}, as its indices do. Launch it so{way * overlaps}."
+                f"{'' if str(wanted) == text else f' = {wanted}'}, as its indices do. Launch it so{way * windows}."
             )
 
 
