@@ -38,9 +38,8 @@ def shell():
 
 
 @pytest.mark.parametrize(
-    ("op", "name"), [("matmul", "tiled"), ("matmul", "backward_a"), ("transpose", "naive"), ("sum", "tree"),
-                     ("relu", "backward"), ("softmax", "forward"),
-                     ("softmax", "lanes"), ("matmul", "split_k_backward_b")]
+    ("op", "name"), [("matmul", "tiled"), ("matmul", "split_k_backward_b"), ("transpose", "naive"), ("sum", "tree"),
+                     ("relu", "backward"), ("softmax", "forward")]
 )  # fmt: skip
 def test_the_kernels_of_the_package_pass(op, name):
     found = check.kernel(mg.OPS[op], name, mg.OPS[op][name].text)
@@ -87,6 +86,12 @@ def test_a_kernel_to_which_no_case_comes_is_not_called_right(monkeypatch):
     monkeypatch.setattr(mg.softmax, "cases", mg.softmax.cases[:1])  # a row of one number, which `held` is not for
     found = check.kernel(mg.softmax, "held_backward", mg.softmax["held_backward"].text)
     assert (found.correct, found.kind) == (False, "unused") and "No case came to softmax_held_backward" in found.text
+
+
+def test_a_case_for_which_the_files_own_kernel_is_not_launched_is_left_out(monkeypatch):
+    monkeypatch.setattr(OpTrial, "tunables", {"SHARE": (32, 1)})  # one lane cannot hold a row of 33
+    found = check.kernel(mg.softmax, "lanes", mg.softmax["lanes"].text)
+    assert found.correct, found
 
 
 def test_a_tree_that_forgets_one_where_a_block_is_odd():
