@@ -572,7 +572,7 @@ def test_blocks_that_wait_in_turn_for_a_lock_are_not_stopped(monkeypatch):
         for (long long start = clock64(); clock64() - start < ns;) {
             while (atomicCAS(lock, 0, 1) != 0) {}
             turns[0] += 1;
-            for (int i = 0; i < 100; ++i) turns[1] += i * turns[0];
+            for (int i = 0; i < 2000; ++i) turns[1] = turns[1] * 3 + i;
             atomicExch(lock, 0);
         }
     }"""
