@@ -15,9 +15,11 @@ extern "C" __global__ void sgd_step(real* p, const real* g, real* v, real lr, re
 // it was one of its own. thread -> four elements, BLOCK apart. A place without a parameter has n = 0.
 constexpr int BLOCK = 256, PIECE = 4 * BLOCK;
 
+__device__ inline int blocks_for(int n) { return (n + PIECE - 1) / PIECE; }
+
 template <class Update>
 __device__ bool owns(int& block, int n, Update update) {
-    int first = block * PIECE + threadIdx.x, blocks = (n + PIECE - 1) / PIECE;
+    int first = block * PIECE + threadIdx.x, blocks = blocks_for(n);
     if (block < blocks) {
 #pragma unroll
         for (int i = first; i < first + PIECE; i += BLOCK) {
@@ -67,7 +69,7 @@ extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* 
 // For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
 __device__ inline bool adam(
     int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps) {
-    bool own = block < (n + PIECE - 1) / PIECE;  // then both are worked out once, not at each element
+    bool own = block < blocks_for(n);  // then both are worked out once, not at each element
     real grown1 = own ? -expm1(*t * log1p(-c1)) : 1, grown2 = own ? -expm1(*t * log1p(-c2)) : 1;
     return owns(block, n, [=](int i) {
         real mean = m[i] + c1 * (g[i] - m[i]);

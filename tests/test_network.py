@@ -321,6 +321,16 @@ def test_memory_for_batches_of_ever_new_shapes_is_bounded(gpu):
     assert len(gpu.sender._locked) == 16
 
 
+def test_memory_for_batches_that_are_still_sent_is_kept(gpu, driver):
+    taken = []
+    driver.pagelocked_empty = lambda shape, dtype: taken.append(shape) or np.empty(shape, dtype)
+    for n in range(100, 130):
+        for size in (7, n):
+            _, sent = gpu.sender.send(np.ones(size, np.float32))
+            gpu.sender.arrive([sent])
+    assert taken.count((7,)) == 2 and len(gpu.sender._locked) == 16
+
+
 @pytest.mark.parametrize("fails", ["converts", "sends"])
 def test_a_batch_of_which_a_part_is_refused_is_not_let_go_of_in_flight(gpu, driver, monkeypatch, fails):
     monkeypatch.setattr(mg.data, "check", lambda name: name)

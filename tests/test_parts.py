@@ -39,6 +39,13 @@ def test_only_long_sums_of_small_results_are_shared():
     assert not any("parts" in name for name in kernels(64, 4095, 64))
 
 
+def test_parts_of_a_result_too_large_for_two_are_none():
+    device = DryRun()
+    x, y = (Array.empty(device, shape, np.dtype(np.float32)) for shape in ((2**15, 64), (64, 2**15 + 16)))
+    mg.matmul.using("split_k_parts").run([x, y], {})
+    assert [launch.kernel for launch in device.launches] == ["matmul_split_k"]
+
+
 def test_the_parts_are_added_up_at_once_whatever_sum_prefers():
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 40960), (40960, 1)))

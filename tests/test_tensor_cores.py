@@ -1,14 +1,17 @@
 """Products on tensor cores: right on a GPU that has them, refused in a sentence by everything else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad.array import Array
-from minigrad.devices import nvcc
+from minigrad.bench.works import suite
+from minigrad.devices import dry, nvcc
 from minigrad.devices.dry import DryRun
 from minigrad.devices.toolkit import find_nvcc
-from minigrad.errors import CompileError
+from minigrad.errors import CompileError, LaunchError
 
 SIZES = [
     (1, 1, 1),
@@ -175,12 +178,34 @@ def test_wgmma_has_a_block_for_each_multiprocessor_of_its_gpu():
         assert [launch.grid for launch in device.launches] == [(processors, 1, 1)]
 
 
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_120a"])
+def test_gpus_without_the_shared_memory_refuse_before_they_compile(arch):
+    device = DryRun(SimpleNamespace(arch=arch, processors=80))
+    arrays = [Array.empty(device, (16, 16), np.dtype(np.float32)) for _ in range(2)]
+    with pytest.raises(LaunchError, match=rf"221184 bytes of shared memory, which GPUs of {arch} do not.*float32"):
+        mg.matmul.using("mma_tf32").run(arrays, {})
+    mg.matmul.run(arrays, {})
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    with pytest.raises(LaunchError, match=r"astype\('float32'\)"):
+        mg.matmul.run([Array.empty(device, (16, 16), bfloat16) for _ in range(2)], {})
+
+
+def test_only_what_the_gpu_has_room_for_is_measured(monkeypatch):
+    pytest.importorskip("ml_dtypes")
+    assert {"mma_tf32", "mma_bf16", "wgmma"} <= {work.variant for work in suite("matmul")}
+    monkeypatch.setattr(dry, "why_not", lambda name: "")
+    monkeypatch.setattr(dry, "get", lambda name: SimpleNamespace(arch="sm_86", processors=82))
+    found = {work.variant for work in suite("matmul")}
+    assert "naive" in found and not {"mma_tf32", "mma_bf16", "wgmma"} & found
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize(
     ("rung", "arch", "text"),
     [
         ("wgmma", "sm_80", "Hopper GPUs .sm_90a. alone.*mma_bf16.*is sm_80"),
-        ("mma_tf32", "sm_75", "from sm_80.*is sm_75"),
+        ("mma_bf16", "sm_86", "GPUs before sm_90.*is sm_86"),
+        ("mma_tf32", "sm_75", "GPUs before sm_90.*is sm_75"),
     ],
 )
 def test_other_gpus_refuse_in_a_sentence(rung, arch, text):

@@ -2,7 +2,7 @@
 // products that four warps start together on tiles in shared memory. C++ has no words for it, so this is PTX.
 #pragma once
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma is an instruction of Hopper GPUs (sm_90a) alone; others from sm_80 on: matmul.using('mma_bf16')"
+#error "wgmma is an instruction of Hopper GPUs (sm_90a) alone; others from sm_90 on: matmul.using('mma_bf16')"
 #endif
 #include "common.cuh"
 
@@ -83,6 +83,9 @@ __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
         : ALL
         : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }
+#undef FOUR
+#undef SIXTEEN
+#undef ALL
 
 // Two neighbours, rounded to bfloat16.
 __device__ inline unsigned to_bf16(float first, float second) {

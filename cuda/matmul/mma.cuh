@@ -1,8 +1,8 @@
 // Tensor cores: a warp multiplies two small matrices by one instruction. C++ has no words for it, so this is PTX, the
 // assembly language of NVIDIA's GPUs.
 #pragma once
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#error "tensor cores take these types from sm_80 on; on this GPU: matmul as it is, in float32"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "these blocks take more shared memory than GPUs before sm_90 have; on this GPU: matmul as it is, in float32"
 #endif
 #include "async.cuh"
 
@@ -38,14 +38,10 @@ __device__ inline void mma_tf32(float (&c)[4], const unsigned (&a)[4], unsigned 
 }
 
 // The bits of the nearest TF32. The tensor core would cut off what does not count, an error of twice the size. Hopper
-// rounds by one instruction, halves to even; GPUs before it take two, and round halves away from 0.
+// rounds by one instruction, halves to even.
 __device__ inline unsigned to_tf32(unsigned bits) {
     unsigned rounded;
-#if __CUDA_ARCH__ >= 900
     asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
-#else
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
-#endif
     return rounded;
 }
 

@@ -159,20 +159,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_b
 
 // For a c with fewer tiles than a GPU has multiprocessors, and a long sum: `parts` blocks share a tile, each takes `part`
 // steps, a multiple of DEPTH, and writes a c of its own, (parts, m, n). sum_strips adds those up, always in the same order.
+// first + part may be 2^31 and more.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts(
     const real* a, const real* b, real* c, int m, int n, int k, int part) {
-    int first = blockIdx.z * part;
-    product<false, false>(a, b, c + blockIdx.z * m * n, m, n, k, first, min(first + part, k));
+    unsigned first = blockIdx.z * part;
+    product<false, false>(a, b, c + blockIdx.z * m * n, m, n, k, first, min(first + part, (unsigned)k));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, int part) {
-    int first = blockIdx.z * part;
-    product<false, true>(dy, b, da + blockIdx.z * m * k, m, k, n, first, min(first + part, n));
+    unsigned first = blockIdx.z * part;
+    product<false, true>(dy, b, da + blockIdx.z * m * k, m, k, n, first, min(first + part, (unsigned)n));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, int part) {
-    int first = blockIdx.z * part;
-    product<true, false>(a, dy, db + blockIdx.z * k * n, k, n, m, first, min(first + part, m));
+    unsigned first = blockIdx.z * part;
+    product<true, false>(a, dy, db + blockIdx.z * k * n, k, n, m, first, min(first + part, (unsigned)m));
 }

@@ -24,8 +24,9 @@ from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
+from minigrad.devices.dry import dry_run
 from minigrad.op import OPS, Op
-from minigrad.ops.ladder import TENSOR_CORES
+from minigrad.ops.ladder import TENSOR_CORES, has_room
 from minigrad.outcome import variants
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
@@ -91,10 +92,12 @@ def suite(only: str | None = None) -> list[Work]:
     chosen = [op for op in OPS.values() if only in (None, op.name)]
     if not chosen:
         raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
+    room = has_room(dry_run().arch)
     works = [
         replace(work_of(op, s.inputs, way, s.variant, **s.params), dtype=s.dtype)
         for op in chosen
         for s in sizes(op)
+        if room or s.variant not in TENSOR_CORES
         for way in ways(op, s)
         if s.dtype != "bfloat16" or find_spec("ml_dtypes")
     ]

@@ -47,7 +47,7 @@ class Pool:
     @property
     def held(self) -> int:
         """All bytes that were taken from the driver."""
-        return sum(size for _, size in list(self.pieces.values()))  # a graph's may come in meanwhile
+        return sum(size for _, size in self.pieces.values())
 
     @property
     def free(self) -> int:
@@ -63,14 +63,15 @@ class Pool:
 
     def _collect(self) -> None:
         """Bring in what was given back to pools that were taken over."""
-        adopted, self._adopted = self._adopted, []  # a destructor may add to it
-        for size, theirs, out in adopted:
+        lacking = []
+        for size, theirs, out in self._adopted:
             free = self._free.setdefault(size, [])
             while theirs:
                 free.append(theirs.pop())
                 out -= 1
             if out:
-                self._adopted.append((size, theirs, out))
+                lacking.append((size, theirs, out))
+        self._adopted = lacking
 
     def release(self) -> None:
         """Give everything that waits back to the driver."""

@@ -15,8 +15,8 @@ class Sender:
     """Copies host arrays to the device `cuda` beside the launches.
 
     Memory that the host may swap out is copied twice, and the host waits; page-locked memory is read by the GPU itself.
-    There are two such pieces for each kind of array: one is filled while the other travels. The oldest of many kinds
-    goes, for page-locked memory is taken from all other programs.
+    There are two such pieces for each kind of array: one is filled while the other travels. Of many kinds that which
+    was used the longest ago goes, for page-locked memory is taken from all other programs.
     """
 
     def __init__(self, gpu: Any, driver: Any):
@@ -61,10 +61,11 @@ class Sender:
     def _piece(self, host: np.ndarray) -> "Locked":
         """The piece of memory whose turn it is, once its last copy has ended."""
         kind = host.shape, host.dtype
-        if kind not in self._locked and len(self._locked) >= KINDS:
+        pieces = self._locked.pop(kind, [])
+        if len(self._locked) >= KINDS:
             for piece in self._locked.pop(next(iter(self._locked))):
                 piece.wait()
-        pieces = self._locked.setdefault(kind, [])
+        self._locked[kind] = pieces  # behind all others: the first is the one that was used the longest ago
         if len(pieces) < 2:
             pieces.append(Locked(self._driver.pagelocked_empty(host.shape, host.dtype)))
         else:

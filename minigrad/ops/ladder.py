@@ -9,6 +9,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.convert import is_bfloat16
 from minigrad.devices.base import MAX_GRID, PROCESSORS
+from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 
@@ -94,9 +95,10 @@ def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
         grid: tuple[str, ...] = ("processors", "1")
         return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
     grid = (f"{x}/256", f"{y}/128", "batch")
-    return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=221184)
+    return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=SHARED)
 
 
+SHARED = 221184  # bytes of a block of mma_tf32 or mma_bf16
 TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma")
 COLUMN, SQUARE, EIGHTHS = ("EDGE", "EDGE/EACH"), ("EDGE/EACH", "EDGE/EACH"), ("EDGE/8", "EDGE/8")
 kernels = {
@@ -140,6 +142,8 @@ def extents(way: str, w: "Work") -> tuple[int, int, int]:
 def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array) -> Kernel:
     """The kernel that multiplies x and y. A gradient goes through the same tensor cores as the forward pass."""
     asked, end = kernels["forward"], ENDS[way]
+    if is_bfloat16(x.dtype) or asked is kernels["mma_tf32"]:
+        must_have_room(x.device.arch)
     if is_bfloat16(x.dtype):
         hopper = asked is kernels["wgmma"] or (asked is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
         return kernels[f"{'wgmma' if hopper and fits_wgmma(w, x, y) else 'mma_bf16'}{end}"]
@@ -153,6 +157,20 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
     if chosen is kernels["packed"]:  # which multiplies no batch, and neither does the other
         return kernels["warp_tiled"]
     return kernels["split_k"] if chosen is kernels["split_k_parts"] else chosen
+
+
+def has_room(arch: str) -> bool:
+    """Whether blocks on tensor cores find their shared memory: there are 64 to 163 KiB before sm_90, 99 on sm_12x."""
+    return not arch.startswith(("sm_7", "sm_8", "sm_12"))
+
+
+def must_have_room(arch: str) -> None:
+    """Raise LaunchError where they do not."""
+    if not has_room(arch):
+        raise LaunchError(
+            f"matmul: on tensor cores a block takes {SHARED} bytes of shared memory, which GPUs of {arch} do not have; "
+            "H100, H200 and B200 do. Multiply in float32, without `using`: x.astype('float32')."
+        )
 
 
 def fits_wgmma(w: "Work", x: Array, y: Array) -> bool:

@@ -11,6 +11,7 @@ from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.op import OPS
 from minigrad.ops.ladder import ENDS, SMALL, extents, is_small, tile
+from minigrad.spec import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from minigrad.ops.matmul import Work
@@ -29,7 +30,8 @@ def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Ar
     fast = long and out.dtype == np.float32 and shares > 1
     asked = out.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
     tall = rows > 16 * MAX_GRID[1]
-    if w.count != 1 or tall or not out.size or not (asked or fast):
+    large = max(shares, 2) * out.size > MAX_ELEMENTS  # all parts of it together
+    if w.count != 1 or tall or large or not out.size or not (asked or fast):
         return False
     part = max(ceil_div(terms, max(shares, 2) * STAGE), 1) * STAGE
     count = max(ceil_div(terms, part), 1)
