@@ -96,6 +96,21 @@ def test_an_array_carried_around_two_loops_is_refused_and_not_guessed():
         mg.adjoint(KERNEL.format(body))
 
 
+@pytest.mark.parametrize("loop", [
+    "for (int j = 0; j < 3; j += c[0]) { s = s * s; }",
+    "for (int j = 0; r < 1 && j < c[r]; ++j) { s = s * s; }",
+    "while (c[0] > 0) { c[0] -= 1; s = s * s; }",
+    "for (int q = 0; q < 2; ++q) { for (int j = c[0]; j > 0; --j) { s = s * s; } }",
+    "for (int q = 0; q < 2; ++q) { int z[1] = {c[q]}; s = s * s * z[0]; }",
+])  # fmt: skip
+def test_what_only_the_rounds_of_a_loop_know_is_refused_and_not_guessed(loop):
+    """One slot for each round of the loop around holds what is the same in all rounds of the inner one, no more."""
+    body = f"    float s = x[0];\n    for (int r = 0; r < 2; ++r) {{\n{loop} c[0] = 1;\n    }}\n    y[0] = s;"
+    where = "the header of an" if "q" not in loop else "an"
+    with pytest.raises(Refused, match=rf"f.cu:4:\d+: c is overwritten in an outer loop and read in {where} inner one"):
+        mg.adjoint(KERNEL.replace("float* y", "float* y, int* c").format(body), wrt=["x"])
+
+
 def test_a_launch_that_the_indices_do_not_allow_is_refused():
     made = mg.adjoint(KERNEL.format("int i = blockIdx.x * 16 + threadIdx.x;\n y[i] = a * x[i];"))
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")

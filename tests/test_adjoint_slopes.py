@@ -37,6 +37,20 @@ KERNELS = {
     "elements shared out in two ways": "double v = 0; if (i < 2) { for (int j = i; j < 8; j += 2) { v += x[j] * x[j]; "
     "} for (int j = 4 * i; j < 4 * i + 4; ++j) { v += x[j] * x[j] * x[j]; } } y[i] = v;",
     "a first value of an array overwritten": "double q[2] = {x[i], x[i] * x[i]}; q[1] = sin(x[i]); y[i] = q[0] * q[1];",
+    "a bound that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
+    "for (int r = 0; r < 2; ++r) { for (int j = 0; j < c[i]; ++j) { v = v * v; } c[i] = 1; } y[i] = v;",
+    "a condition that the loop around overwrites": "__shared__ double c[8]; c[i] = 2.5; double v = x[i]; "
+    "for (int r = 0; r < 2; ++r) { int j = 0; while (j < c[i]) { ++j; v = v * v; } c[i] -= 1; } y[i] = v;",
+    "a start that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
+    "for (int r = 0; r < 2; ++r) { for (int j = c[i]; j > 0; --j) { v = v * x[j]; } c[i] = 1; } y[i] = v;",
+    "a bound of all threads, overwritten": "__shared__ int c[1]; double v = x[i]; for (int r = 0; r < 2; ++r) { "
+    "if (i == 0) { c[0] = r + 1; } __syncthreads(); for (int j = 0; j < c[0]; ++j) { v += x[j] * x[j]; } "
+    "__syncthreads(); } y[i] = v;",
+    "an index of a store that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
+    "double q[3] = {1, 2, 3}; for (int r = 0; r < 3; ++r) { q[c[i]] = v; v = q[0] * q[1] * q[2] * v; c[i] = r; } "
+    "y[i] = v;",
+    "first values that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
+    "for (int r = 0; r < 3; ++r) { int q[2] = {c[i], 1}; v = v * x[q[0]] * v; c[i] = r; } y[i] = v;",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -1,9 +1,9 @@
 """What statements read and write, by name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from minigrad.adjoint.build import ONE, ZERO, converted, minus, negative, over, plus, times
-from minigrad.adjoint.expr import Binary, Expr, Index, Name, Unary, children
+from minigrad.adjoint.expr import Binary, Expr, Index, Name, Ternary, Unary, children
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
 from minigrad.adjoint.types import common
 
@@ -71,6 +71,15 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         case Do():
             return s.arguments
     return ()
+
+
+def always(e: Expr) -> Iterator[Index]:
+    """The elements that an expression reads in any case: of `a[0] && b[0]` the first."""
+    if isinstance(e, Index):
+        yield e
+    short = isinstance(e, Ternary) or (isinstance(e, Binary) and e.op in ("&&", "||"))
+    for part in children(e)[:1] if short else children(e):
+        yield from always(part)
 
 
 def reads_in(expressions: Iterable[Expr]) -> set[str]:

@@ -12,6 +12,13 @@ from minigrad.adjoint.tapes import Rounds, Tape, base
 from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
 
 LOST = "?"  # the name of a value that cannot be had again
+INNER = (
+    "is overwritten in an outer loop and read in an inner one while the gradient still needs it; work on a local copy"
+)
+HEADER = (
+    "is overwritten in an outer loop and read in the header of an inner one while the gradient still needs it; "
+    "copy it into a variable before the inner loop"
+)
 
 
 class Keeping:
@@ -108,11 +115,10 @@ class Keeping:
         rounds.pushes.setdefault(self.here.place, []).append(self.bounded(Assign(tape.slot(rounds.k), "=", value)))
         return tape.slot(rounds.k)
 
-    def lost(self, value: Expr) -> Name:
+    def lost(self, value: Expr, why: str = INNER) -> Name:
         """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
         name = f"{LOST}{len(self.why)}"
-        why = "is overwritten in an outer loop and read in an inner one while the gradient still needs it"
-        self.why[name] = self.here.place, f"{base(value)} {why}; work on a local copy."
+        self.why[name] = self.here.place, f"{base(value)} {why}."
         return Name(name, value.type)
 
     def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = ()) -> Tape:

@@ -1,11 +1,13 @@
 """Loops backwards: each round is run again from what it began with, then its gradient is taken."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, change, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
-from minigrad.adjoint.effects import declared, read
+from minigrad.adjoint.effects import always, declared, heads, read, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target
+from minigrad.adjoint.keeping import HEADER
 from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
@@ -18,8 +20,9 @@ class Loops(Sweep):
 
     def loop(self, s: For, after: set[str]) -> Pair:
         """The loop as it is, noting what each round begins with, if needed; then the rounds from last to first."""
-        header = count(s)
         self.at(s, after | self.kills(s))
+        s = self.headed(s)
+        header = count(s)
         rounds = self.rounds_of(s, header, after)
         halved = shifted(s, rounds.k)
         halved, before = (None if halved is None else self.keep(halved)), self.before
@@ -44,6 +47,30 @@ class Loops(Sweep):
         filled = frozenset(n for n in own if self.is_array(n) and covers(self, s, n))
         lost = {n for n in arrays - self.own_arrays() - filled if n in after or n in own}
         return Rounds(k, size, trips, lost, filled, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+
+    def headed(self, s: For) -> For:
+        """The loop, of whose header the tape of the loop around has what a round of that could not read again.
+
+        There is one slot for all rounds of this loop, so only what is the same in all may stand in it; and it is
+        filled in front of the loop, so only what the kernel reads there too, in whatever case.
+        """
+        lost = {n for part in (*heads(s)[1:], s) for n in read_here(part) if self.is_array(n) and self.is_lost(n)}
+        if not lost:
+            return s
+
+        def kept(e: Expr, sure: set[Expr]) -> Expr:
+            def new(x: Expr) -> Expr | None:
+                if not (isinstance(x, Index) and x.array in lost):
+                    return None
+                return self.taped(x) if x in sure else self.lost(x, HEADER)
+
+            return change(e, new)
+
+        first, changed = s.start.value if s.start else None, written([s])
+        start = replace(s.start, value=kept(first, {*always(first)})) if s.start and first else s.start
+        condition = kept(s.condition, {x for x in always(s.condition) if not x.names & changed})
+        step = s.step and replace(s.step, value=kept(s.step.value, set()))
+        return replace(s, start=start, condition=condition, step=step)
 
     def own_arrays(self) -> set[str]:
         """The arrays of a thread alone, which are kept as a whole."""

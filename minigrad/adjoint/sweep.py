@@ -1,8 +1,10 @@
 """The two sweeps over a body: forward, to have the values; backward, statement by statement, to hand on gradients."""
 
+from dataclasses import replace
+
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.effects import declared, mentioned, name_of, nested, written
+from minigrad.adjoint.effects import declared, expressions, mentioned, name_of, nested, written
 from minigrad.adjoint.expr import Expr, Index, Name, Place, walk
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
@@ -97,12 +99,16 @@ class Sweep(Assignments):
         """A statement of the forward sweep, as the adjoint runs it."""
         if isinstance(s, Assign | Add) and (name_of(s.target) in self.dropped or self.is_lost(name_of(s.target))):
             return []
-        if isinstance(s, Declare) and s.value is not None:
-            value = self.replay_value(s.value)
-            return [s if value is s.value else Declare(s.name, s.type, value=value, place=s.place)]
+        if isinstance(s, Declare) and expressions(s):
+            value, values = s.value and self.replay_value(s.value), s.values and tuple(map(self.replay_value, s.values))
+            return [
+                s if (value, values) == (s.value, s.values) else replace(s, value=value, values=values, const=False)
+            ]
         if isinstance(s, Assign):
-            value = self.replay_value(s.value)
-            return [s if value is s.value else Assign(s.target, s.op, value, s.place, s.text)]
+            value, target = self.replay_value(s.value), s.target
+            if isinstance(target, Index):
+                target = replace(target, indices=tuple(map(self.replay_value, target.indices)))
+            return [s if (value, target) == (s.value, s.target) else Assign(target, s.op, value, s.place, s.text)]
         return [s]
 
     def replay_value(self, e: Expr) -> Expr:
@@ -126,8 +132,9 @@ class Sweep(Assignments):
                 condition = self.replay_value(s.condition)
                 return [If(condition, self.plain(s.then, pushes), self.plain(s.orelse, pushes), s.place)]
             case For():
+                start, step = (next(iter(self.replay(part)), None) if part else None for part in (s.start, s.step))
                 condition = self.replay_value(s.condition)
-                return [For(s.start, condition, s.step, self.plain(s.body, pushes), s.pragma, s.place)]
+                return [For(start, condition, step, self.plain(s.body, pushes), s.pragma, s.place)]  # type: ignore[arg-type]
             case Jump() | Barrier():
                 return [s]
         return self.replay(s)
