@@ -11,7 +11,7 @@ from minigrad.array import Array
 from minigrad.convert import is_bfloat16
 from minigrad.devices.base import Arguments, Device
 from minigrad.errors import LaunchError
-from minigrad.source import Param
+from minigrad.signature import Param
 
 FLOAT32 = np.dtype(np.float32)
 C_NAMES = {

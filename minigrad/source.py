@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from minigrad.listing import MARK, Listing, regions
+from minigrad.signature import Signature, parameter, split
 
 PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())
@@ -30,30 +30,6 @@ def blank(text: str) -> str:
         return token[0] + filler[1:-1] + token[-1] if token[0] in "\"'" else filler
 
     return _TOKENS.sub(spaces, text)
-
-
-class Param(NamedTuple):
-    """One parameter of a kernel, e.g. `const real* x` or `int n`."""
-
-    name: str
-    type: str
-    pointer: bool
-    const: bool
-
-    def __str__(self) -> str:
-        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """A kernel's name, its parameters and where it stands in its file."""
-
-    name: str
-    params: tuple[Param, ...]
-    line: int
-    start: int  # of its text in the file, comment lines above it included
-    stop: int
-    c_name: bool  # declared extern "C": the compiled function has the name that is written
 
 
 @dataclass(frozen=True)
@@ -84,7 +60,7 @@ class Source:
             body = code.find("{", close)
             if body < 0 or code[close + 1 : body].strip():
                 continue  # a declaration only
-            params = tuple(_param(p) for p in _split(code[match.end() : close]))
+            params = tuple(parameter(p) for p in split(code[match.end() : close]))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = _matching(code, body, "{}") + 1
             line = code.count("\n", 0, match.start()) + 1
@@ -190,24 +166,6 @@ def _matching(code: str, start: int, pair: str) -> int:
         if depth == 0:
             return index
     return len(code)
-
-
-def _split(params: str) -> list[str]:
-    """A parameter list cut at its commas; `void` and nothing are no parameters."""
-    return [] if params.strip() in ("", "void") else [" ".join(p.split()) for p in params.split(",")]
-
-
-def _param(text: str) -> Param:
-    """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
-    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text).partition("=")[0]
-    if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
-        kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
-        return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
-    words = plain.replace("*", " * ").replace("&", " & ").split()
-    name = words.pop()
-    pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
-    kind = " ".join(word for word in words if word not in ("const", "*", "volatile"))
-    return Param(name, kind, pointer, const)
 
 
 def _first_line(text: str, start: int) -> int:

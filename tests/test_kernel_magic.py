@@ -12,8 +12,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
 from minigrad import check, magic, microscope
+from minigrad.attempts.fault import first_wrong
 from minigrad.attempts.op import OpTrial
-from minigrad.attempts.run import first_wrong
 from minigrad.devices import get
 from minigrad.errors import DeviceError
 from minigrad.kernel import Kernel

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from minigrad.answer import Answer
-from minigrad.attempts.run import Fault, Run, Trial
+from minigrad.attempts.fault import Fault
+from minigrad.attempts.run import Run, Trial
 from minigrad.attempts.written import Written
 from minigrad.devices import check, get
 from minigrad.errors import DeviceError

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.answer import Answer
 from minigrad.attempts import attempt
-from minigrad.attempts.run import first_wrong
+from minigrad.attempts.fault import first_wrong
 from minigrad.devices import check, get
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernel import Kernel

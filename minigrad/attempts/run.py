@@ -2,21 +2,18 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
-import numpy as np
-
-from minigrad.answer import differing, in_words
+from minigrad.attempts.fault import Difference, Fault, first_wrong, written_by
 from minigrad.attempts.written import CELL, Endless, Written
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
-from minigrad.microscope.problems import index
 from minigrad.op import Case
-from minigrad.outcome import Pair, largest
+from minigrad.outcome import Pair
 
 ALL = 2**31 - 1  # blocks
 
@@ -37,14 +34,6 @@ class Trial(Protocol):
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Run this kernel: (name, what came, what was wanted, tolerance) for each output and each input."""
-
-
-class Fault(Exception):
-    """The first thing that is wrong with a reader's kernel, and the lines that it is about."""
-
-    def __init__(self, kind: str, text: str, *lines: int | None):
-        super().__init__(text)
-        self.kind, self.lines = kind, list(dict.fromkeys(filter(None, lines)))
 
 
 class Run:
@@ -157,53 +146,11 @@ class Run:
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
         return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
 
-    def _value(self, wrong: "_Difference") -> Fault:
+    def _value(self, wrong: Difference) -> Fault:
         """A wrong element, and who wrote it."""
         what = f"{self.place}: {wrong.text}."
         for record in reversed(self._watch(ALL)[1]):
             variable = record.variables.get(wrong.name)
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
-                return _written_by(record, wrong, what)
+                return written_by(record, wrong, what)
         return Fault("value", what)
-
-
-class _Difference(NamedTuple):
-    """The first element of an array that is wrong: its place counted flat, and all in words."""
-
-    name: str
-    size: int
-    element: int
-    nan: bool
-    text: str
-
-
-def first_wrong(pairs: Iterable[Pair]) -> _Difference | None:
-    """The first element of the first array that is not as it should be."""
-    return next(filter(None, (_difference(*pair) for pair in pairs)), None)
-
-
-def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> _Difference | None:
-    if wanted is None:  # the gradient of whole numbers
-        return None
-    got, wanted = got.numpy(), np.asarray(wanted)
-    wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))
-    if not len(wrong):
-        return None
-    at = tuple(wrong[0])
-    element = int(np.ravel_multi_index(at, got.shape)) if at else 0
-    return _Difference(name, got.size, element, bool(got[at] != got[at]), in_words(got, wanted, wrong, name))
-
-
-def _written_by(record: Inspection, wrong: _Difference, what: str) -> Fault:
-    seen = record.traffic
-    mine = (seen["variable"] == wrong.name) & (seen["kind"] != "read")
-    if mine.any():
-        start = wrong.element * record.variables[wrong.name].itemsize
-        mine &= (seen["offset"] <= start) & (start < seen["offset"] + seen["bytes"])
-    if not mine.any():
-        return Fault("never-written", f"{what} No thread writes it.")
-    last = seen[mine][-1]
-    line = record.lines[last["site"]]
-    thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
-    words = f"{what} Thread {thread} of block {block} writes it."
-    return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)

@@ -8,7 +8,7 @@ from minigrad.kernel import Kernel
 from minigrad.launch import Launch
 from minigrad.memo import Memo
 from minigrad.microscope import Microscope
-from minigrad.source import Param
+from minigrad.signature import Param
 
 CELL = "cell.cu"  # what messages call the reader's text
 

@@ -21,7 +21,7 @@ from minigrad.limits import Extent
 from minigrad.microscope.branches import Branch
 from minigrad.microscope.device import Microscope
 from minigrad.microscope.lines import Line
-from minigrad.microscope.problems import Access, Problem
+from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 from minigrad.require import a

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from minigrad.microscope.variables import Variable, as_unsigned, signed
 
 if TYPE_CHECKING:
-    from minigrad.microscope.problems import Access
+    from minigrad.microscope.problem import Access
 
 _DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
 

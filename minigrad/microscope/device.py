@@ -20,7 +20,8 @@ from minigrad.devices.simulator.runtime import runtime
 from minigrad.errors import KernelError
 from minigrad.microscope import native
 from minigrad.microscope.build import recipe
-from minigrad.microscope.problems import Finder, Problem, joined
+from minigrad.microscope.problem import Problem, joined
+from minigrad.microscope.problems import Finder
 from minigrad.microscope.record import Inspection, look
 from minigrad.microscope.sites import places
 from minigrad.microscope.variables import Variables

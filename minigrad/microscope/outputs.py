@@ -8,7 +8,8 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.errors import LaunchError
 from minigrad.microscope import advice, native
-from minigrad.microscope.problems import Finder, Problem
+from minigrad.microscope.problem import Problem
+from minigrad.microscope.problems import Finder
 from minigrad.microscope.sites import Place
 
 

@@ -1,60 +1,19 @@
-"""Problems: what is wrong with a kernel, in the reader's terms: line, variable, block, thread, and the way out."""
+"""Problems made of what the runtime found: line, variable, block, thread, and the way out."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from minigrad.devices.base import Dim3
 from minigrad.errors import KernelError
 from minigrad.microscope import advice, native
 from minigrad.microscope.loops import encloses
 from minigrad.microscope.native import Finding, Wrong
+from minigrad.microscope.problem import Access, Problem, merge, sort, without_echoes
 from minigrad.microscope.requests import WARP
 from minigrad.microscope.sites import Place, Places
 from minigrad.microscope.variables import Variable, Variables, signed
 
-# The most serious first: what follows from it comes later.
-ORDER = (
-    "null-pointer", "misaligned", "out-of-bounds", "illegal-access", "division", "assert", "timeout",
-    "barrier-divergence", "race", "uninitialised", "never-written", "nan",
-)  # fmt: skip
-
 LOCK = re.compile(r"\batomicCAS\b|\bwhile\s*\(\s*atomicExch\b")  # takes one, or may be meant to
-
-
-@dataclass(frozen=True)
-class Access:
-    """One access of one thread: the other side of a race."""
-
-    kind: str  # "read", "write" or "atomic"
-    file: str
-    line: int
-    text: str
-    block: Dim3
-    thread: Dim3
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong, where it was found first, and how often the same was found."""
-
-    kind: str
-    message: str
-    file: str = ""
-    line: int | None = None
-    text: str = ""
-    variable: str | None = None
-    element: int | None = None
-    access: str | None = None
-    block: Dim3 | None = None
-    thread: Dim3 | None = None
-    other: Access | None = None
-    count: int = 1
-
-    def __repr__(self) -> str:
-        place = f"{self.file}({self.line}): " if self.line else ""
-        times = f" [{self.count} times]" if self.count > 1 else ""
-        return f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else "")
 
 
 class Finder:
@@ -71,7 +30,7 @@ class Finder:
         found = [self._problem(finding) for finding in findings]
         if stopped:
             found = self._stopped(found, stopped)
-        return sort(_without_echoes(_merge(found)))
+        return sort(without_echoes(merge(found)))
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
         """Indices of a block and of a thread as CUDA has them."""
@@ -156,54 +115,6 @@ class Finder:
             error.kind, message, place.file, error.line, place.text, name, element, None, error.block, error.thread
         )
         return [p for p in found if p not in wild or p.thread != error.thread] + [problem]
-
-
-def sort(problems: Sequence[Problem]) -> list[Problem]:
-    """The most serious first, then in the order of the source."""
-
-    def key(problem: Problem) -> tuple:
-        rank = ORDER.index(problem.kind) if problem.kind in ORDER else 0
-        return rank, problem.file, problem.line or 0
-
-    return sorted(problems, key=key)
-
-
-def joined(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:
-    """The problems, and those of a second look that are new."""
-    known = set(map(_key, problems))
-    return sort([*problems, *(problem for problem in more if _key(problem) not in known)])
-
-
-def _key(problem: Problem) -> tuple:
-    """The same for what is one problem: whichever side of a race came first."""
-    other = (problem.other.file, problem.other.line) if problem.other else None
-    return problem.kind, frozenset({(problem.file, problem.line), other}), problem.variable
-
-
-def _merge(problems: Sequence[Problem]) -> list[Problem]:
-    """The same kind at the same lines of the same variable is one problem, whichever side came first."""
-    merged: dict[tuple, Problem] = {}
-    for problem in sorted(problems, key=lambda p: p.variable is None):  # of an unknown variable: of one known there
-        key = _key(problem)
-        if problem.variable is None:
-            key = next((k for k in merged if k[:2] == key[:2]), key)
-        known = merged.get(key)
-        merged[key] = replace(known, count=known.count + problem.count) if known else problem
-    return list(merged.values())
-
-
-def _without_echoes(problems: Sequence[Problem]) -> list[Problem]:
-    """A race where a read came before the write shows as a read of undefined memory too: the race is what is wrong.
-
-    What the writer itself reads is another matter, and so is an atomic beside which another thread reads.
-    """
-    racing = set()
-    for p in problems:
-        if p.other and p.access == "read":
-            racing.add((p.variable, p.line))
-        if p.other and {p.access, p.other.kind} == {"atomic", "write"}:
-            racing.add((p.variable, p.line if p.access == "atomic" else p.other.line))
-    return [p for p in problems if p.kind != "uninitialised" or (p.variable, p.line) not in racing]
 
 
 def index(number: int, extent: Dim3) -> Dim3:

@@ -14,7 +14,8 @@ from minigrad.errors import KernelError
 from minigrad.microscope import native, outputs
 from minigrad.microscope.branches import Branch, branches
 from minigrad.microscope.lines import Accesses, Line
-from minigrad.microscope.problems import Finder, Problem, sort
+from minigrad.microscope.problem import Problem, sort
+from minigrad.microscope.problems import Finder
 from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variable, Variables
 from minigrad.source import Source

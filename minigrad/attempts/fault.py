@@ -1,0 +1,62 @@
+"""What is wrong with a reader's kernel: the first fault, or the first wrong element and who wrote it."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigrad.answer import differing, in_words
+from minigrad.attempts.written import CELL
+from minigrad.microscope import Inspection
+from minigrad.microscope.problems import index
+from minigrad.outcome import Pair, largest
+
+
+class Fault(Exception):
+    """The first thing that is wrong with a reader's kernel, and the lines that it is about."""
+
+    def __init__(self, kind: str, text: str, *lines: int | None):
+        super().__init__(text)
+        self.kind, self.lines = kind, list(dict.fromkeys(filter(None, lines)))
+
+
+class Difference(NamedTuple):
+    """The first element of an array that is wrong: its place counted flat, and all in words."""
+
+    name: str
+    size: int
+    element: int
+    nan: bool
+    text: str
+
+
+def first_wrong(pairs: Iterable[Pair]) -> Difference | None:
+    """The first element of the first array that is not as it should be."""
+    return next(filter(None, (_difference(*pair) for pair in pairs)), None)
+
+
+def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Difference | None:
+    if wanted is None:  # the gradient of whole numbers
+        return None
+    got, wanted = got.numpy(), np.asarray(wanted)
+    wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))
+    if not len(wrong):
+        return None
+    at = tuple(wrong[0])
+    element = int(np.ravel_multi_index(at, got.shape)) if at else 0
+    return Difference(name, got.size, element, bool(got[at] != got[at]), in_words(got, wanted, wrong, name))
+
+
+def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
+    seen = record.traffic
+    mine = (seen["variable"] == wrong.name) & (seen["kind"] != "read")
+    if mine.any():
+        start = wrong.element * record.variables[wrong.name].itemsize
+        mine &= (seen["offset"] <= start) & (start < seen["offset"] + seen["bytes"])
+    if not mine.any():
+        return Fault("never-written", f"{what} No thread writes it.")
+    last = seen[mine][-1]
+    line = record.lines[last["site"]]
+    thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
+    words = f"{what} Thread {thread} of block {block} writes it."
+    return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
