@@ -52,6 +52,8 @@ BODIES = {
     "if (threadIdx.x > 3) return; __syncthreads();": "3:30: __syncthreads() where only some threads come by",
     "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "3:39: __syncthreads() where only some",
     "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "3:47: __syncthreads() where only some",
+    "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }": "3:31: "
+    "__syncthreads() where only some",
     "y[0] = x[0] %2;": "3:13: % of floating-point numbers",
     "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "3:18: __shfl_down_sync has no derivative rule",
     "char c = 0;": "3:1: the type char is outside",

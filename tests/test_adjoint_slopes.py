@@ -79,6 +79,27 @@ def check(text):
     np.testing.assert_allclose(found, slopes, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("lo, hi, step", [(2, 2, -1), (2, 0, -1), (2, 2, 0), (9, 4, 1), (-1, 0, 1), (1, 8, 3)])
+@pytest.mark.parametrize("head", [
+    "int j = lo; j < hi; j += step", "int j = hi; j > lo; j -= step", "int j = lo; j < blockDim.x; j += 2",
+    "int j = lo; j < hi; j += blockDim.x",
+])  # fmt: skip
+def test_a_loop_that_makes_no_round_has_none_in_its_adjoint(head, lo, hi, step):
+    """Where the step has another sign, or the header is computed without one: rounds are counted as C++ does."""
+    first, end = (hi, lo) if ">" in head else (lo, hi)
+    by = {"j += step": step, "j -= step": -step, "j += 2": 2, "j += blockDim.x": 4}[head.split("; ")[2]]
+    end = 4 if "< blockDim" in head else end
+    none = first <= end if ">" in head else first >= end or (first < 0 and "< blockDim" in head)
+    rounds = [] if none else [j + 1 for j in range(first, end, by)]
+    head = f'extern "C" __global__ void f(const double* x, double* y, int lo, int hi, int step) {{ for ({head})'
+    text = f"{head} y[threadIdx.x] = y[threadIdx.x] * x[j + 1]; }}"
+    x, y = np.arange(1.0, 11), mg.tensor(np.ones(4), device="sim")
+    (dx,) = mg.adjoint(text, ["x"]).vjp(mg.tensor(x, device="sim"), y, lo, hi, step, dy=[y], grid=1, block=4)
+    want = np.zeros(10)
+    want[rounds] = 4 * np.prod(x[rounds]) / x[rounds]
+    np.testing.assert_allclose(dx.numpy(), want)
+
+
 @pytest.mark.parametrize(
     ("value", "slope"),
     [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import name_of, written
-from minigrad.adjoint.expr import Binary, Expr, Name, Number, Unary, walk
+from minigrad.adjoint.expr import Binary, Expr, Name, Number, Ternary, Unary, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, Declare, For
@@ -37,8 +37,17 @@ class Count:
         if is_number(self.step, -1):
             return minus(self.start, self.bound)
         span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
-        size = negative(self.step) if self.down else self.step
-        return over(minus(plus(span, size), ONE), size)
+        return over(minus(plus(span, self.size), ONE), self.size)
+
+    @property
+    def size(self) -> Expr:
+        """The step, of a loop that counts down too a positive number."""
+        return negative(self.step) if self.down else self.step
+
+    @property
+    def some(self) -> Expr:
+        """Whether there is a first round."""
+        return test(">" if self.down else "<", self.start, self.bound)
 
     def value(self, k: Expr) -> Expr:
         """The variable in round k."""
@@ -130,6 +139,9 @@ def evaluate(e: Expr, values: dict[str, int]) -> int | None:
         case Binary():
             left, right = evaluate(e.left, values), evaluate(e.right, values)
             return None if left is None or right is None else _apply(e.op, left, right)
+        case Ternary():
+            chosen = evaluate(e.condition, values)
+            return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
     return None
 
 
@@ -137,5 +149,13 @@ def _apply(op: str, a: int, b: int) -> int | None:
     if op in ("/", "%") and not b:
         return None
     quotient = int(a / b) if op in ("/", "%") else 0
-    known = {"+": a + b, "-": a - b, "*": a * b, "/": quotient, "%": a - quotient * b if op == "%" else 0}
+    known = {
+        "<": a < b,
+        ">": a > b,
+        "+": a + b,
+        "-": a - b,
+        "*": a * b,
+        "/": quotient,
+        "%": a - quotient * b if op == "%" else 0,
+    }
     return known.get(op)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.build import ONE, ZERO, change, minus, test
+from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, written
-from minigrad.adjoint.expr import Expr, Index, Name, Target
+from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
+from minigrad.adjoint.injective import EXTENTS, IDS
 from minigrad.adjoint.keeping import HEADER
+from minigrad.adjoint.polynomial import Polynomial, polynomial
 from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
@@ -41,12 +43,37 @@ class Loops(Sweep):
         k = Name(header.var if header and header.simple else self.fresh("k"), "int")
         size, trips = capacity(self.module, s, header), None
         if header and size is None:
-            trips = self.hosted(header.trips)
+            trips = self.hosted(self.trips(header))
         arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
         own = self.kills(s) - declared(s.body)
         filled = frozenset(n for n in own if self.is_array(n) and covers(self, s, n))
         lost = {n for n in arrays - self.own_arrays() - filled if n in after or n in own}
         return Rounds(k, size, trips, lost, filled, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+
+    def trips(self, header: Count) -> Expr:
+        """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
+
+        It may where the step is known to the running kernel alone, which may have a sign that ends no loop, or be 0;
+        and where C++ computes without a sign, as beside blockDim.x, in which -1 is a large number.
+        """
+        positive = evaluate(header.size, self.module.values)
+        parts = (header.start, header.bound, header.step)
+        signed = not any({*IDS, *EXTENTS.values()} & e.names for e in parts)
+        begins = is_number(header.start, 0) and header.bound.names & {*EXTENTS.values()} and header.simple
+        if (signed and positive is not None and positive > 0) or begins or self.strided(header):
+            return header.trips
+        return Ternary(header.some, header.trips, ZERO, "int")
+
+    def strided(self, header: Count) -> bool:
+        """Whether the threads, or the blocks, share a range out among them."""
+        start, step = (polynomial(self.behind(e)) for e in (header.start, header.step))
+        shares: list[tuple[Polynomial, Polynomial]] = []
+        for i, n in EXTENTS.items():
+            shares.append((Polynomial({(i,): 1}), Polynomial({(n,): 1})))
+        for a in "xyz":
+            thread, block, wide, grid = f"threadIdx.{a}", f"blockIdx.{a}", f"blockDim.{a}", f"gridDim.{a}"
+            shares.append((Polynomial({(thread,): 1, (wide, block): 1}), Polynomial({(wide, grid): 1})))
+        return (start, step) in shares
 
     def headed(self, s: For) -> For:
         """The loop, of whose header the tape of the loop around has what a round of that could not read again.
@@ -81,13 +108,18 @@ class Loops(Sweep):
         found, param = self.of.declared.get(name), self.of.param(name)
         return bool((found and found.dims) or (param and param.pointer))
 
-    def hosted(self, e: Expr) -> Expr | None:
-        """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""
+    def behind(self, e: Expr) -> Expr:
+        """An expression with the values of variables that are set once in their place."""
 
         def value(x: Expr) -> Expr | None:
             return change(self.fixed[x.name], value) if isinstance(x, Name) and x.name in self.fixed else None
 
-        e = change(e, value)
+        return change(e, value)
+
+    def hosted(self, e: Expr) -> Expr | None:
+        """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""
+
+        e = self.behind(e)
         known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.module.values
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
@@ -140,7 +172,7 @@ class Loops(Sweep):
     def back(self, s: For, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
         counter = Name(rounds.counter, "int")
-        formula = self.keep(header.trips) if header and exact(s, header) else None
+        formula = self.keep(self.trips(header)) if header and exact(s, header) else None
         trips: Expr = formula if formula and not rounds.checked else counter
         k = rounds.k.name  # type: ignore[union-attr]
         if header and not header.simple:

@@ -108,7 +108,9 @@ class Divergence:
 
     def _jumps_apart(self, body: list[Stmt]) -> bool:
         return any(
-            isinstance(s, If) and leaves([s], JUMPS) and (self.differs(s.condition) or self._jumps_apart(s.then))
+            isinstance(s, If)
+            and leaves([s], JUMPS)
+            and (self.differs(s.condition) or any(map(self._jumps_apart, nested(s))))
             for s in body
         )
 
