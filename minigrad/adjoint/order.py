@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Container
 
-from minigrad.adjoint.build import ONE, minus
-from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.build import ONE, ZERO, minus
+from minigrad.adjoint.counting import count, evaluate, exact
 from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
-from minigrad.adjoint.expr import Binary, Call, Index, Name
+from minigrad.adjoint.expr import Binary, Call, Index, Name, Ternary, walk
 from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
 
 
@@ -86,7 +86,10 @@ class Share:
             return [s]
         turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
         total = Name(self.fresh("d_warp"), add.target.type)
-        summed = Call("warp_total", (add.value, turn, turns), total.type)
+        value = add.value
+        if any(isinstance(x, Index) for x in walk(value)) and not (evaluate(header.trips, {}) or 0) > 0:
+            value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
+        summed = Call("warp_total", (value, turn, turns), total.type)
         var = Name(header.var, "int")
         one = Add(add.target, total, add.place, add.text)
         loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
