@@ -103,7 +103,7 @@ def test_a_loop_that_makes_no_round_has_none_in_its_adjoint(head, lo, hi, step):
 def test_what_only_rounds_read_is_not_read_before_a_loop_that_makes_none():
     """The sum over the warp stands in front of the loop; the index is far outside, as no round uses it."""
     head = 'extern "C" __global__ void f(const double* w, const double* x, const int* at, double* y, int m) {'
-    text = f"{head} {I}for (int j = 0; j < m; ++j) {{ y[i] += w[at[i]] * w[at[i]] * x[j]; }} }}"
+    text = f"{head} {I}double s = 0; for (int j = 0; j < m; ++j) {{ s += w[at[i]] * w[at[i]] * x[j]; }} y[i] = s; }}"
     w, y, at = (mg.tensor(v, device="sim") for v in (np.ones(2), np.ones(4), np.full(4, -100000000, np.int32)))
     (dx,) = mg.adjoint(text, ["x"]).vjp(w, w, at, y, 0, dy=[y], grid=1, block=4)
     np.testing.assert_array_equal(dx.numpy(), 0)

@@ -240,7 +240,7 @@ CORRECT = {
 
 def inspect(body: str) -> list:
     x, y = np.ones(64, np.float32), np.zeros(128, np.float32)
-    text = "__device__ int total, table[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
+    text = "__device__ int total, table[2][3] = {{1, 2, 3}, {4, 5, 6}};\n__device__ const double half = 0.5;\n"
     text += 'extern "C" __global__ void k(const float* x, float* y) {' + body + "\n}"
     return mg.inspect(text, x, y, grid=2, block=64).problems
 

@@ -138,7 +138,8 @@ def _order(module: Module, name: str, extent: Extent, moved: "Moved", **named: i
 
 def _put(contents: Sequence[tuple[int, bytes]]) -> None:
     for start, held in contents:
-        ctypes.memmove(start, held, len(held))
+        if ctypes.string_at(start, len(held)) != held:  # what is const has not changed, and cannot be written
+            ctypes.memmove(start, held, len(held))
 
 
 @cache
