@@ -100,6 +100,24 @@ def test_a_loop_that_makes_no_round_has_none_in_its_adjoint(head, lo, hi, step):
     np.testing.assert_allclose(dx.numpy(), want)
 
 
+@pytest.mark.parametrize(
+    ("body", "slope"),
+    [
+        ("v = v * v * at(c, 0);", 16 * 1.1**3),  # y = (2 x^2)^2
+        ("if (at(c, 0) > 1) v = v * v;", 2 * 1.1),  # y = x^2
+        ("int m = at(c, 0); for (int j = 0; j < m; ++j) v = v * v;", 8 * 1.1**7),  # y = (x^4)^2
+    ],
+)
+def test_a_function_reads_an_array_that_the_loop_overwrites(body, slope):
+    """c[0] is 2 in the first round and 1 in the second."""
+    head = "__device__ int at(const int* c, int n) { return c[n]; }\n"
+    head += 'extern "C" __global__ void f(const double* x, int* c, double* y) { double v = x[0]; '
+    text = head + f"for (int r = 0; r < 2; ++r) {{ {body} c[0] = 1; }} y[0] = v; }}"
+    x, dy, c = (mg.tensor(np.array([value]), device="sim") for value in (1.1, 1.0, np.int32(2)))
+    (dx,) = mg.adjoint(text, ["x"]).vjp(x, c, dy, dy=[dy], grid=1, block=1)
+    np.testing.assert_allclose(dx.numpy(), slope)
+
+
 def test_what_only_rounds_read_is_not_read_before_a_loop_that_makes_none():
     """The sum over the warp stands in front of the loop; the index is far outside, as no round uses it."""
     head = 'extern "C" __global__ void f(const double* w, const double* x, const int* at, double* y, int m) {'

@@ -6,7 +6,7 @@ from math import prod
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed, opposite
-from minigrad.adjoint.expr import Binary, Expr, Index, Name, Number, Place, Ternary, walk
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tapes import Rounds, Tape, base
 from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
@@ -19,6 +19,13 @@ HEADER = (
     "is overwritten in an outer loop and read in the header of an inner one while the gradient still needs it; "
     "copy it into a variable before the inner loop"
 )
+
+
+def handed(e: Expr) -> set[str]:
+    """The arrays that an expression itself reads: the one that it indexes, or those that it hands to a function."""
+    if isinstance(e, Call):
+        return {each.name for each in e.arguments if isinstance(each, Name)}  # and variables, which are never lost
+    return {e.array} if isinstance(e, Index) else set()
 
 
 class Keeping:
@@ -64,6 +71,8 @@ class Keeping:
                 return self.capture(e)
             case Index() if e.array in self.gone or self.is_lost(e.array):
                 return self.capture(e)
+            case Call() if any(map(self.is_lost, handed(e))):
+                return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
                 yes, no = self.guarded(e.condition, e.yes), self.guarded(opposite(e.condition), e.no)
@@ -87,6 +96,10 @@ class Keeping:
             rounds = rounds.outer
         return rounds is not None
 
+    def reads_lost(self, e: Expr) -> bool:
+        """Whether it reads an array whose values are lost to the round that is being run again."""
+        return any(self.is_lost(array) for x in walk(e) for array in handed(x))
+
     def capture(self, e: Expr) -> Expr:
         """The value saved at this statement, once: in a register, or on a tape where the round cannot repeat it."""
         guards = tuple(self.guards) if isinstance(e, Index) else ()  # a variable can be read in any case
@@ -94,8 +107,7 @@ class Keeping:
             value = e
             for guard in reversed(guards):
                 value = Ternary(guard, value, Number("0", e.type), e.type)
-            lost = any(isinstance(x, Index) and self.is_lost(x.array) for x in walk(value))
-            self.kept[e, guards] = self.taped(value) if lost else self.saved(value)
+            self.kept[e, guards] = self.taped(value) if self.reads_lost(value) else self.saved(value)
         return self.kept[e, guards]
 
     def saved(self, value: Expr, name: str = "") -> Expr:
@@ -108,7 +120,7 @@ class Keeping:
     def taped(self, value: Expr) -> Expr:
         """The value on the tape of the loop that is being reversed."""
         rounds = self.rounds
-        reads = {x.array for x in walk(value) if isinstance(x, Index)}
+        reads = {array for x in walk(value) for array in handed(x)}
         if rounds is None or self.copying or not reads & rounds.lost or any(self.is_lost(a, True) for a in reads):
             return self.lost(value)
         tape = self.tape(base(value), value.type)

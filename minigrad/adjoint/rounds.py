@@ -8,7 +8,7 @@ from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, s
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.injective import EXTENTS, IDS
-from minigrad.adjoint.keeping import HEADER
+from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import Polynomial, polynomial
 from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
@@ -87,7 +87,7 @@ class Loops(Sweep):
 
         def kept(e: Expr, sure: set[Expr]) -> Expr:
             def new(x: Expr) -> Expr | None:
-                if not (isinstance(x, Index) and x.array in lost):
+                if not handed(x) & lost:
                     return None
                 return self.taped(x) if x in sure else self.lost(x, HEADER)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.effects import declared, expressions, mentioned, name_of, nested, written
-from minigrad.adjoint.expr import Expr, Index, Name, Place, walk
+from minigrad.adjoint.expr import Expr, Index, Name, Place
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 
@@ -113,9 +113,7 @@ class Sweep(Assignments):
 
     def replay_value(self, e: Expr) -> Expr:
         """An expression of the forward sweep; from the tape where the round cannot compute it again."""
-        if any(isinstance(x, Index) and self.is_lost(x.array) for x in walk(e)):
-            return self.taped(e)
-        return e
+        return self.taped(e) if self.reads_lost(e) else e
 
     def plain(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
