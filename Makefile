@@ -16,8 +16,9 @@ lab: gpu
 	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
 
 # A file, or a notebook, is run by one process from its first test to its last: cells and README examples follow on.
+# A process that is brought down is not started anew, which would begin its file again and again.
 test: gpu
-	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile
+	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
 venv: $(STAMP)
 
