@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
+from minigrad.adjoint.build import ONE
 from minigrad.adjoint.derive import Derived, FunctionAdjoint
 from minigrad.adjoint.effects import each, mentioned, written
 from minigrad.adjoint.expr import Expr
@@ -102,7 +103,7 @@ def tape_columns(derived: Derived) -> list[Stmt]:
     """Which slot of a tape in global memory is this thread's."""
     if all(t.size is not None for t in derived.tapes):
         return []
-    flat = all(f"{d}.{a}" in derived.conditions for d in ("blockDim", "gridDim") for a in "yz")
+    flat = all(derived.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
     values = {name: Expressions(tokenize(text, "tape")).expression() for name, text in texts.items()}
     return [Declare(name, "size_t", value=value) for name, value in values.items()]
