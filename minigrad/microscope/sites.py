@@ -1,16 +1,14 @@
 """Lines of the reader's files for the places in a compiled kernel."""
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.devices.simulator.indices import column as original
+from minigrad.devices.simulator.lines import Frame, frames
 from minigrad.devices.simulator.module import Module
-from minigrad.errors import DeviceError
 from minigrad.microscope.columns import Columns
 from minigrad.source import blank
 
@@ -85,7 +83,7 @@ class Places:
         wanted = [int(pc) for pc in pcs]
         new = sorted(set(wanted) - self._known.keys())
         if new:
-            self._known |= dict(zip(new, map(self._site, new, self._frames(new)), strict=True))
+            self._known |= dict(zip(new, map(self._site, new, frames(self._module.path, new)), strict=True))
         return {pc: self._known[pc] for pc in wanted}
 
     def of(self, pc: int) -> Place:
@@ -119,33 +117,14 @@ class Places:
         lines = self._lines.get(name, [])
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
-    def _site(self, pc: int, frames: Sequence[tuple[str, str, int]]) -> Site:
-        own = [frame for frame in frames if Path(frame[1]).name in self._names]
-        written = len(own) == len(frames)
-        place = self.at(*(own[0] if own else frames[-1])[1:])
+    def _site(self, pc: int, found: Sequence[Frame]) -> Site:
+        own = [frame for frame in found if Path(frame.path).name in self._names]
+        written = len(own) == len(found)
+        place = self.at(*(own[0] if own else found[-1])[1:])
         indent = self._raw(place.file, place.line).find(place.text)
         column = self._read(place.file, place.line, self._columns.at(pc)) - indent if written else 0
-        return Site(place, max(column, 0), frames[-1][0], written)
+        return Site(place, max(column, 0), found[-1].function, written)
 
     @cached_property
     def _columns(self) -> Columns:
         return Columns(self._module.path)
-
-    def _frames(self, pcs: list[int]) -> list[list[tuple[str, str, int]]]:
-        """Function, file and line of each address, from the innermost inlined function outwards."""
-        tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-        if not tool:
-            raise DeviceError(
-                "the microscope finds the lines of a kernel by addr2line, which is not here. "
-                "Debian, Ubuntu: sudo apt install binutils. macOS: brew install binutils."
-            )
-        command = [tool, "-a", "-i", "-f", "-e", str(self._module.path), *map(hex, pcs)]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        starts = [i for i, line in enumerate(answer) if line.startswith("0x")]
-        chunks = [answer[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
-        return [[_frame(*pair) for pair in zip(chunk[::2], chunk[1::2], strict=True)] for chunk in chunks]
-
-
-def _frame(function: str, place: str) -> tuple[str, str, int]:
-    path, _, number = place.partition(" ")[0].rpartition(":")
-    return function, path, int(number) if number.isdigit() else 0

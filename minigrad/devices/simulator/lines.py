@@ -5,37 +5,70 @@ import shutil
 import subprocess
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from minigrad.devices.simulator.rewrite import PTX
-from minigrad.errors import CompileError
+from minigrad.errors import CompileError, DeviceError
 
 MOST = 5  # errors shown
+_PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 # An error inside a header says where the header was used: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
 _USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
 
 
+class Frame(NamedTuple):
+    """A line of a function that an instruction is in; line 0 is unknown."""
+
+    function: str
+    path: str
+    line: int
+
+
+def frames(library: Path, pcs: Iterable[int]) -> list[list[Frame]]:
+    """Of each address the functions that it is in, from the innermost inlined one outwards; by the debugger's table.
+
+    Raises DeviceError where there is no tool to read it, or where it cannot.
+    """
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    if not tool:
+        raise DeviceError(
+            "the lines of a kernel are found by addr2line, which is not here. "
+            "Debian, Ubuntu: sudo apt install binutils. macOS: brew install binutils."
+        )
+    command = [tool, "-a", "-i", "-f", "-e", str(library), *map(hex, pcs)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DeviceError(f"the lines of a kernel are not found: {done.stderr.strip()}")
+    answer = done.stdout.splitlines()
+    starts = [i for i, line in enumerate(answer) if line.startswith("0x")]
+    chunks = [answer[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+    return [[_frame(*pair) for pair in zip(chunk[::2], chunk[1::2], strict=True)] for chunk in chunks]
+
+
+def _frame(function: str, place: str) -> Frame:
+    path, number = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
+    return Frame(function, path, int(number) if number.isdigit() else 0)
+
+
 def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:
-    """File and line of an instruction, by the debugger's line table; without a tool to read it, unknown.
+    """File and line of an instruction; without a tool that tells them, unknown.
 
     Of the functions that are inlined there it is the innermost; but rather one in the text called `own`.
     """
-    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    if not pc or not tool:
+    if not pc:
         return None
-    # An instruction that the compiler moved has no line; one a little before it has.
-    nearby = [hex(pc - back) for back in range(0, 64, 4)]
-    done = subprocess.run([tool, "-a", "-i", "-e", str(library), *nearby], capture_output=True, text=True)
+    try:
+        # An instruction that the compiler moved has no line; one a little before it has.
+        nearby = frames(library, range(pc, pc - 64, -4))
+    except DeviceError:
+        return None
     by_file = {Path(name).name: name for name in names}  # some compilers put their own folder before it
-    found: list[tuple[str, int]] = []
-    for frame in done.stdout.splitlines():  # of each address, from the innermost inlined function outwards
-        path, _, number = frame.partition(" ")[0].rpartition(":")
-        if frame.startswith("0x") and found:
-            break
-        if number.isdigit() and Path(path).name in by_file:
-            found.append((by_file[Path(path).name], int(number)))
-    return next((place for place in found if place[0] == own), next(iter(found), None))
+    for each in nearby:
+        if found := [(by_file[name], line) for _, path, line in each if (name := Path(path).name) in by_file and line]:
+            return next((place for place in found if place[0] == own), found[0])
+    return None
 
 
 def explain(log: str, parts: Mapping[str, str], own: str) -> CompileError:
