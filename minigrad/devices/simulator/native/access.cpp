@@ -245,13 +245,14 @@ static int device_at(uint64_t address) {
     return -1;
 }
 
-// A buffer has a window of its own, of which more can be made accessible; what else there is lies among others.
-static bool in_memory(uint64_t address, int number) {
+// Whether more of the variable's own surroundings can be made accessible there: of a buffer its window, of shared memory
+// the pages on either side. What else there is lies among others.
+static bool can_open(uint64_t address, int number) {
+    if (number < 0 || is_open(address)) return false;
     const Variable& variable = watch.variable[number];
-    if (variable.shared) return address - watch.shared < SHARED_ROOM;
-    if (unsigned(number) >= watch.buffers) return true;
+    if (variable.shared) return near_shared(address) && !in_shared(address);
     uint64_t pages = (variable.bytes + page_size() - 1) / page_size();
-    return address - reinterpret_cast<uint64_t>(variable.start) < pages * page_size();
+    return unsigned(number) < watch.buffers && address - reinterpret_cast<uint64_t>(variable.start) >= pages * page_size();
 }
 
 RARE static void outside(uint64_t address, unsigned bytes, Access access, int number, uint32_t pc) {
@@ -259,7 +260,7 @@ RARE static void outside(uint64_t address, unsigned bytes, Access access, int nu
     int64_t start = number < 0 ? 0 : reinterpret_cast<int64_t>(watch.variable[number].start);
     if (finding) finding->offset = int64_t(address) - start;
     if (access == WRITE) note_progress(*watch.worker);
-    if (number >= 0 && !in_memory(address, number) && !is_open(address)) open_pages(address, bytes);
+    if (can_open(address, number)) open_pages(address, bytes);
 }
 
 // Neither a buffer nor shared memory: a local array, a constant, the arguments; or wrong.
@@ -270,7 +271,7 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     if (access == WRITE) note_progress(*watch.worker);
     uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
-    if (address - (watch.shared - GUARD) < SHARED_ROOM + 2 * GUARD)
+    if (near_shared(address))
         return outside(address, bytes, access, nearest_shared(address), pc);
     if (in_kernel_file(reinterpret_cast<void*>(address))) benign = page;
     else outside(address, bytes, access, wrapped(address), pc);
@@ -304,8 +305,9 @@ template <Access access>
 static inline void touch(const void* where, unsigned bytes, const void* from, Manner manner = PLAIN) {
     uint64_t address = reinterpret_cast<uint64_t>(where);
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(from) - 1 - watch.base;  // within the call
-    uint64_t in_shared = address - watch.shared, window = (address - watch.arena) >> watch.window_bits;
-    int number = in_shared < SHARED_ROOM ? watch.slot[in_shared / 16] : window < watch.buffers ? int(window) : -1;
+    uint64_t window = (address - watch.arena) >> watch.window_bits;
+    int number = in_shared(address) ? watch.slot[(address - watch.shared) / 16]
+                 : window < watch.buffers ? int(window) : -1;
     if (__builtin_expect(number < 0 && watch.devices, 0)) number = device_at(address);
     if (number < 0) elsewhere(address, bytes, access, pc);
     else if (number == MAX_VARIABLES) outside(address, bytes, access, nearest_shared(address), pc);

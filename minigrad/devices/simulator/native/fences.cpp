@@ -37,7 +37,7 @@ static Fences* fences() { return static_cast<Fences*>(watch.fences); }
 
 // A word of shared memory is another one in each block.
 static uint64_t word_at(uint64_t address) {
-    return address - watch.shared < SHARED_ROOM ? address ^ uint64_t(watch.block + 1) << 47 : address;
+    return in_shared(address) ? address ^ uint64_t(watch.block + 1) << 47 : address;
 }
 
 static void close(Closed& closed, unsigned thread) {

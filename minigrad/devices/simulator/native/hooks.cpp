@@ -73,7 +73,7 @@ MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch_struct<WRI
 // So whether it lies at a multiple of its size is asked here, and only in files that speak of such vectors.
 static void check_vector(const void* at, size_t bytes, const void* caller) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
-    bool kernels = address - watch.shared < SHARED_ROOM || (address - watch.arena) >> watch.window_bits < watch.buffers;
+    bool kernels = in_shared(address) || (address - watch.arena) >> watch.window_bits < watch.buffers;
     if (!kernels || !is_vector(bytes) || address % bytes == 0) return;
     watch.worker->fault = {address, 0, reinterpret_cast<uint64_t>(caller) - 1};
     fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));

@@ -110,23 +110,23 @@ MINIGRAD_EXPORT void minigrad_watch_end() {
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
         if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(Pair));
     }
-    if (watch.buffers) munmap(reinterpret_cast<void*>(watch.arena), uint64_t(watch.buffers) << watch.window_bits);
+    if (watch.arena) munmap(reinterpret_cast<void*>(watch.arena), watch.arena_bytes);
     free(watch.records);
     free(watch.block_epochs);
     memset(&watch, 0, sizeof watch);
 }
 
-static void* reserve(uint64_t windows, unsigned bits) {
-    watch.window_bits = bits;
-    return mmap(nullptr, windows << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static bool reserve(uint64_t windows, unsigned bits) {
+    uint64_t bytes = windows << bits;
+    void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return false;
+    watch.window_bits = bits, watch.arena = reinterpret_cast<uint64_t>(at), watch.arena_bytes = bytes;
+    return true;
 }
 
 static bool reserve_windows(const WatchOrder& order) {
     if (!order.buffers) return true;
-    void* at = reserve(order.buffers, WIDE);
-    if (at == MAP_FAILED) at = reserve(order.buffers, NARROW);
-    if (at == MAP_FAILED) return false;
-    watch.arena = reinterpret_cast<uint64_t>(at);
+    if (!reserve(order.buffers, WIDE) && !reserve(order.buffers, NARROW)) return false;
     for (; watch.buffers < order.buffers; watch.variables = ++watch.buffers) {
         unsigned i = watch.buffers;
         if (!make_window(i, order.bytes[i], order.elements[i])) return false;

@@ -81,6 +81,7 @@ struct Watch {
     Worker* worker;
     unsigned window_bits;
     uint64_t arena, shared, base;  // where the windows, shared memory and the kernel's file begin
+    uint64_t arena_bytes;
     uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found to be so
     unsigned buffers, devices, variables;  // the __device__ variables follow the buffers, and the shared ones these
     uint32_t dynamic;              // bytes of dynamic shared memory
@@ -113,6 +114,9 @@ struct Watch {
 };
 
 extern Watch watch;
+
+inline bool in_shared(uint64_t address) { return address - watch.shared < SHARED_ROOM; }
+inline bool near_shared(uint64_t address) { return address - watch.shared + GUARD < SHARED_ROOM + 2 * GUARD; }
 
 // Called by the runtime. A launch that nobody watches asks for one flag at each.
 void watch_block(Worker& worker, uint64_t number);
