@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # In a container one is often root, which JupyterLab refuses unless told otherwise.
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
-.PHONY: help lab test venv gpu cuda clean
+.PHONY: help lab test notebooks venv gpu cuda clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -19,6 +19,10 @@ lab: gpu
 # A process that is brought down is not started anew, which would begin its file again and again.
 test: gpu
 	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
+
+# Runs the notebooks again and stores what they show, as after a new record; some of them: make notebooks ONLY="07 08"
+notebooks: $(STAMP)
+	$(PY) notebooks/run.py $(ONLY)
 
 venv: $(STAMP)
 

@@ -12,6 +12,7 @@ from minigrad.devices import get
 from minigrad.kernel import Kernel
 from minigrad.launch import Span
 from minigrad.ops.slabs import BOXES
+from minigrad.show.counts import on_tensor_cores
 from minigrad.source import CUDA, Source
 from minigrad.tensor_map import TensorMap
 from minigrad.view import View, broadcast
@@ -19,6 +20,7 @@ from minigrad.view import View, broadcast
 PLAYED = Path(__file__).with_name("played_hopper.cuh").read_text()
 STAGES = "extern __shared__ __align__(1024) bfloat16 stages[];"  # 192 KiB; the simulator has 48
 ROOM = "bfloat16* stages = (bfloat16*)(a.word[7] + blockIdx.x * 200704);"
+INSTEAD = {STAGES: ROOM}
 BLOCKS = 2
 SIM = get("sim")
 
@@ -26,9 +28,11 @@ SIM = get("sim")
 def played(name: str) -> Kernel:
     """The kernel with its instructions played, on two blocks, its stages in memory that the map of a names."""
     product = (CUDA / "matmul/wgmma.cuh").read_text().replace('#include "matmul/hopper.cuh"', PLAYED)
-    assert STAGES in product
+    for text, other in INSTEAD.items():
+        assert text in product
+        product = product.replace(text, other)
     kernel = mg.matmul[name]
-    text = kernel.source.text.replace('#include "matmul/wgmma.cuh"', product.replace(STAGES, ROOM))
+    text = kernel.source.text.replace('#include "matmul/wgmma.cuh"', product)
     made = Kernel(Source(text, "played.cu", CUDA), kernel.name, sizes="m n k batch=1")
     made.grid, made.block = (Span(str(BLOCKS)),), kernel.block
     return made
@@ -83,3 +87,17 @@ def test_a_batch_of_which_one_factor_is_repeated():
     views = broadcast((3,), (2, 3)), broadcast((2, 1), (2, 3))
     got = product_of("wgmma", a, b, (2, 3, 40, 24), (40, 24, 16, 6), views)
     np.testing.assert_allclose(got, a.astype(float) @ b.astype(float), rtol=2**-8, atol=1e-4)
+
+
+def test_a_thread_stores_what_the_picture_of_its_rung_says(monkeypatch):
+    """Each thread stores its number, and bfloat16's smallest numbers are whole multiples of 2**-133."""
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    mine = "unsigned two = threadIdx.x * 65537; uint4 eight = make_uint4(two, two, two, two);"
+    monkeypatch.setitem(INSTEAD, "uint4 eight = exchange(pair, lane);", mine)
+    one = View.of((), ())
+    got = product_of(
+        "wgmma", np.ones((128, 8), dtype), np.ones((8, 128), dtype), (128, 128), (128, 128, 8, 1), (one, one)
+    )
+    thread = got * 2.0**133
+    assert set(thread.ravel()) == set(range(256))
+    assert (on_tensor_cores("wgmma") == 1 + (thread < 32) + (thread == 0)).all()

@@ -12,6 +12,7 @@ from minigrad.devices import get
 from minigrad.kernel import Kernel
 from minigrad.launch import Span
 from minigrad.microscope import watching
+from minigrad.show.counts import on_tensor_cores, owners
 from minigrad.source import CUDA, Source
 from minigrad.view import View
 
@@ -80,3 +81,13 @@ def test_no_two_threads_are_in_each_others_way():
     with watching() as report:
         product_of("mma_tf32", a, b, (33, 65), (33, 65, 100))
     assert report.problems == [] and [record.kernel for record in report.launches] == ["matmul_mma_tf32"]
+
+
+@pytest.mark.parametrize("unit", ["tf32", "bf16"])
+def test_a_thread_owns_what_the_picture_of_its_rung_says(unit):
+    dtype = np.float32 if unit == "tf32" else pytest.importorskip("ml_dtypes").bfloat16
+    a, b = numbers(dtype, 128, 8), numbers(dtype, 8, 128)
+    with watching(blocks=1) as report:
+        product_of(f"mma_{unit}", a, b, (128, 128), (128, 128, 8))
+    found, drawn = owners(report.launches[0], 128)[:32, :32], on_tensor_cores(f"mma_{unit}")[:32, :32]
+    assert ((found == 3) == (drawn == 3)).all() and (found >= 2).all() and (drawn >= 2).all()

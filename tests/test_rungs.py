@@ -104,6 +104,9 @@ def test_a_rung_says_what_was_counted_and_what_was_timed():
     assert "Times: recorded on Some GPU, 2026-01-02." in told
     assert "not timed" in rung("tiled", 4096, record(4096, naive=1)).numbers
     assert "only a GPU has" in rung("mma_tf32", 4096, record(4096, naive=1)).title
+    made = record(4096, naive=1, warp_tiled=48)
+    assert "x as fast" not in rung("naive", 4096, made).numbers
+    assert "48.00 x as fast as naive" in rung("warp_tiled", 4096, made).numbers
     with pytest.raises(ValueError, match="the ladder has no rung 'fast'; it has naive, coalesced"):
         rung("fast")
 

@@ -165,7 +165,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     __syncthreads();
     fetch(0, 0, 0);
     for (int start = 0, reading = 0, writing = STAGES - 1; start < k; start += DEPTH) {
-        // [multiply]
+        // [move on]
         copy(writing, start + (STAGES - 1) * DEPTH);
         writing = writing + 1 < STAGES ? writing + 1 : 0;
 #pragma unroll
@@ -177,6 +177,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
             }
             fetch((i + 1) % 2, reading, (i + 1) % SLICES);
             round(i % 2);
+            // [multiply]
 #pragma unroll
             for (int y = 0; y < TALL; ++y) {
 #pragma unroll

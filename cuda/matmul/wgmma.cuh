@@ -80,11 +80,14 @@ __device__ void product(
         float sum[128] = {};
         for (int step = 0; step < steps; ++step, ++turn) {
             int stage = turn % STAGES;
-            const bfloat16 *a_tile = stages + stage * STAGE + group * 64 * DEPTH, *b_tile = stages + stage * STAGE + A_SIZE;
+            const bfloat16* a_tile = stages + stage * STAGE + group * 64 * DEPTH;
+            const bfloat16* b_tile = stages + stage * STAGE + A_SIZE;
             barrier_wait(&full[stage], turn / STAGES % 2);
             wgmma_fence(sum);
 #pragma unroll
-            for (int i = 0; i < DEPTH; i += 16) wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
+            for (int i = 0; i < DEPTH; i += 16) {
+                wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
+            }
             wgmma_commit();
             wgmma_wait<1>(sum);  // the products of the step before are done, and its stage may be filled again
             if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);

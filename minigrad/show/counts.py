@@ -62,6 +62,21 @@ class Counts:
         return int(rows.max()) + 1, int(columns.max()) + 1
 
 
+def on_tensor_cores(name: str) -> np.ndarray:
+    """The owners of a rung that only a GPU runs, by the layout of its instruction: as in `Counts`.
+
+    Pieces of 16 x 8 (mma.sync) or of 16 x 256 (wgmma), which a warp adds up; each lane has pairs in two rows of each.
+    The kernel of TF32 works out the transpose, and with wgmma the lanes exchange pairs before they store.
+    """
+    row, column = np.mgrid[:SIDE, :SIDE]
+    warp, thread = {
+        "mma_tf32": ((row < 64) & (column < 64), (row % 8 < 2) & (column % 16 < 2)),
+        "mma_bf16": ((row < 64) & (column < 64), (row % 8 == 0) & (column % 8 < 2)),
+        "wgmma": (row < 16, (row % 8 == 0) & (column % 32 < 8)),
+    }[name]
+    return 1 + warp.astype(np.uint8) + (warp & thread)
+
+
 @lru_cache
 def counted(name: str, **values: int) -> Counts | None:
     """What a rung does, seen on `sim`; None for those on tensor cores, which only a GPU has."""
@@ -69,7 +84,7 @@ def counted(name: str, **values: int) -> Counts | None:
         return None
     short, long = _watched(name, DEPTH, values), _watched(name, 2 * DEPTH, values)
     counts = (more - less for more, less in zip(_loads(long), _loads(short), strict=True))  # without begin and end
-    return Counts(int(np.prod(short.block)), _owners(short), *counts)
+    return Counts(int(np.prod(short.block)), owners(short, SIDE), *counts)
 
 
 def _watched(name: str, depth: int, values: dict[str, int]) -> Inspection:
@@ -86,13 +101,13 @@ def _loads(seen: Inspection) -> tuple[int, int, int, int]:
     return *loads, sum(x.sectors for x in fetched), sum(x.wavefronts for x in held)
 
 
-def _owners(seen: Inspection) -> np.ndarray:
-    """Who writes which element of c."""
+def owners(seen: Inspection, side: int) -> np.ndarray:
+    """Who writes which element of c, a matrix of side x side."""
     stores = seen.traffic[seen.traffic["variable"] == "c"]
-    owners = np.zeros(SIDE * SIDE, np.uint8)
+    found = np.zeros(side * side, np.uint8)
     for which, mine in enumerate((stores["thread"] >= 0, stores["thread"] < 32, stores["thread"] == 0), 1):
-        owners[parts(stores[mine], seen.variables["c"].itemsize)["element"]] = which
-    return owners.reshape(SIDE, SIDE)
+        found[parts(stores[mine], seen.variables["c"].itemsize)["element"]] = which
+    return found.reshape(side, side)
 
 
 def loads(n: int = 4096) -> Table:
@@ -106,5 +121,5 @@ def loads(n: int = 4096) -> Table:
         if seen := counted(name, **settings(name, n)):
             per, (down, across) = seen.multiplications, seen.tile
             each = seen.global_loads / per, seen.shared_loads / per, seen.wavefronts / per, seen.intensity
-            rows.append((name, f"{down} x {across}", str(seen.elements), *(f"{x:.3g}" for x in each)))
+            rows.append((name, f"{down} x {across}", str(seen.elements), *(f"{x:.4g}" for x in each)))
     return table(rows, HEADERS)

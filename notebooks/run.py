@@ -1,0 +1,50 @@
+"""Runs notebooks from their first cell to their last and stores them: `make notebooks`, `make notebooks ONLY="07 08"`.
+
+They are stored as a machine without a GPU shows them, with no times of their cells and no widgets, which are nothing
+without a running kernel. A notebook with a cell that fails is left as it was.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def run(notebook: nbformat.NotebookNode) -> None:
+    """Fill in its outputs."""
+    described = notebook.metadata.copy()  # not by the Python that happens to run it
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(HERE)}},
+    )
+    client.execute()
+    notebook.metadata = described
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(WIDGET, None)
+
+
+def main(numbers: list[str]) -> None:
+    """Run those whose names begin with these numbers, or all."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    paths = [path for path in sorted(HERE.glob("*.ipynb")) if path.name.startswith(tuple(numbers) or "")]
+    for path in paths:
+        print(path.name, flush=True)
+        notebook = nbformat.read(path, as_version=4)
+        run(notebook)
+        nbformat.write(notebook, path)
+    if not paths:
+        sys.exit(f"no notebook begins with {' or '.join(numbers)}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
