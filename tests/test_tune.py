@@ -1,6 +1,7 @@
 """Choosing blocks: the occupancy is NVIDIA's, the search finds the fastest, a choice is kept and applies by itself."""
 
 import ctypes
+import dataclasses
 import json
 import subprocess
 
@@ -164,6 +165,15 @@ def test_the_regret_is_the_time_lost(recorded):
     assert row.of_search == pytest.approx(0.01) and row.of_default == 0
     assert mg.tune.regret().largest(1).rows == (row,) and not mg.tune.regret().largest(0).rows
     assert mg.tune.regret().worst == row.of_search and "1.0 %" in repr(mg.tune.regret())
+
+
+def test_the_regret_is_drawn_with_its_numbers(recorded):
+    picture = mg.show.regret()
+    assert picture.title == "Of 1 work: the search loses at most 1.0 %, the values in the source 0.0 %"
+    assert picture.numbers.split()[-6:] == ["BLOCK=512", "1.0", "%", "BLOCK=256", "0.0", "%"]
+    assert picture.parts[0].png().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="nothing was swept"):
+        mg.show.regret(dataclasses.replace(bench.newest(), sweeps={}))
 
 
 @pytest.mark.parametrize("path", sorted(dated.FOLDERS[0].glob("*.json")), ids=lambda path: path.stem)

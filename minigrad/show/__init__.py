@@ -15,6 +15,7 @@ _HOMES = {
     "sliders": ("Slider", "slider"),
     "choices": ("tuning", "tuning_slider"),
     "roofs": ("roofline",),
+    "regrets": ("regret",),
     "counts": ("loads",),
     "rungs": ("ladder", "rung", "rung_slider"),
     "broadcasting": ("broadcast",),
