@@ -1,5 +1,6 @@
 """How often a loop runs: counted from its header where that can be, else while it runs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
@@ -23,6 +24,7 @@ class Count:
     bound: Expr  # the first value that is not reached
     step: Expr  # may be negative
     down: bool
+    exact: bool = True  # no break leaves the loop, so that the header alone says how often it runs
 
     @property
     def simple(self) -> bool:
@@ -48,6 +50,10 @@ class Count:
     def some(self) -> Expr:
         """Whether there is a first round."""
         return test(">" if self.down else "<", self.start, self.bound)
+
+    def runs(self, values: Mapping[str, int]) -> bool:
+        """Whether the loop is known to make a round."""
+        return self.exact and (evaluate(self.trips, values) or 0) > 0
 
     def value(self, k: Expr) -> Expr:
         """The variable in round k."""
@@ -82,12 +88,7 @@ def count(s: For) -> Count | None:
         return None  # 2 rounds come before 1.5
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
-    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down)
-
-
-def exact(s: For, found: Count | None) -> bool:
-    """Whether the header alone says how often the loop runs."""
-    return found is not None and not leaves(s.body)
+    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
 
 
 def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
@@ -126,7 +127,7 @@ def constant(module: Module, e: Expr) -> bool:
     )
 
 
-def evaluate(e: Expr, values: dict[str, int]) -> int | None:
+def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an expression of whole numbers; None where a name in it is not known."""
     match e:
         case Number():

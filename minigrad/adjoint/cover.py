@@ -7,7 +7,7 @@ runs through all that it can be: the threads of the launch, the rounds of a loop
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
@@ -53,7 +53,7 @@ def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
     """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
     s = (s.primal or s) if isinstance(s, For) else s
     header = count(s)
-    if header is None or not exact(s, header) or header.down:
+    if header is None or not header.exact or header.down:
         return None
     start, step, bound = map(polynomial, (header.start, header.step, header.bound))
     shared_out = [a for a in "xyz" if start == _value(f"threadIdx.{a}") or _is(facts, header.start, f"threadIdx.{a}")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from minigrad.adjoint.build import change
-from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, expressions, heads, name_of, nested, written, written_here
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, walk
 from minigrad.adjoint.printer import expression
@@ -121,7 +121,7 @@ class Exchange:
 def sums_of(s: For) -> Iterator[tuple[list[Stmt], Assign]]:
     """The sums in a nest of loops that count 0, 1, 2, ..., each with the statements beside it."""
     header = count(s)
-    if header is None or not header.simple or not exact(s, header):
+    if header is None or not (header.simple and header.exact):
         return
     for body, t in _straight(s.body):
         if isinstance(t, For):

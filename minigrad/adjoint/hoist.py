@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from minigrad.adjoint.build import ZERO, test
-from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import each, name_of, opposite, read_here, reads_in, self_read, written, written_here
 from minigrad.adjoint.expr import Expr, Index, Name, Target, children
 from minigrad.adjoint.tidy import is_sum
@@ -38,7 +38,7 @@ class Hoist:
                 total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
                 before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
                 add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
-                runs = (evaluate(header.trips, self.values) or 0) > 0 if header and exact(s, header) else False
+                runs = header is not None and header.runs(self.values)
                 ways = [_way(s.body, part, changed) for part in parts] if runs else [None]
                 if [] in ways:
                     behind.append(add)

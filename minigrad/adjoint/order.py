@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container
 
 from minigrad.adjoint.build import ONE, ZERO, minus
-from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
 from minigrad.adjoint.expr import Binary, Call, Index, Name, Ternary, walk
 from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
@@ -76,7 +76,7 @@ class Share:
     def _loop(self, s: For) -> list[Stmt]:
         notes, adds = [t for t in s.body if isinstance(t, Comment)], [t for t in s.body if isinstance(t, Add)]
         header = count(s)
-        if header is None or not (header.simple and exact(s, header)) or len(notes) + len(adds) < len(s.body):
+        if header is None or not (header.simple and header.exact) or len(notes) + len(adds) < len(s.body):
             return [s]
         if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
             return [s]
@@ -87,7 +87,7 @@ class Share:
         turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
         total = Name(self.fresh("d_warp"), add.target.type)
         value = add.value
-        if any(isinstance(x, Index) for x in walk(value)) and not (evaluate(header.trips, {}) or 0) > 0:
+        if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
             value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
         summed = Call("warp_total", (value, turn, turns), total.type)
         var = Name(header.var, "int")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
-from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import each, expressions, heads, nested
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, walk
 from minigrad.adjoint.stores import axis_of
@@ -51,13 +51,9 @@ class Phases:
                 self.flow[last].add(first)
                 for at in (phase, last):
                     self.touch(expressions(s), at, {})
-                phase = self.new(last) if self.runs(s) else self.new(phase, last)
+                header = count(s)
+                phase = self.new(last) if header and header.runs(self.values) else self.new(phase, last)
         return phase
-
-    def runs(self, s: For) -> bool:
-        """Whether a loop is known to make a round."""
-        header = count(s)
-        return header is not None and exact(s, header) and (evaluate(header.trips, self.values) or 0) > 0
 
     def note(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
         """What a statement without a barrier touches. equal: parts of threadIdx, by the value that they have here."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, test
-from minigrad.adjoint.counting import Count, capacity, count, evaluate, exact, shifted
+from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.injective import EXTENTS, IDS
@@ -154,7 +154,7 @@ class Loops(Sweep):
     def ahead(self, s: For, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
         trips, front, behind = Name(rounds.counter, "int"), list(note), []
-        counted = not exact(s, header) or rounds.checked
+        counted = not (header and header.exact) or rounds.checked
         if counted:
             front = [*note, Assign(trips, "+=", ONE, s.place)]
         if not (header and header.simple):
@@ -172,7 +172,7 @@ class Loops(Sweep):
     def back(self, s: For, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
         counter = Name(rounds.counter, "int")
-        formula = self.keep(self.trips(header)) if header and exact(s, header) else None
+        formula = self.keep(self.trips(header)) if header and header.exact else None
         trips: Expr = formula if formula and not rounds.checked else counter
         k = rounds.k.name  # type: ignore[union-attr]
         if header and not header.simple:
@@ -183,7 +183,7 @@ class Loops(Sweep):
         made = For(first, more, down, body, s.pragma, s.place)
         made.trips, made.primal = (counter.name, formula), s if header else None
         made.filled, made.cleared = rounds.filled, frozenset(map(self.gradient, rounds.filled & self.active))
-        made.turns = header is not None and exact(s, header) and self.keep(header.trips) == header.trips
+        made.turns = header is not None and header.exact and self.keep(header.trips) == header.trips
         return [made]
 
     def outside(self, s: For, after: set[str], back: list[Stmt]) -> Pair:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from minigrad.adjoint.build import ONE, ZERO, test
-from minigrad.adjoint.counting import count, evaluate, exact
+from minigrad.adjoint.counting import count, evaluate
 from minigrad.adjoint.effects import each, expressions, name_of, nested, read_here, self_read, written, written_here
 from minigrad.adjoint.expr import Expr, Index, Name, walk
 from minigrad.adjoint.tidy import is_sum, renamed
@@ -69,7 +69,7 @@ class Split:
         if not isinstance(s, For) or not s.primal or not any(isinstance(t, Barrier) for t in each([s])):
             return {}
         header = count(s)
-        if header is None or not exact(s, header) or s.condition != s.primal.condition:
+        if header is None or not header.exact or s.condition != s.primal.condition:
             return {}
         for one, times in self.inside(s.body, 1):
             names = self.behind(one.target)

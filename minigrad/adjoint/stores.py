@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from minigrad.adjoint.counting import count, exact
+from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, written, written_here
 from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.expr import Expr, Index, Name, Target
@@ -105,7 +105,7 @@ def _fills(sweep: "Keeping", s: Stmt, array: str, loops: dict[str, Expr]) -> boo
     match s:
         case If():
             return all(any(_fills(sweep, t, array, loops) for t in side) for side in (s.then, s.orelse))
-        case For() if (header := count(s)) and header.simple and exact(s, header) and not leaves(s.body, ("continue",)):
+        case For() if (header := count(s)) and header.simple and header.exact and not leaves(s.body, ("continue",)):
             return any(_fills(sweep, t, array, {**loops, header.var: header.bound}) for t in s.body)
         case Assign(op="=", target=Index()) if name_of(s.target) == array:
             return _all_axes(sweep, s.target, loops)  # type: ignore[arg-type]
