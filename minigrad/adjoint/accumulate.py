@@ -69,8 +69,7 @@ class Accumulate:
                 inside = facts.inside()
                 if not any(isinstance(t, Barrier) for t in each([s])):
                     inside.still -= written([s])  # threads may be in different rounds of it
-                if isinstance(s, For):
-                    inside.enter(s.primal or s)
+                inside.enter(s.source)
                 inside.rounds = facts.rounds | {_variable(s)}
                 self.visit(s.body, inside, (*loops, s), guards)
 
@@ -171,5 +170,5 @@ class Accumulate:
 
 def _variable(s: For) -> str:
     """The variable of a loop, as the kernel calls it."""
-    start = (s.primal or s).start if isinstance(s, For) else None
+    start = s.source.start
     return start.name if isinstance(start, Declare) else "?"

@@ -51,7 +51,8 @@ class Rounds:
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
         self.pushes = {s: v for s in forward.body if (v := self.pushed(s)) is not None}
         self.pulls = {s: name for s in back.body if (name := self.pulled(s)) is not None}
-        assert isinstance(back.start, Declare) and back.start.value is not None
+        assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
+        self.counter = back.reversal.counter
         self.k = Name(back.start.name, "int")
         self.trips = plus(back.start.value, ONE)
         self.states = {v.name for v in self.pushes.values()}
@@ -82,8 +83,8 @@ class Rounds:
     def counts(self, s: Stmt) -> bool:
         """Whether a statement is about the number of the round alone."""
         if isinstance(s, Declare):
-            return s.name == self.back.trips[0] or (isinstance(self.back.start, Declare) and s.name == self.k.name)
-        return isinstance(s, Assign) and name_of(s.target) == self.back.trips[0]
+            return s.name == self.counter or (isinstance(self.back.start, Declare) and s.name == self.k.name)
+        return isinstance(s, Assign) and name_of(s.target) == self.counter
 
     @property
     def possible(self) -> bool:
@@ -173,7 +174,7 @@ class Rounds:
 
     def full(self, s: Stmt) -> Stmt:
         """The check behind the loop whether the tape was long enough, for one that is shorter now."""
-        counter, slots = Name(self.back.trips[0], "int"), Name("tape_slots", "int")
+        counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
         if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
             return s
         every = literal(EVERY)

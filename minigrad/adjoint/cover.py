@@ -51,8 +51,7 @@ def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[For
 
 def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
     """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
-    s = (s.primal or s) if isinstance(s, For) else s
-    header = count(s)
+    header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
     start, step, bound = map(polynomial, (header.start, header.step, header.bound))

@@ -6,29 +6,29 @@ from minigrad.adjoint.build import ONE, ZERO, minus
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
 from minigrad.adjoint.expr import Binary, Call, Index, Name, Ternary, walk
-from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Reversal, Stmt
 
 
 def in_order(body: list[Stmt]) -> list[Stmt]:
     """Rounds whose order is free run from first to last, under the header that the kernel itself has."""
     for s in body:
-        if isinstance(s, For) and s.primal and s.turns and _free(s):
-            start = s.primal.start
+        if isinstance(s, For) and s.reversal and s.reversal.turns and _free(s, s.reversal):
+            start = s.source.start
             assert isinstance(start, Declare)
-            s.start, s.condition, s.step = start, s.primal.condition, s.primal.step
+            s.start, s.condition, s.step = start, s.source.condition, s.source.step
             s.body = [t for t in s.body if not (isinstance(t, Declare) and t.name == start.name)]
     return body
 
 
-def _free(s: For) -> bool:
+def _free(s: For, known: Reversal) -> bool:
     """Whether no round reads what another one writes: all that leaves a round is sums."""
-    start, primal = s.start, s.primal
-    assert isinstance(start, Declare) and primal and isinstance(primal.start, Declare)
-    var = primal.start.name
+    start, first = s.start, s.source.start
+    assert isinstance(start, Declare) and isinstance(first, Declare)
+    var = first.name
     inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
     if start.name != var and start.name in mentioned(inside):
         return False  # it reads a tape
-    own = declared(s.body) | s.filled | s.cleared
+    own = declared(s.body) | known.filled | known.cleared
     leaving = {n for t in each(s.body) for n in written_here(t)} - own
     sets = {n for t in each(s.body) if not _adds(t) for n in written_here(t)}
     read = {n for t in each(s.body) for n in read_here(t) - self_read(t)}
@@ -49,9 +49,10 @@ class Uncounted:
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """Leave the checks out."""
         for s in body:
-            if isinstance(s, For) and s.trips[1] is not None and s.trips[0] not in self.taped:
-                assert isinstance(s.start, Declare)
-                s.start = Declare(s.start.name, "int", value=minus(s.trips[1], ONE), place=s.place)
+            known = s.reversal if isinstance(s, For) else None
+            if known and known.trips is not None and known.counter not in self.taped:
+                assert isinstance(s, For) and isinstance(s.start, Declare)
+                s.start = Declare(s.start.name, "int", value=minus(known.trips, ONE), place=s.place)
         return [s for s in body if not (isinstance(s, If) and self._checks(s))]
 
     def _checks(self, s: If) -> bool:

@@ -111,12 +111,13 @@ class Prune:
         if not _matters(kept) and not (s.step and written_here(s.step) & live):
             self.after = outer
             return [], live
+        filled = s.reversal.filled if s.reversal else frozenset()
         following |= read_here(s) | (read_here(s.step) if s.step else set())
         grows = True
         while grows:
-            following |= inside - s.filled
+            following |= inside - filled
             kept, inside = self.body(s.body, following)
-            grows = not inside - s.filled <= following
+            grows = not inside - filled <= following
         self.after = outer
         return kept, following
 

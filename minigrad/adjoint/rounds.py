@@ -14,7 +14,7 @@ from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied
-from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Stmt
+from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Reversal, Stmt
 
 
 class Loops(Sweep):
@@ -180,11 +180,10 @@ class Loops(Sweep):
             body = [Declare(header.var, "int", value=start.value(rounds.k), place=s.place), *body]
         down = Assign(Name(k, "int"), "-=", ONE)
         first, more = Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO)
-        made = For(first, more, down, body, s.pragma, s.place)
-        made.trips, made.primal = (counter.name, formula), s if header else None
-        made.filled, made.cleared = rounds.filled, frozenset(map(self.gradient, rounds.filled & self.active))
-        made.turns = header is not None and header.exact and self.keep(header.trips) == header.trips
-        return [made]
+        cleared = frozenset(map(self.gradient, rounds.filled & self.active))
+        turns = header is not None and header.exact and self.keep(header.trips) == header.trips
+        known = Reversal(s if header else None, counter.name, formula, turns, rounds.filled, cleared)
+        return [For(first, more, down, body, s.pragma, s.place, reversal=known)]
 
     def outside(self, s: For, after: set[str], back: list[Stmt]) -> Pair:
         """Variables that the rounds read and that are changed after the loop: saved before it, set again behind it."""

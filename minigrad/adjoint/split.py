@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.counting import count, evaluate
-from minigrad.adjoint.effects import each, expressions, name_of, nested, read_here, self_read, written, written_here
+from minigrad.adjoint.effects import (
+    declared,
+    each,
+    expressions,
+    name_of,
+    nested,
+    read_here,
+    self_read,
+    written,
+    written_here,
+)
 from minigrad.adjoint.expr import Expr, Index, Name, walk
 from minigrad.adjoint.tidy import is_sum, renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
@@ -57,19 +67,15 @@ class Split:
         others = {n for s in each(body) if not is_sum(s) for n in written_here(s)}
         read = {n for s in each(body) for n in read_here(s) - self_read(s)}
         memory = {p.name for p in self.made.of.params} | set(self.made.gradients.values()) | set(self.made.tapes)
-        return not sums & read and not others & (memory - {s for s in others if s in self.locals(body)})
-
-    def locals(self, body: list[Stmt]) -> set[str]:
-        """What is a thread's or a block's own."""
-        return {s.name for s in each(body) if isinstance(s, Declare)}
+        return not sums & read and not others & memory - declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles whose rounds may come in any order, by the axis along which blocks meet."""
         found: dict[tuple[str, str], list[Sum]] = {}
-        if not isinstance(s, For) or not s.primal or not any(isinstance(t, Barrier) for t in each([s])):
+        if not isinstance(s, For) or s.source is s or not any(isinstance(t, Barrier) for t in each([s])):
             return {}
         header = count(s)
-        if header is None or not header.exact or s.condition != s.primal.condition:
+        if header is None or not header.exact or s.condition != s.source.condition:
             return {}
         for one, times in self.inside(s.body, 1):
             names = self.behind(one.target)

@@ -65,11 +65,24 @@ class For:
     pragma: str = ""
     place: Place = NOWHERE
     text: str = ""
-    trips: tuple[str, Expr | None] = ("", None)  # of rounds run backwards: their counter, and their number by formula
-    primal: "For | None" = None  # of rounds run backwards: the loop
-    filled: frozenset[str] = frozenset()  # arrays that each round fills anew
-    cleared: frozenset[str] = frozenset()  # their gradients
-    turns: bool = False  # whether they may run in its order, if no round reads what another writes
+    reversal: "Reversal | None" = None
+
+    @property
+    def source(self) -> "For":
+        """The loop as the kernel has it."""
+        return (self.reversal and self.reversal.loop) or self
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """Of a loop that runs the rounds of another from the last to the first."""
+
+    loop: For | None  # the other, if its rounds can be counted
+    counter: str  # the variable that has counted them
+    trips: Expr | None  # their number by formula
+    turns: bool  # whether they may run from the first to the last, if no round reads what another writes
+    filled: frozenset[str]  # arrays that each round fills anew
+    cleared: frozenset[str]  # the gradients of these
 
 
 @dataclass(eq=False)
