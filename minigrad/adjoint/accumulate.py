@@ -2,9 +2,9 @@
 
 from collections.abc import Container, Mapping
 
-from minigrad.adjoint.build import literal, negative, plus, times
+from minigrad.adjoint.build import literal, negative, opposite, plus, times
 from minigrad.adjoint.cover import Cover, cover
-from minigrad.adjoint.effects import each, opposite, written
+from minigrad.adjoint.effects import each, written
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases

@@ -1,15 +1,13 @@
 """The gradient of one assignment, and of a call in it."""
 
-from minigrad.adjoint.build import ONE, ZERO, is_number
-from minigrad.adjoint.effects import factor, name_of, rest, value_of
-from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, walk
+from minigrad.adjoint.build import ONE, ZERO, converted, is_number, minus, negative, over, plus, times
+from minigrad.adjoint.effects import name_of, reads_in
+from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Target, Unary, children, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.rules import Rules
 from minigrad.adjoint.tapes import base
 from minigrad.adjoint.tree import Add, Assign, Declare, Function, Stmt
-from minigrad.adjoint.types import floating
-
-Pair = tuple[list[Stmt], list[Stmt]]
+from minigrad.adjoint.types import common, floating
 
 
 class Assignments(Rules):
@@ -57,7 +55,7 @@ class Assignments(Rules):
         self.passed = None
         return [*part, *gradient, *self.scaled(d, self.keep(again), name_of(s.target))]
 
-    def aside(self, value: Expr, d: Name | Index, s: Assign) -> tuple[Name | Index, list[Stmt]]:
+    def aside(self, value: Expr, d: Target, s: Assign) -> tuple[Target, list[Stmt]]:
         """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
         operands = [
             x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
@@ -68,7 +66,7 @@ class Assignments(Rules):
         part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)
         return part, [Declare(part.name, d.type, value=d)]
 
-    def scaled(self, d: Name | Index, by: Expr, name: str) -> list[Stmt]:
+    def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
         if is_number(by, 1) or (by == ZERO and (name in self.final or id(self.here) in self.first)):
             return []
@@ -79,3 +77,53 @@ class Assignments(Rules):
         if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
             value = value.operand  # converted by *= itself
         return [Assign(d, "/=" if divides else "*=", value)]
+
+
+def factor(e: Expr, target: Target) -> Expr | None:
+    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so.
+
+    The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
+    factor is 1 / 2.0 / 3.0.
+    """
+    name = name_of(target)
+    if name not in e.names:
+        return ZERO
+    if e == target:
+        return ONE if name not in reads_in(children(e)) else None
+    match e:
+        case Unary(op="-"):
+            inner = factor(e.operand, target)
+            return None if inner is None else negative(inner)
+        case Binary(op="+" | "-"):
+            left, right = factor(e.left, target), factor(e.right, target)
+            if left is None or right is None:
+                return None
+            return plus(left, right) if e.op == "+" else minus(left, right)
+        case Binary(op="*"):
+            left, right = factor(e.left, target), factor(e.right, target)
+            if left is None or right is None or ZERO not in (left, right):
+                return None
+            if right == ZERO:
+                return times(left, converted(e.right, e.type))
+            return times(converted(e.left, e.type), right)
+        case Binary(op="/") if name not in e.right.names:
+            left = factor(e.left, target)
+            return None if left is None else over(left, converted(e.right, e.type))
+    return None
+
+
+def value_of(s: Assign) -> Expr:
+    """What an assignment sets its target to: of `v += e` it is `v + e`."""
+    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common(s.target.type, s.value.type))
+
+
+def rest(s: Assign) -> Expr | None:
+    """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
+    if s.op in ("+=", "-="):
+        return s.value if s.op == "+=" else negative(s.value)
+    e = s.value
+    if s.op == "=" and isinstance(e, Binary) and e.op in "+-" and s.target in (e.left, e.right):
+        if e.left == s.target:
+            return e.right if e.op == "+" else negative(e.right)
+        return e.left if e.op == "+" else None
+    return None

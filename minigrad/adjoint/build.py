@@ -8,6 +8,7 @@ from minigrad.adjoint.types import common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")
 UNSIGNED = ("unsigned", "size_t")
+FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 def is_number(e: Expr, value: float) -> bool:
@@ -141,6 +142,19 @@ def negative(a: Expr) -> Expr:
 def test(op: str, a: Expr, b: Expr) -> Expr:
     """A comparison."""
     return Binary(op, a, b, "bool")
+
+
+def opposite(e: Expr) -> Expr:
+    """Not e. Of floating-point numbers `!(a < b)` stays: beside a NaN it is not `a >= b`."""
+    if isinstance(e, Unary) and e.op == "!":
+        return e.operand
+    if isinstance(e, Binary) and e.op in FLIPPED and not (floating(e.left.type) or floating(e.right.type)):
+        return Binary(FLIPPED[e.op], e.left, e.right, "bool")
+    if isinstance(e, Binary) and e.op in ("&&", "||"):
+        left, right = opposite(e.left), opposite(e.right)
+        if not (isinstance(left, Unary) or isinstance(right, Unary)):
+            return Binary("||" if e.op == "&&" else "&&", left, right, "bool")
+    return Unary("!", e, "bool")
 
 
 def change(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:

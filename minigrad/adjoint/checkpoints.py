@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, mentioned, name_of, read, written
+from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, written
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.prune import Prune
-from minigrad.adjoint.split import elements, without
+from minigrad.adjoint.split import without
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating

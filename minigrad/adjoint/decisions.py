@@ -8,7 +8,7 @@ from minigrad.adjoint.checkpoints import EVERY
 from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.effects import each, expressions, name_of
+from minigrad.adjoint.effects import each, elements, name_of
 from minigrad.adjoint.expr import Index, Number, walk
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
@@ -65,7 +65,7 @@ def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
 def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
     arrays = [p for p in made.of.params if p.pointer and p.name not in derived.replayed]
-    read = {x.array for s in each(derived.body) for e in expressions(s) for x in walk(e) if isinstance(x, Index)}
+    read = {x.array for s in each(derived.body) for x in elements(s)}
     why = "it is as the kernel found it, so it is read again"
     return [
         Choice(p.name, "recompute", why, "0", str(BYTES[p.type]), f"tape: {2 * BYTES[p.type]}")

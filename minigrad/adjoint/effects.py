@@ -1,16 +1,12 @@
-"""What statements read and write, by name."""
+"""What statements read and write: by name, and a single one by element."""
 
 from collections.abc import Iterable, Iterator
 
-from minigrad.adjoint.build import ONE, ZERO, converted, minus, negative, over, plus, times
-from minigrad.adjoint.expr import Binary, Expr, Index, Name, Ternary, Unary, children
+from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
-from minigrad.adjoint.types import common
-
-FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
-def name_of(target: Name | Index) -> str:
+def name_of(target: Target) -> str:
     """The variable or array that is written."""
     return target.name if isinstance(target, Name) else target.array
 
@@ -73,6 +69,22 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
     return ()
 
 
+def accesses(s: Stmt) -> list[tuple[str, Target]]:
+    """What a statement itself reads, writes or adds to: elements, variables, and arrays that it hands over."""
+    found = [("read", x) for e in expressions(s) for x in walk(e) if isinstance(x, Name | Index)]
+    match s:
+        case Assign() | Add():
+            found.append(("add" if isinstance(s, Add) else "write", s.target))
+        case Do():
+            found += [("write", a) for a in s.arguments if isinstance(a, Name) and a.name in s.writes]
+    return found
+
+
+def elements(s: Stmt) -> list[Index]:
+    """The elements that a statement itself reads."""
+    return [x for kind, x in accesses(s) if kind == "read" and isinstance(x, Index)]
+
+
 def always(e: Expr) -> Iterator[Index]:
     """The elements that an expression reads in any case: of `a[0] && b[0]` the first."""
     if isinstance(e, Index):
@@ -126,66 +138,3 @@ def fixed(statements: Iterable[Stmt]) -> dict[str, Expr]:
     again = [n for s in body for n in written_here(s)]
     values = {s.name: s.value for s in body if isinstance(s, Declare) and s.value is not None}
     return {name: value for name, value in values.items() if again.count(name) == 1}
-
-
-def opposite(e: Expr) -> Expr:
-    """Not e. Of floating-point numbers `!(a < b)` stays: beside a NaN it is not `a >= b`."""
-    if isinstance(e, Unary) and e.op == "!":
-        return e.operand
-    if isinstance(e, Binary) and e.op in FLIPPED and not {e.left.type, e.right.type} & {"float", "double", "real"}:
-        return Binary(FLIPPED[e.op], e.left, e.right, "bool")
-    if isinstance(e, Binary) and e.op in ("&&", "||"):
-        left, right = opposite(e.left), opposite(e.right)
-        if not (isinstance(left, Unary) or isinstance(right, Unary)):
-            return Binary("||" if e.op == "&&" else "&&", left, right, "bool")
-    return Unary("!", e, "bool")
-
-
-def factor(e: Expr, target: Name | Index) -> Expr | None:
-    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so.
-
-    The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
-    factor is 1 / 2.0 / 3.0.
-    """
-    name = name_of(target)
-    if name not in e.names:
-        return ZERO
-    if e == target:
-        return ONE if name not in reads_in(children(e)) else None
-    match e:
-        case Unary(op="-"):
-            inner = factor(e.operand, target)
-            return None if inner is None else negative(inner)
-        case Binary(op="+" | "-"):
-            left, right = factor(e.left, target), factor(e.right, target)
-            if left is None or right is None:
-                return None
-            return plus(left, right) if e.op == "+" else minus(left, right)
-        case Binary(op="*"):
-            left, right = factor(e.left, target), factor(e.right, target)
-            if left is None or right is None or ZERO not in (left, right):
-                return None
-            if right == ZERO:
-                return times(left, converted(e.right, e.type))
-            return times(converted(e.left, e.type), right)
-        case Binary(op="/") if name not in e.right.names:
-            left = factor(e.left, target)
-            return None if left is None else over(left, converted(e.right, e.type))
-    return None
-
-
-def value_of(s: Assign) -> Expr:
-    """What an assignment sets its target to: of `v += e` it is `v + e`."""
-    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common(s.target.type, s.value.type))
-
-
-def rest(s: Assign) -> Expr | None:
-    """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
-    if s.op in ("+=", "-="):
-        return s.value if s.op == "+=" else negative(s.value)
-    e = s.value
-    if s.op == "=" and isinstance(e, Binary) and e.op in "+-" and s.target in (e.left, e.right):
-        if e.left == s.target:
-            return e.right if e.op == "+" else negative(e.right)
-        return e.left if e.op == "+" else None
-    return None

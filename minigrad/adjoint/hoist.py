@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from minigrad.adjoint.build import ZERO, test
+from minigrad.adjoint.build import ZERO, opposite, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, name_of, opposite, read_here, reads_in, self_read, written, written_here
+from minigrad.adjoint.effects import each, name_of, read_here, reads_in, self_read, written, written_here
 from minigrad.adjoint.expr import Expr, Index, Name, Target, children
 from minigrad.adjoint.tidy import is_sum
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, If, Stmt

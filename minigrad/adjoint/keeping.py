@@ -3,9 +3,9 @@
 from itertools import chain, count
 from math import prod
 
-from minigrad.adjoint.build import change
+from minigrad.adjoint.build import change, opposite
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
-from minigrad.adjoint.effects import fixed, opposite
+from minigrad.adjoint.effects import fixed
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tapes import Rounds, Tape, base

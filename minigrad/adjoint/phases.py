@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, expressions, heads, nested
-from minigrad.adjoint.expr import Binary, Expr, Index, Name, walk
+from minigrad.adjoint.effects import accesses, each, heads, name_of, nested
+from minigrad.adjoint.expr import Binary, Expr, Name, Target
 from minigrad.adjoint.stores import axis_of
-from minigrad.adjoint.tree import Add, Barrier, Do, For, If, Stmt
+from minigrad.adjoint.tree import Barrier, For, If, Stmt
 
 Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 
@@ -43,14 +43,14 @@ class Phases:
             elif not any(isinstance(t, Barrier) for t in each([s])):
                 self.note(s, phase, {})
             elif isinstance(s, If):
-                self.touch(expressions(s), phase, {})
+                self.touch(s, phase, {})
                 phase = self.new(*(self.visit(side, self.new(phase)) for side in nested(s)))
             elif isinstance(s, For):
                 first = self.new(phase)
                 last = self.visit(s.body, first)
                 self.flow[last].add(first)
                 for at in (phase, last):
-                    self.touch(expressions(s), at, {})
+                    self.touch(s, at, {})
                 header = count(s)
                 phase = self.new(last) if header and header.runs(self.values) else self.new(phase, last)
         return phase
@@ -58,13 +58,7 @@ class Phases:
     def note(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
         """What a statement without a barrier touches. equal: parts of threadIdx, by the value that they have here."""
         self.of[id(s)] = phase
-        self.touch(expressions(s), phase, equal)
-        target = getattr(s, "target", None)
-        if isinstance(target, Index):
-            own = self.own(target, equal)
-            self.touches.setdefault(phase, set()).add((target.array, "add" if isinstance(s, Add) else "write", own))
-        if isinstance(s, Do):
-            self.touches.setdefault(phase, set()).update((name, "write", None) for name in s.writes)
+        self.touch(s, phase, equal)
         for part in heads(s)[1:]:
             self.note(part, phase, equal)
         for n, side in enumerate(nested(s)):
@@ -75,14 +69,15 @@ class Phases:
             for t in side:
                 self.note(t, phase, inside)
 
-    def touch(self, read: Iterable[Expr], phase: int, equal: dict[Expr, str]) -> None:
-        """Elements that are read."""
-        found = {(x.array, "read", self.own(x, equal)) for e in read for x in walk(e) if isinstance(x, Index)}
-        whole = {(x.name, "read", None) for e in read for x in walk(e) if isinstance(x, Name)}  # an array handed over
-        self.touches.setdefault(phase, set()).update(found | whole)
+    def touch(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
+        """What a statement itself touches."""
+        found = {(name_of(x), kind, self.own(x, equal)) for kind, x in accesses(s)}
+        self.touches.setdefault(phase, set()).update(found)
 
-    def own(self, e: Index, equal: dict[Expr, str]) -> frozenset | None:
+    def own(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
         """Which index is which part of threadIdx, where together they name one thread of the block."""
+        if isinstance(e, Name):
+            return None
         axes = [(n, equal.get(i) or axis_of(self.fixed, i)) for n, i in enumerate(e.indices)]
         found = frozenset((n, a) for n, a in axes if a)
         return found if {a for _, a in found} >= set(self.axes) else None

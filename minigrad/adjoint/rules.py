@@ -1,9 +1,8 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ZERO, is_number, negative, over, test, times
+from minigrad.adjoint.build import ZERO, is_number, negative, opposite, over, test, times
 from minigrad.adjoint.derivatives import derivative, slopes
-from minigrad.adjoint.effects import opposite
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Ternary, Unary
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.module import Module

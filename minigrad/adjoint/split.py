@@ -13,7 +13,7 @@ from minigrad.adjoint.counting import count, evaluate
 from minigrad.adjoint.effects import (
     declared,
     each,
-    expressions,
+    elements,
     name_of,
     nested,
     read_here,
@@ -21,7 +21,7 @@ from minigrad.adjoint.effects import (
     written,
     written_here,
 )
-from minigrad.adjoint.expr import Expr, Index, Name, walk
+from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.tidy import is_sum, renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
@@ -174,8 +174,3 @@ def parted(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
             inside.append(s)
             changing |= written([s])
     return outside, inside
-
-
-def elements(s: Stmt) -> list[Index]:
-    """The elements that a statement itself reads."""
-    return [x for e in expressions(s) for x in walk(e) if isinstance(x, Index)]

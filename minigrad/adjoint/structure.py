@@ -1,6 +1,7 @@
 """Jumps and barriers: jumps made into branches, and barriers that not all threads would reach."""
 
-from minigrad.adjoint.effects import each, expressions, heads, nested, opposite, read_here, written_here
+from minigrad.adjoint.build import opposite
+from minigrad.adjoint.effects import each, expressions, heads, nested, read_here, written_here
 from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tree import Assign, Barrier, For, Function, If, Jump, Stmt

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, plus
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, expressions, name_of, written
+from minigrad.adjoint.effects import accesses, declared, each, mentioned, name_of, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
-from minigrad.adjoint.expr import Expr, Index, Name, walk
+from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import simple
 from minigrad.adjoint.sites import Choice
@@ -40,7 +40,7 @@ class Turn:
             dims = (*(d for _, d in stage.varying), *(self.made.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
             made = [Declare(stage.name, stage.own.type, dims, shared=True), *self.put(made, stage)]
         made = [self.pad(s) for s in made]
-        return scalars(made, [n for n in sorted(self.turned) if self.own(made, n)], self.made)
+        return self.scalars(made)
 
     def inside(self, body: list[Stmt]) -> list[Stmt]:
         """One body, and the loops in it by which all threads of a block come: those with a barrier."""
@@ -80,7 +80,7 @@ class Turn:
 
     def put(self, body: list[Stmt], stage: Stage) -> list[Stmt]:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
-        at = next(n for n, s in enumerate(body) if any(stage.name == x.array for x in elements([s])))
+        at = next(n for n, s in enumerate(body) if stage.name in mentioned([s]))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
         if isinstance(loop, For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
             loop.body = self.put(loop.body, stage)
@@ -98,10 +98,17 @@ class Turn:
             return replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
         return s
 
-    def own(self, body: list[Stmt], gradient: str) -> bool:
-        """Whether each thread touches one element of a gradient alone."""
-        found = {x.indices for x in elements(body) if x.array == gradient}
-        return len(found) == 1 and {self.axis(e) for e in next(iter(found))} == set(self.axes)
+    def scalars(self, body: list[Stmt]) -> list[Stmt]:
+        """Shared gradients of which each thread has one element become variables."""
+        for name in sorted(self.turned):
+            found = {x for s in each(body) for _, x in accesses(s) if isinstance(x, Index) and x.array == name}
+            one = found.pop()
+            if not found and {self.axis(e) for e in one.indices} == set(self.axes):
+                own = Name(self.made.fresh(f"{name}_own"), one.type)
+                for s in each(body):
+                    rewrite(s, lambda e: own if e == one else None)  # noqa: B023
+                body = [Declare(own.name, own.type, value=ZERO), *body]
+        return body
 
     def axis(self, e: Expr) -> str | None:
         """x, y or z where an expression is that part of threadIdx."""
@@ -111,23 +118,6 @@ class Turn:
         """How the kernel calls a part of threadIdx."""
         names = [n for n in self.made.fixed if self.axis(Name(n, "int")) == axis]
         return Name(names[0] if names else f"threadIdx.{axis}", "int")
-
-
-def scalars(body: list[Stmt], names: list[str], made: Keeping) -> list[Stmt]:
-    """Shared gradients of which each thread has one element become variables."""
-    for name in names:
-        own = Name(made.fresh(f"{name}_own"), next(x.type for x in elements(body) if x.array == name))
-        for s in each(body):
-            rewrite(s, lambda e: own if isinstance(e, Index) and e.array == name else None)  # noqa: B023
-        body = [Declare(own.name, own.type, value=ZERO), *body]
-    return body
-
-
-def elements(body: list[Stmt]) -> list[Index]:
-    """Every element that statements touch."""
-    targets = [s.target for s in each(body) if isinstance(s, Assign)]
-    found = [x for s in each(body) for e in expressions(s) for x in walk(e)]
-    return [x for x in [*targets, *found] if isinstance(x, Index)]
 
 
 def _joined(nests: list[Stmt]) -> list[Stmt]:
