@@ -2,16 +2,16 @@
 
 from collections.abc import Container, Mapping
 
-from minigrad.adjoint.build import literal, negative, opposite, plus, times
+from minigrad.adjoint.build import literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
-from minigrad.adjoint.effects import each, written
+from minigrad.adjoint.effects import each
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
-from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
+from minigrad.adjoint.tree import Add, Assign, Do, Stmt
 from minigrad.adjoint.types import BYTES
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
@@ -53,25 +53,15 @@ class Accumulate:
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: Facts, loops: tuple[For, ...] = (), guards: tuple[Expr, ...] = ()) -> None:
+    def visit(self, body: list[Stmt], facts: Facts) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
                 self.stored(s)
                 if s.op in ("+=", "-=") and not s.owned:
-                    self.sites.append(Site(body, s, facts, loops, guards))
-            elif isinstance(s, If):
-                for condition, side in ((s.condition, s.then), (opposite(s.condition), s.orelse)):
-                    inside = facts.inside()
-                    inside.assume(condition)
-                    self.visit(side, inside, loops, (*guards, condition))
-            elif isinstance(s, For):
-                inside = facts.inside()
-                if not any(isinstance(t, Barrier) for t in each([s])):
-                    inside.still -= written([s])  # threads may be in different rounds of it
-                inside.enter(s.source)
-                inside.rounds = facts.rounds | {_variable(s)}
-                self.visit(s.body, inside, (*loops, s), guards)
+                    self.sites.append(Site(body, s, facts))
+            for side, inside in facts.within(s):
+                self.visit(side, inside)
 
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
@@ -142,16 +132,16 @@ class Accumulate:
     def sets(self, array: str, sites: list[Site]) -> bool:
         """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
         site, s = sites[0], sites[0].statement
-        again = [other for other in sites[1:] if site.loops and other.loops and other.loops[0] is site.loops[0]]
+        again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
         index = polynomial(site.target.indices[0])
-        others = array in self.handed or array in self.begun or bool(again)
+        others = array in self.handed or array in self.begun or again
         if array not in self.strides or others or index is None:
             return False
         told = site.facts.told(index) or set()
         if any(name not in told and f"@{name}" not in told for name in site.facts.rounds):
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
-        found = cover(site.target.indices[0], site.facts, site.guards, site.loops)
+        found = cover(site.target.indices[0], site.facts)
         if found is not None:
             self.covers[array] = found
         return True
@@ -166,9 +156,3 @@ class Accumulate:
             offset = times(copy, Name(self.strides[target.array], "int"))
             target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
-
-
-def _variable(s: For) -> str:
-    """The variable of a loop, as the kernel calls it."""
-    start = s.source.start
-    return start.name if isinstance(start, Declare) else "?"

@@ -53,10 +53,10 @@ class Rounds:
         self.pulls = {s: name for s in back.body if (name := self.pulled(s)) is not None}
         assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
         self.counter = back.reversal.counter
-        self.k = Name(back.start.name, "int")
+        self.k = Name(back.variable, "int")
         self.trips = plus(back.start.value, ONE)
         self.states = {v.name for v in self.pushes.values()}
-        self.var = forward.start.name if isinstance(forward.start, Declare) else ""
+        self.var = forward.variable
         self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
         self.again = self.slice()
 
@@ -83,7 +83,7 @@ class Rounds:
     def counts(self, s: Stmt) -> bool:
         """Whether a statement is about the number of the round alone."""
         if isinstance(s, Declare):
-            return s.name == self.counter or (isinstance(self.back.start, Declare) and s.name == self.k.name)
+            return s.name in (self.counter, self.k.name)
         return isinstance(s, Assign) and name_of(s.target) == self.counter
 
     @property

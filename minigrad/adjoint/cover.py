@@ -24,15 +24,15 @@ class Cover:
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: Facts, guards: Sequence[Expr], loops: Sequence[For]) -> Cover | None:
-    """What the stores `x[index] = ...` fill, made under these conditions in these loops; None where that is unknown."""
+def cover(index: Expr, facts: Facts) -> Cover | None:
+    """What the stores `x[index] = ...` fill, made in these loops and under these guards; None where that is unknown."""
     ranges: dict[str, Polynomial] = {}
-    for s in loops:
+    for s in facts.loops:
         found = _rounds(s, facts)
         if found is None:
             return None
         ranges[found[0]] = found[1]
-    tested = _tested(guards)
+    tested = _tested(facts.guards)
     whole = polynomial(index)
     if tested is None or whole is None:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from minigrad.adjoint.build import opposite
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
 
@@ -19,6 +20,11 @@ def nested(s: Stmt) -> tuple[list[Stmt], ...]:
         case For():
             return (s.body,)
     return ()
+
+
+def sides(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
+    """The two sides of a branch, each with the condition under which it is run."""
+    return ((s.condition, s.then), (opposite(s.condition), s.orelse)) if isinstance(s, If) else ()
 
 
 def heads(s: Stmt) -> tuple[Stmt, ...]:

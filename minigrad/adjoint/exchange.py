@@ -38,7 +38,7 @@ class Exchange:
     def __init__(self, turn: "Turn", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
         self.turn, self.before, self.var, self.to = turn, before, var, to
         self.changed = written([nest])
-        self.counters = {s.start.name for s in each([nest]) if isinstance(s, For) and isinstance(s.start, Declare)}
+        self.counters = {s.variable for s in each([nest]) if isinstance(s, For)}
         self.own = declared(nest.body)  # what each round has for itself
         self.staged, self.padded = dict(turn.staged), set(turn.padded)
         kept = _slice(nest, sums)

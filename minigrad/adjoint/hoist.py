@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from minigrad.adjoint.build import ZERO, opposite, test
+from minigrad.adjoint.build import ZERO, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, name_of, read_here, reads_in, self_read, written, written_here
+from minigrad.adjoint.effects import each, name_of, read_here, reads_in, self_read, sides, written, written_here
 from minigrad.adjoint.expr import Expr, Index, Name, Target, children
 from minigrad.adjoint.tidy import is_sum
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, If, Stmt
@@ -56,7 +56,7 @@ def _way(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
     for t in body:
         if t is s:
             return []
-        for condition, side in ((t.condition, t.then), (opposite(t.condition), t.orelse)) if isinstance(t, If) else ():
+        for condition, side in sides(t):
             way = _way(side, s, changed)
             if way is not None:
                 return None if condition.names & changed else [condition, *way]

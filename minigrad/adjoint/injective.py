@@ -6,11 +6,13 @@ An index is read as a number in a mixed radix: `row * n + column` with `column <
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from minigrad.adjoint.build import ONE
+from minigrad.adjoint.effects import each, sides, written
 from minigrad.adjoint.expr import Binary, Expr, Name, Number
 from minigrad.adjoint.polynomial import Polynomial, number, polynomial
-from minigrad.adjoint.tree import Declare, For
+from minigrad.adjoint.tree import Barrier, Declare, For, Stmt
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
@@ -25,18 +27,41 @@ class Facts:
     uniform: set[str]  # names that are one value for the whole launch
     still: set[str]  # names that are one value for a block, as long as no thread of it passes a barrier
     conditions: dict[str, Expr]  # extents of the launch on which the adjoint relies; added to
-    loops: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step
+    ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
     below: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # what `start + tx < k` bounds, each under a name
     pinned: set[str] = field(default_factory=set)
-    rounds: set[str] = field(default_factory=set)  # the variables of the loops around
+    loops: tuple[For, ...] = ()  # around it, the outermost first
+    guards: tuple[Expr, ...] = ()  # what has been tested on the way
     same: set[str] = field(default_factory=set)  # what of these counts for the index in question
 
-    def inside(self) -> "Facts":
+    @property
+    def rounds(self) -> set[str]:
+        """The variables of the loops around."""
+        return {s.source.variable for s in self.loops}
+
+    def within(self, s: Stmt) -> list[tuple[list[Stmt], "Facts"]]:
+        """The bodies inside a statement, each with what holds in it."""
+        if isinstance(s, For):
+            inside = self.copied(loops=(*self.loops, s))
+            if not any(isinstance(t, Barrier) for t in each([s])):
+                inside.still -= written([s])  # threads may be in different rounds of it
+            inside.enter(s.source)
+            return [(s.body, inside)]
+        made = []
+        for condition, side in sides(s):
+            inside = self.copied(guards=(*self.guards, condition))
+            inside.assume(condition)
+            made.append((side, inside))
+        return made
+
+    def copied(self, **new: Any) -> "Facts":
         """The same facts, to be added to."""
         below = {name: list(bounds) for name, bounds in self.below.items()}
-        loops, sums = dict(self.loops), dict(self.sums)
-        return replace(self, below=below, still=set(self.still), loops=loops, pinned=set(self.pinned), sums=sums)
+        ranges, sums = dict(self.ranges), dict(self.sums)
+        return replace(
+            self, below=below, still=set(self.still), ranges=ranges, pinned=set(self.pinned), sums=sums, **new
+        )
 
     def assume(self, e: Expr) -> None:
         """Learn from a condition that has been passed."""
@@ -66,7 +91,7 @@ class Facts:
         self.below.pop(start.name, None)
         if step.op == "-=":
             self.below[start.name] = [first + number(1)]
-        self.loops[start.name] = (first, size) if step.op == "+=" else (number(0), number(1))
+        self.ranges[start.name] = (first, size) if step.op == "+=" else (number(0), number(1))
         self.assume(s.condition)
 
     # --- telling apart ---
@@ -111,7 +136,7 @@ class Facts:
     def spelled(self, p: Polynomial) -> Polynomial:
         """A value with what is the same everywhere written out: n as width * height."""
         for name in sorted(p.names()):
-            if name in self.fixed and name not in self.loops and not self.varies(name):
+            if name in self.fixed and name not in self.ranges and not self.varies(name):
                 p = self.expanded(p, name) or p
         return p
 
@@ -126,10 +151,10 @@ class Facts:
 
     def expanded(self, p: Polynomial, name: str) -> Polynomial | None:
         """A value with a variable replaced by what it was set to, or by start + step * round of its loop."""
-        if name in self.fixed and name not in self.loops:
+        if name in self.fixed and name not in self.ranges:
             value = polynomial(self.fixed[name])
             return None if value is None else p.put(name, value)
-        start, step = self.loops.get(name, (None, None))
+        start, step = self.ranges.get(name, (None, None))
         if start is None or step is None or not any(map(self.varies, start.names())):
             return None
         return p.put(name, start + step * Polynomial({(f"@{name}",): 1}))
@@ -176,7 +201,7 @@ class Facts:
         """Whether a name can differ between threads or rounds."""
         if name in (self.same or self.uniform):
             return False
-        if name in self.fixed and name not in self.loops:
+        if name in self.fixed and name not in self.ranges:
             value = polynomial(self.fixed[name])
             return value is None or any(map(self.varies, value.names()))
         return True
@@ -185,7 +210,7 @@ class Facts:
         """Whether a value is known to be 0 or more."""
         if name in IDS or name.startswith("@"):
             return True
-        value = self.loops[name][0] if name in self.loops else None
+        value = self.ranges[name][0] if name in self.ranges else None
         if value is None and name in self.fixed:
             value = polynomial(self.fixed[name])
         return value is not None and self.positive_sum(value)

@@ -51,8 +51,8 @@ class Uncounted:
         for s in body:
             known = s.reversal if isinstance(s, For) else None
             if known and known.trips is not None and known.counter not in self.taped:
-                assert isinstance(s, For) and isinstance(s.start, Declare)
-                s.start = Declare(s.start.name, "int", value=minus(known.trips, ONE), place=s.place)
+                assert isinstance(s, For)
+                s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
         return [s for s in body if not (isinstance(s, If) and self._checks(s))]
 
     def _checks(self, s: If) -> bool:

@@ -129,7 +129,7 @@ class Loops(Sweep):
         rounds = self.rounds
         assert rounds is not None
         changed = self.kills(s) - declared(s.body) - {header.var if header else ""}
-        inner = s.start.name if isinstance(s.start, Declare) else ""
+        inner = s.variable
         restore: list[Stmt] = []
         note: list[Stmt] = []
         if halved is not None:

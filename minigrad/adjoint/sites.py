@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minigrad.adjoint.expr import Expr, Index, walk
+from minigrad.adjoint.expr import Index, walk
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.tree import Assign, For, Stmt
+from minigrad.adjoint.tree import Assign, Stmt
 
 
 class Choice(NamedTuple):
@@ -26,8 +26,6 @@ class Site:
     body: list[Stmt]
     statement: Assign
     facts: Facts
-    loops: tuple[For, ...]  # around it, the outermost first
-    guards: tuple[Expr, ...]  # what has been tested on the way
 
     @property
     def target(self) -> Index:
@@ -39,7 +37,7 @@ class Site:
     def ranges(self) -> frozenset:
         """What the variables in its indices go through."""
         names = {n for e in self.target.indices for n in e.names}
-        return frozenset((n, *map(str, self.facts.loops[n])) for n in names if n in self.facts.loops)
+        return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 
     @property
     def looked_up(self) -> bool:
@@ -48,7 +46,7 @@ class Site:
         while left:
             e = left.pop()
             if any(isinstance(x, Index) for x in walk(e)):
-                return bool(self.loops)
+                return bool(self.facts.loops)
             left += [self.facts.fixed[n] for n in e.names - seen if n in self.facts.fixed]
             seen |= e.names
         return False

@@ -45,14 +45,8 @@ def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None =
             told = [facts.told(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
             if not facts.rounds - since.get(s.target.array, set()) <= set().union(*told):
                 found.add(s.target.array)
-        inside = facts.inside()
-        if isinstance(s, For):
-            inside.enter(s)
-            inside.rounds = facts.rounds | {s.start.name if isinstance(s.start, Declare) else "?"}
-        if isinstance(s, If):
-            inside.assume(s.condition)
-        for n, inner in enumerate(nested(s)):
-            found |= repeated(inner, facts.inside() if n else inside, since)
+        for inner, inside in facts.within(s):
+            found |= repeated(inner, inside, since)
     return found
 
 

@@ -68,6 +68,11 @@ class For:
     reversal: "Reversal | None" = None
 
     @property
+    def variable(self) -> str:
+        """The variable that it declares; empty where it declares none."""
+        return self.start.name if isinstance(self.start, Declare) else ""
+
+    @property
     def source(self) -> "For":
         """The loop as the kernel has it."""
         return (self.reversal and self.reversal.loop) or self
