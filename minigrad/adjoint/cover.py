@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from minigrad.adjoint.counting import count
+from minigrad.adjoint.effects import unfolded
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
-from minigrad.adjoint.polynomial import Polynomial, number, polynomial
+from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.tree import For
 
 Pair = tuple[Polynomial, Polynomial]
@@ -20,7 +21,7 @@ Pair = tuple[Polynomial, Polynomial]
 class Cover:
     """An array of `size` elements is filled by a launch in which, of each pair, the first is at least the second."""
 
-    size: Polynomial = field(default_factory=lambda: number(1))
+    size: Polynomial = field(default_factory=lambda: constant(1))
     enough: list[Pair] = field(default_factory=list)
 
 
@@ -54,10 +55,9 @@ def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
-    start, step, bound = map(polynomial, (header.start, header.step, header.bound))
-    shared_out = [a for a in "xyz" if start == _value(f"threadIdx.{a}") or _is(facts, header.start, f"threadIdx.{a}")]
-    alone = start == number(0) and step == number(1)
-    if bound is None or not (alone or any(step == _extent(facts, f"threadIdx.{a}") for a in shared_out)):
+    start, step, bound = map(polynomial, (unfolded(header.start, facts.fixed), header.step, header.bound))
+    ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
+    if bound is None or (start, step) not in ways:
         return None
     return header.var, bound
 
@@ -106,32 +106,19 @@ def _threads(name: str, facts: Facts) -> Polynomial | None:
     """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(facts.fixed[name]) if name in facts.fixed else None
-    for n in value.names() if value is not None else ():
-        value = value if n in IDS or n not in facts.fixed else facts.expanded(value, n)  # type: ignore[arg-type]
-        if value is None:
-            return None
+    value = polynomial(unfolded(Name(name, "int"), facts.fixed))
     for a in "xyz":
         thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
         size = _extent(facts, thread)
-        for extent in (size, _value(f"blockDim.{a}")):
-            if value == _value(block) * extent + _value(thread) and extent == size:
-                return _extent(facts, block) * size
-        if value == _value(thread):
+        if value == variable(thread):
             return size
+        if value == variable(block) * size + variable(thread):
+            return _extent(facts, block) * size
     return None
-
-
-def _value(name: str) -> Polynomial:
-    return Polynomial({(name,): 1})
 
 
 def _extent(facts: Facts, name: str) -> Polynomial:
     """An extent of the launch, as the kernel calls it."""
     known = facts.conditions.get(EXTENTS[name])
     value = None if known is None else polynomial(known)
-    return _value(EXTENTS[name]) if value is None else value
-
-
-def _is(facts: Facts, e: Expr, name: str) -> bool:
-    return isinstance(e, Name) and e.name in facts.fixed and facts.fixed[e.name] == Name(name, "int")
+    return variable(EXTENTS[name]) if value is None else value

@@ -1,8 +1,8 @@
 """What statements read and write: by name, and a single one by element."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from minigrad.adjoint.build import opposite
+from minigrad.adjoint.build import change, opposite
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
 
@@ -144,3 +144,12 @@ def fixed(statements: Iterable[Stmt]) -> dict[str, Expr]:
     again = [n for s in body for n in written_here(s)]
     values = {s.name: s.value for s in body if isinstance(s, Declare) and s.value is not None}
     return {name: value for name, value in values.items() if again.count(name) == 1}
+
+
+def unfolded(e: Expr, fixed: Mapping[str, Expr]) -> Expr:
+    """An expression with the values of variables that are set once in their place."""
+
+    def value(x: Expr) -> Expr | None:
+        return unfolded(fixed[x.name], fixed) if isinstance(x, Name) and x.name in fixed else None
+
+    return change(e, value)

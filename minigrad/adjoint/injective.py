@@ -11,7 +11,7 @@ from typing import Any
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.effects import each, sides, written
 from minigrad.adjoint.expr import Binary, Expr, Name, Number
-from minigrad.adjoint.polynomial import Polynomial, number, polynomial
+from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.tree import Barrier, Declare, For, Stmt
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
@@ -76,9 +76,9 @@ class Facts:
             self.sums[name], self.below[name] = left, [bound]
         if isinstance(e.left, Name) and bound is not None:
             if e.op in ("<", "<="):
-                self.below.setdefault(e.left.name, []).append(bound + number(e.op == "<="))
+                self.below.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
             elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
-                self.pinned |= self.told(Polynomial({(e.left.name,): 1})) or set()
+                self.pinned |= self.told(variable(e.left.name)) or set()
 
     def enter(self, s: For) -> None:
         """Learn the range of a loop's variable."""
@@ -90,8 +90,8 @@ class Facts:
             return
         self.below.pop(start.name, None)
         if step.op == "-=":
-            self.below[start.name] = [first + number(1)]
-        self.ranges[start.name] = (first, size) if step.op == "+=" else (number(0), number(1))
+            self.below[start.name] = [first + constant(1)]
+        self.ranges[start.name] = (first, size) if step.op == "+=" else (constant(0), constant(1))
         self.assume(s.condition)
 
     # --- telling apart ---
@@ -106,8 +106,8 @@ class Facts:
         for e in indices:
             p = polynomial(e)
             if p is not None and spread > 1:
-                self.below["@offset"] = [number(spread)]
-                p = p + Polynomial({("@offset",): 1})
+                self.below["@offset"] = [constant(spread)]
+                p = p + variable("@offset")
             found |= (self.told(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.conditions.items() if name not in before}
@@ -120,11 +120,11 @@ class Facts:
         """The thread and block coordinates that a value determines; None where it mixes them."""
         p = self.spelled(p)
         digits = {n: p.of(n) for n in sorted(p.names()) if self.varies(n)}
-        if 0 < len(digits) < 6 and self.radix(digits, number(1)):
+        if 0 < len(digits) < 6 and self.radix(digits, constant(1)):
             return set().union(*(self.inner(d, depth) for d in digits))
         for name, e in self.sums.items() if depth < 9 else ():
             if e.items() < p.items() and self.positive_sum(e):
-                found = self.told(p + e * number(-1) + Polynomial({(name,): 1}), depth + 1)
+                found = self.told(p - e + variable(name), depth + 1)
                 if found is not None:
                     return found
         for name in digits:
@@ -146,7 +146,7 @@ class Facts:
             return {digit}
         if digit in self.sums:
             return {digit} | (self.told(self.sums[digit], depth + 1) or set())
-        alone = self.expanded(Polynomial({(digit,): 1}), digit)
+        alone = self.expanded(variable(digit), digit)
         return {digit} | ((self.told(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
 
     def expanded(self, p: Polynomial, name: str) -> Polynomial | None:
@@ -157,7 +157,7 @@ class Facts:
         start, step = self.ranges.get(name, (None, None))
         if start is None or step is None or not any(map(self.varies, start.names())):
             return None
-        return p.put(name, start + step * Polynomial({(f"@{name}",): 1}))
+        return p.put(name, start + step * variable(f"@{name}"))
 
     def radix(self, digits: dict[str, Polynomial | None], stride: Polynomial) -> bool:
         """Whether these, each with its factor, are digits in a mixed radix, of which `stride` is the least factor."""
@@ -174,7 +174,7 @@ class Facts:
 
     def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
         """The bound of a digit that makes the next one's factor the wanted one, if there is such a bound."""
-        known = [*self.below.get(digit, []), *([Polynomial({(EXTENTS[digit],): 1})] if digit in EXTENTS else [])]
+        known = [*self.below.get(digit, []), *([variable(EXTENTS[digit])] if digit in EXTENTS else [])]
         known = [self.spelled(b) for bound in known for b in (bound, *self.wider(bound))]
         yield next((b for b in known if stride * b == wanted), None)
         if digit in IDS[:3] and wanted is not None:
@@ -185,16 +185,16 @@ class Facts:
     def wider(self, bound: Polynomial) -> Iterator[Polynomial]:
         """Bounds beyond this one: of `l <= j`, where j < m, it is m."""
         for name in bound.names():
-            if bound.of(name) == number(1):
-                rest = bound + Polynomial({(name,): -1})
-                yield from (limit + rest + number(-1) for limit in self.below.get(name, []))
+            if bound.of(name) == constant(1):
+                rest = bound - variable(name)
+                yield from (limit + rest - constant(1) for limit in self.below.get(name, []))
 
     def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
         """The macro or literal, if any, by which a stride has to be multiplied to give the wanted one."""
-        yield from (Name(m, "int") for m in sorted(self.constants) if stride * Polynomial({(m,): 1}) == wanted)
+        yield from (Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
         (term, factor), *_ = [*stride.items(), ((), 0)]
         ratio = wanted.get(term, 0) // factor if factor else 0
-        if ratio > 1 and stride * number(ratio) == wanted:
+        if ratio > 1 and stride * constant(ratio) == wanted:
             yield Number(str(ratio), "int")
 
     def varies(self, name: str) -> bool:

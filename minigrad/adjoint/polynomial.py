@@ -16,6 +16,9 @@ class Polynomial(dict[Term, int]):
             made[term] = made.get(term, 0) + factor
         return Polynomial({term: factor for term, factor in made.items() if factor})
 
+    def __sub__(self, other: "Polynomial") -> "Polynomial":
+        return self + other * constant(-1)
+
     def __mul__(self, other: "Polynomial") -> "Polynomial":
         made = Polynomial()
         for a, x in self.items():
@@ -47,35 +50,40 @@ class Polynomial(dict[Term, int]):
         return Polynomial({t: f for t, f in self.items() if name not in t}) + factor * value
 
 
-def number(value: int) -> Polynomial:
-    """A constant."""
+def constant(value: int) -> Polynomial:
+    """A whole number."""
     return Polynomial({(): value}) if value else Polynomial()
+
+
+def variable(name: str) -> Polynomial:
+    """A name alone."""
+    return Polynomial({(name,): 1})
 
 
 def polynomial(e: Expr) -> Polynomial | None:
     """An expression of + - * as a polynomial; None for any other."""
     match e:
         case Number():
-            return None if e.whole is None else number(e.whole)
+            return None if e.whole is None else constant(e.whole)
         case Name():
-            return Polynomial({(e.name,): 1})
+            return variable(e.name)
         case Cast():
             return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
         case Unary(op="-"):
             inner = polynomial(e.operand)
-            return None if inner is None else inner * number(-1)
+            return None if inner is None else inner * constant(-1)
         case Binary(op=op) if op in "+-*":
             left, right = polynomial(e.left), polynomial(e.right)
             if left is None or right is None:
                 return None
-            return left * right if op == "*" else left + (right if op == "+" else right * number(-1))
+            return left * right if op == "*" else left + right if op == "+" else left - right
     return None
 
 
 def offsets(indices: list[Expr]) -> list[int] | None:
     """By how much indices differ from the first one; None where not by constants."""
     known = [p for p in map(polynomial, indices) if p is not None]
-    gaps = [p + known[0] * number(-1) for p in known]
+    gaps = [p - known[0] for p in known]
     if len(known) < len(indices) or any(set(gap) - {()} for gap in gaps):
         return None
     return [gap.get((), 0) for gap in gaps]

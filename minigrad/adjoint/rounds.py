@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
-from minigrad.adjoint.effects import always, declared, heads, read, read_here, written
+from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.injective import EXTENTS, IDS
 from minigrad.adjoint.keeping import HEADER, handed
-from minigrad.adjoint.polynomial import Polynomial, polynomial
+from minigrad.adjoint.polynomial import polynomial, variable
 from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
@@ -66,13 +66,12 @@ class Loops(Sweep):
 
     def strided(self, header: Count) -> bool:
         """Whether the threads, or the blocks, share a range out among them."""
-        start, step = (polynomial(self.behind(e)) for e in (header.start, header.step))
-        shares: list[tuple[Polynomial, Polynomial]] = []
-        for i, n in EXTENTS.items():
-            shares.append((Polynomial({(i,): 1}), Polynomial({(n,): 1})))
+        start, step = (polynomial(unfolded(e, self.fixed)) for e in (header.start, header.step))
+        shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
         for a in "xyz":
-            thread, block, wide, grid = f"threadIdx.{a}", f"blockIdx.{a}", f"blockDim.{a}", f"gridDim.{a}"
-            shares.append((Polynomial({(thread,): 1, (wide, block): 1}), Polynomial({(wide, grid): 1})))
+            width = variable(f"blockDim.{a}")
+            first = variable(f"blockIdx.{a}") * width + variable(f"threadIdx.{a}")
+            shares.append((first, width * variable(f"gridDim.{a}")))
         return (start, step) in shares
 
     def headed(self, s: For) -> For:
@@ -108,18 +107,9 @@ class Loops(Sweep):
         found, param = self.of.declared.get(name), self.of.param(name)
         return bool((found and found.dims) or (param and param.pointer))
 
-    def behind(self, e: Expr) -> Expr:
-        """An expression with the values of variables that are set once in their place."""
-
-        def value(x: Expr) -> Expr | None:
-            return change(self.fixed[x.name], value) if isinstance(x, Name) and x.name in self.fixed else None
-
-        return change(e, value)
-
     def hosted(self, e: Expr) -> Expr | None:
         """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""
-
-        e = self.behind(e)
+        e = unfolded(e, self.fixed)
         known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.module.values
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None

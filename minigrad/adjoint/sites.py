@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minigrad.adjoint.effects import unfolded
 from minigrad.adjoint.expr import Index, walk
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.tree import Assign, Stmt
@@ -42,11 +43,5 @@ class Site:
     @property
     def looked_up(self) -> bool:
         """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
-        seen, left = set[str](), [*self.target.indices]
-        while left:
-            e = left.pop()
-            if any(isinstance(x, Index) for x in walk(e)):
-                return bool(self.facts.loops)
-            left += [self.facts.fixed[n] for n in e.names - seen if n in self.facts.fixed]
-            seen |= e.names
-        return False
+        behind = [x for e in self.target.indices for x in walk(unfolded(e, self.facts.fixed))]
+        return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)

@@ -18,6 +18,7 @@ from minigrad.adjoint.effects import (
     nested,
     read_here,
     self_read,
+    unfolded,
     written,
     written_here,
 )
@@ -78,7 +79,7 @@ class Split:
         if header is None or not header.exact or s.condition != s.source.condition:
             return {}
         for one, times in self.inside(s.body, 1):
-            names = self.behind(one.target)
+            names = unfolded(one.target, self.made.fixed).names
             axes = [a for a in "xyz" if self.made.conditions.get(f"gridDim.{a}") != ONE]
             lacking = [a for a in axes if f"blockIdx.{a}" not in names]
             if len(lacking) == 1 and header.var in names:
@@ -95,15 +96,6 @@ class Split:
             rounds = evaluate(header.trips, self.made.module.values) if header else None
             for side in nested(s):
                 found += self.inside(side, times * (rounds or 1))
-        return found
-
-    def behind(self, e: Expr) -> set[str]:
-        """The names of which an expression is made, those behind its variables too."""
-        found, left = set[str](), [e]
-        while left:
-            new = left.pop().names - found
-            found |= new
-            left += [self.made.fixed[n] for n in new if n in self.made.fixed]
         return found
 
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> Launch | None:
