@@ -3,9 +3,20 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from tempfile import TemporaryFile
+from typing import Any
 
 from minigrad.devices import why_not
-from minigrad.errors import DeviceError
+from minigrad.errors import CompileError, DeviceError, KernelError
+from minigrad.require import words
+
+WHAT = {
+    "sweep": "every legal block size too, and what the search chooses",
+    "step": "only training steps: eager, as a graph, by hand",
+    "host": "only what a call costs the host",
+    "adjoint": "only the ladder's kernels, each beside its adjoint",
+}
+RIVALS = {"host": ("torch",), "adjoint": ("warp",)}  # of all else torch and numpy
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -19,15 +30,12 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     rivals = ("torch", "numpy", "warp")
     bench.add_argument("--against", nargs="+", default=[], choices=rivals, help="time these on the same inputs")
-    bench.add_argument("--sweep", action="store_true", help="every legal block size too, and what the search chooses")
-    bench.add_argument("--step", action="store_true", help="only training steps: eager, as a graph, by hand")
-    bench.add_argument("--adjoint", action="store_true", help="only the ladder's kernels, each beside its adjoint")
-    bench.add_argument("--host", action="store_true", help="only what a call costs the host")
+    one_of = bench.add_mutually_exclusive_group()
+    for name, text in WHAT.items():
+        one_of.add_argument(f"--{name}", dest="what", action="store_const", const=name, default="", help=text)
     bench.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
     asked = parser.parse_args(given)
-    if asked.command == "doctor":
-        return _doctor()
-    return _adjoints(asked) if asked.adjoint else _bench(asked)
+    return _doctor() if asked.command == "doctor" else _bench(asked)
 
 
 def _doctor() -> int:
@@ -37,76 +45,124 @@ def _doctor() -> int:
     return 0
 
 
-def _adjoints(asked: argparse.Namespace) -> int:
-    from minigrad.bench import adjoint_record, adjoints
-    from minigrad.show.bar import progress
+def _bench(asked: argparse.Namespace) -> int:
+    from minigrad.bench.host import HostMismatch
+    from minigrad.bench.steps import StepMismatch
 
-    if reason := why_not("cuda"):
-        record = adjoint_record.newest()
-        print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
-        print(f"\nThe newest record:\n{record}" if record else "\nThere is no record yet.")
-        return 0
-    words = ["minigrad bench --adjoint", *(["--only", asked.only] if asked.only else [])]
-    words += ["--against", *asked.against] if asked.against else []
+    wrong = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, StepMismatch, HostMismatch)
     try:
-        record = adjoints.run(asked.only, asked.against, lambda all_: progress(all_, "adjoints"), " ".join(words))
-    except (ValueError, ImportError, DeviceError) as error:
+        _must_go_together(asked)
+        reason = why_not("cuda")
+        return _recorded(asked, reason) if reason and not _by_hand(asked) else _measured(asked, bool(reason))
+    except wrong as error:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2
-    print(record)
+
+
+def _must_go_together(asked: argparse.Namespace) -> None:
+    """Raise ValueError for options that say nothing beside each other, and for names that nothing has."""
+    from minigrad.bench import adjoints, works
+
+    what = f"minigrad bench --{asked.what}" if asked.what else "minigrad bench"
+    words(what, "--against", asked.against, RIVALS.get(asked.what, ("torch", "numpy")))
+    if asked.what == "adjoint":
+        adjoints.rungs(asked.only)
+    elif asked.only and asked.what in ("step", "host"):
+        raise ValueError(f"--only {asked.only}: {what} measures one thing, and nothing of it alone; leave --only out.")
+    elif asked.only != works.CHAIN:
+        works.named(asked.only)
+
+
+def _by_hand(asked: argparse.Namespace) -> bool:
+    """Whether it is the step by NumPy and by hand, which needs no GPU."""
+    return asked.what == "step" and {*asked.against} == {"numpy"}
+
+
+def _recorded(asked: argparse.Namespace, reason: str) -> int:
+    """The newest record of what was asked for, where there is no GPU to measure on."""
+    from minigrad import bench, tune
+
+    print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
+    shown: list[Any] = []
+    if asked.what == "step":
+        shown = [*map(bench.recorded_step, bench.steps.OPTIMIZERS)]
+    elif asked.what == "host":
+        shown = [bench.recorded_host()]
+    elif asked.what == "adjoint" and (adjoints := bench.newest_adjoints()):
+        shown = [adjoints.only(asked.only) if asked.only else adjoints]
+    elif asked.what != "adjoint" and (record := bench.newest()):
+        part = record.only(asked.only) if asked.only else record
+        shown = [part, tune.regret(part)] if asked.what == "sweep" else [part]
+    print("\nThe newest record:" if shown else "\nThere is no record yet.")
+    print(*shown, sep="\n\n")
+    return 0
+
+
+def _measured(asked: argparse.Namespace, on_processor: bool) -> int:
+    """Measure what was asked for, show it, and write it to the record of today; a processor has none."""
+    if not on_processor:
+        _must_take_files(asked.save)
+    command = ["minigrad bench", *(["--only", asked.only] if asked.only else [])]
+    command += [*([f"--{asked.what}"] if asked.what else []), *(["--against", *asked.against] if asked.against else [])]
+    how = {"step": _steps, "host": _host, "adjoint": _adjoints}.get(asked.what, _ops)
+    record = how(asked, " ".join(command), not on_processor)
+    if record is None:
+        return 0
     print(f"\nWritten to {record.save(asked.save)}.")
     for wrong in dict.fromkeys(record.refused.values()):
         print(f"minigrad bench: {wrong}", file=sys.stderr)
     return 1 if record.refused else 0
 
 
-def _bench(asked: argparse.Namespace) -> int:
+def _must_take_files(folder: str | None) -> None:
+    """Raise ValueError where no record can be written, before anything is measured."""
+    from minigrad.bench.dated import place
+
+    at = place(folder)
+    try:
+        at.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=at).close()
+    except OSError as error:
+        raise ValueError(f"no record can be written to {at}: {error.strerror}. Name another: --save FOLDER.") from error
+
+
+def _steps(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+    from minigrad import bench
+
+    steps = [bench.training_step(optimizer, asked.against) for optimizer in bench.steps.OPTIMIZERS]
+    print(*steps, sep="\n\n")
+    record = bench.works.blank(command) if keep else None
+    if record:
+        record.steps = {step.title: dict(step.times) for step in steps}
+    return record
+
+
+def _host(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+    from minigrad import bench
+
+    cost, record = bench.host_cost(asked.against), bench.works.blank(command)
+    print(cost)
+    record.host = {title: dict(times) for title, times in cost.times.items()}
+    return record
+
+
+def _adjoints(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+    from minigrad.bench import adjoints
+    from minigrad.show.bar import progress
+
+    record = adjoints.run(asked.only, asked.against, lambda all_: progress(all_, "adjoints"), command)
+    print(record)
+    return record
+
+
+def _ops(asked: argparse.Namespace, command: str, keep: bool) -> Any:
     from minigrad import bench, tune
     from minigrad.show.bar import progress
 
-    reason = why_not("cuda")
-    if reason and not (asked.step and asked.against == ["numpy"]):
-        return _show_recorded(asked, reason)
-    words = ["minigrad bench", *(["--only", asked.only] if asked.only else []), *(["--step"] if asked.step else [])]
-    words += ["--host"] if asked.host else []
-    words += [*(["--against", *asked.against] if asked.against else []), *(["--sweep"] if asked.sweep else [])]
-    try:
-        if asked.step:
-            steps = [bench.training_step(optimizer, asked.against) for optimizer in bench.steps.OPTIMIZERS]
-            print(*steps, sep="\n\n")
-            if reason:  # a processor has no record: its times are those of NumPy and of this machine
-                return 0
-            record = bench.works.blank(" ".join(words))
-            record.steps = {step.title: dict(step.times) for step in steps}
-        elif asked.host:
-            cost = bench.host_cost(asked.against)
-            print(cost)
-            record = bench.works.blank(" ".join(words))
-            record.host = {title: dict(times) for title, times in cost.times.items()}
-        else:
-            more = tune.sweep if asked.sweep else None
-            record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, " ".join(words))
-            print(record)
-    except (ValueError, ImportError, DeviceError, bench.steps.StepMismatch, bench.host.HostMismatch) as error:
-        print(f"minigrad bench: {error}", file=sys.stderr)
-        return 2
-    print(f"\nWritten to {record.save(asked.save)}.")
-    for wrong in dict.fromkeys(record.refused.values()):
-        print(f"minigrad bench: {wrong}", file=sys.stderr)
-    return 1 if record.refused else 0
-
-
-def _show_recorded(asked: argparse.Namespace, reason: str) -> int:
-    """The newest record, where there is no GPU to measure on."""
-    from minigrad import bench
-
-    record = bench.newest()
-    print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
-    if asked.step and record and record.steps:
-        print("", *map(bench.recorded_step, bench.steps.OPTIMIZERS), sep="\n")
-    else:
-        print(f"\nThe newest record:\n{record.only(asked.only)}" if record else "\nThere is no record yet.")
-    return 0
+    more = tune.sweep if asked.what == "sweep" else None
+    record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, command)
+    print(record, *([tune.regret(record)] if more else []), sep="\n\n")
+    return record
 
 
 if __name__ == "__main__":

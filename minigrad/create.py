@@ -1,6 +1,7 @@
 """New tensors: from data, filled, random."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -22,6 +23,17 @@ class _Generator:
 def manual_seed(seed: int) -> None:
     """Start the random numbers anew: the same seed, the same tensors, on every device."""
     _Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random numbers from this seed; behind it those of the user go on, as if none had been drawn."""
+    own = _Generator.rng
+    manual_seed(seed)
+    try:
+        yield
+    finally:
+        _Generator.rng = own
 
 
 def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:

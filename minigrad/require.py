@@ -1,6 +1,6 @@
 """What an argument must be, said in one sentence: who was called, with what, and what would do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from numbers import Integral, Real
 from typing import Any
@@ -32,6 +32,17 @@ def a(who: str, value: Any, kind: Any, wanted: str) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{who} takes {wanted}; got {short(value)}.")
     return value
+
+
+def words(who: str, name: str, given: Any, known: Sequence[str]) -> tuple[str, ...]:
+    """The words of a list, or one alone, each of them among those known. Raises TypeError or ValueError."""
+    listed = (
+        (given,) if isinstance(given, str) else a(f"{who}: {name}", given, Iterable, f"a list of {', '.join(known)}")
+    )
+    for word in (found := tuple(listed)):
+        if word not in known:
+            raise ValueError(f"{who}: {name}={word!r:.60} must be among {', '.join(known)}.")
+    return found
 
 
 def short(value: Any) -> str:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,7 @@ from minigrad.devices import dry, get
 from minigrad.devices.chip import Chip
 from minigrad.devices.dry import DryRun
 from minigrad.devices.timer import SHORTEST, Timer
-from minigrad.errors import DeviceError
+from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.op import OPS
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
@@ -172,8 +173,18 @@ def test_bfloat16_is_checked_and_measured_in_two_bytes():
 
 
 def test_an_unknown_rival():
-    with pytest.raises(ValueError, match="against='cupy': it can be measured against torch and numpy"):
-        verified(Stage(work_of(mg.relu, [(100,)]), get("sim")), ["cupy"])
+    for measure in (partial(bench.measure, mg.relu, (100,)), bench.run, bench.training_step):
+        with pytest.raises(ValueError, match=r"mg\.bench\.\w+: against='cupy' must be among torch, numpy"):
+            measure(against="cupy")
+    with pytest.raises(TypeError, match=r"mg\.bench\.run: against takes a list of torch, numpy; got int 3"):
+        bench.run(against=3)
+
+
+@pytest.mark.parametrize("repeats", [0, "many"])
+def test_a_time_has_a_repeat_at_least(repeats):
+    for measure in (bench.training_step, bench.host_cost, partial(bench.time, print)):
+        with pytest.raises((ValueError, TypeError), match=r"repeats=.* must be a whole number of at least 1"):
+            measure(repeats=repeats)
 
 
 # --- the timer, on a GPU of pencil and paper ---
@@ -294,6 +305,46 @@ def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     assert bench.newest("NVIDIA A100") is None
 
 
+def test_a_record_that_is_saved_again_stays_what_it_was(folder):
+    example().save()
+    later = replace(example(), command="minigrad bench --host")
+    later.save()
+    once = bench.newest()
+    once.save()
+    assert bench.newest() == once and once.command == "minigrad bench; minigrad bench --host"
+    assert [path.suffix for path in folder.iterdir()] == [".json"]
+
+
+def test_a_sweep_of_kernels_that_run_no_longer_is_dropped(folder):
+    title = "relu forward of 8"
+
+    def measured(kernel):
+        one = bench.Measurement(title, (kernel,), bench.Timing(1e-4, 1e-4, 1e-4, 20), 0, 64)
+        return replace(example(), measurements={title: one})
+
+    measured("relu_forward").save()
+    again = replace(measured("relu_forward"), sweeps={}, choices={})
+    again.save()
+    assert bench.newest().sweeps and bench.newest().choices
+    replace(measured("relu_vectorized"), sweeps={}, choices={}).save()
+    assert not bench.newest().sweeps and not bench.newest().choices
+    measured("relu_forward").save()
+    assert title in bench.newest().sweeps, "swept anew"
+
+
+def test_the_part_of_a_record():
+    record = example()
+    record.sweeps["matmul of 2 x 2"] = record.sweeps["relu forward of 8"]
+    part = record.only(mg.matmul, "2 x 2")
+    assert list(part.measurements) == list(part.sweeps) == ["matmul of 2 x 2"] and not part.choices
+    assert record.only(None).measurements == record.measurements
+    for wrong, said in ((("relu",), "of relu"), (("matmul", "3 x 3"), "of matmul of 3 x 3")):
+        with pytest.raises(ValueError, match=f"2026-01-02 has no measurement {said}; it has of matmul"):
+            record.only(*wrong)
+    with pytest.raises(TypeError, match=r"Record\.only: size takes words of a title"):
+        record.only("matmul", 2)
+
+
 def test_a_record_says_what_was_refused_before_until_it_is_measured(folder):
     first = example()
     first.refused = {"add of 8, 8": "wrong", "exp of 8": "wrong"}
@@ -319,6 +370,11 @@ def test_a_file_that_is_no_record(tmp_path):
     with pytest.raises(ValueError, match=r"x\.json is no record"):
         bench.load(tmp_path / "x.json")
     path = example().save(tmp_path)
+    text = path.read_text()
+    for old, new in (('"unit": "float32"', '"united": 1'), ('"sms": 132,', ""), ("[500.0, 400.0, 600.0, 20]", '["a"]')):
+        (tmp_path / "x.json").write_text(text.replace(old, new))
+        with pytest.raises(ValueError, match=r"x\.json is a record that is damaged \(\w+Error: "):
+            bench.load(tmp_path / "x.json")
     with pytest.raises(ValueError, match="is no record: it needs device, date, command, versions, costs"):
         AdjointRecord.load(path)
 
@@ -369,8 +425,43 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
     example().save()
     command_line.main(["bench", "--only", "matmul"])
     assert "NVIDIA H200, 2026-01-02" in (said := capsys.readouterr().out) and "matmul of 2 x 2" in said
-    command_line.main(["bench", "--only", "relu"])
-    assert "matmul of 2 x 2" not in capsys.readouterr().out
+    assert command_line.main(["bench", "--only", "relu"]) == 2
+    assert "matmul of 2 x 2" not in (said := capsys.readouterr()).out
+    assert "minigrad bench: NVIDIA H200, 2026-01-02 has no measurement of relu; it has of matmul" in said.err
+    command_line.main(["bench", "--sweep"])
+    assert "Choices against the best of a full sweep" in capsys.readouterr().out
+    assert command_line.main(["bench", "--host"]) == 2 and "no record has what a call costs" in capsys.readouterr().err
+    times = {"add": {"minigrad": bench.Timing(1e-6, 1e-6, 1e-6, 20)}}
+    replace(example(), host=times).save()
+    assert command_line.main(["bench", "--host"]) == 0
+    assert "add           1.00" in (said := capsys.readouterr().out) and "matmul of 2 x 2" not in said
+
+
+@pytest.mark.parametrize("why", ["no GPU", ""])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--only sofmax", "only='sofmax' is no op; there is add, "),
+        ("--adjoint --only relu", "only='relu' is no rung; there are axpy"),
+        ("--step --only relu", "--only relu: minigrad bench --step measures one thing"),
+        ("--host --only chain", "--only chain: minigrad bench --host measures one thing"),
+        ("--against warp", "minigrad bench: --against='warp' must be among torch, numpy"),
+        ("--host --against numpy", "minigrad bench --host: --against='numpy' must be among torch"),
+        ("--adjoint --against torch", "minigrad bench --adjoint: --against='torch' must be among warp"),
+    ],
+)
+def test_options_that_do_not_go_together(why, words, said, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "why_not", lambda name: why)
+    assert command_line.main(["bench", *words.split()]) == 2
+    found = capsys.readouterr()
+    assert said in found.err and not found.out
+
+
+@pytest.mark.parametrize("words", ["--step --host", "--adjoint --sweep", "--host --sweep"])
+def test_one_thing_is_measured_at_a_time(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command_line.main(["bench", *words.split()])
+    assert "not allowed with argument" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -418,6 +509,26 @@ def test_a_wrong_result_is_refused_and_the_run_goes_on(pretended, folder, monkey
     record = bench.load(folder / "some-gpu-2026-01-02.json")
     assert all("naive" in title for title in record.refused) and len(record.refused) == 2
     assert len(record.measurements) == len(bench.suite("matmul")) - 2
+
+
+def test_a_folder_that_takes_no_file_is_refused_before_anything_is_measured(pretended, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert command_line.main(["bench", "--only", "relu", "--save", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert f"no record can be written to {tmp_path / 'file'}: File exists. Name another: --save FOLDER." in said
+    assert not pretended
+
+
+@pytest.mark.parametrize("error", [MemoryError("12 bytes asked for"), LaunchError("no room"), CompileError("a.cu(3)")])
+def test_a_work_that_the_gpu_has_no_room_for_is_refused_and_the_run_goes_on(pretended, monkeypatch, error):
+    def staged(work):
+        if "268435456" in work.title:
+            raise error
+        return work
+
+    monkeypatch.setattr("minigrad.bench.works.staged", staged)
+    record = bench.run("relu")
+    assert record.refused == {"relu of 268435456": str(error)} and len(record.measurements) == 3
 
 
 def test_a_work_with_a_setting_that_is_wrong_has_no_times(pretended, folder):

@@ -31,12 +31,10 @@ def test_costs_are_kept_in_a_record(tmp_path):
 
 
 def test_what_cannot_be_timed_is_refused():
-    with pytest.raises(ValueError, match="against='numpy': what a call costs the host is compared with torch only"):
+    with pytest.raises(ValueError, match=r"mg\.bench\.host_cost: against='numpy' must be among torch"):
         mg.bench.host_cost(against=("numpy",))
-    with pytest.raises(ValueError, match="against='nope': a step is compared with torch and numpy"):
+    with pytest.raises(ValueError, match="training_step: against='nope' must be among torch, numpy"):
         mg.bench.training_step(against=["nope"])
-    with pytest.raises(ValueError, match="repeats=0 must be a whole number of at least 1"):
-        host.in_turns({}, lambda: None, 0)
     with pytest.raises(TypeError, match=r"mg\.bench\.time takes a function that launches kernels; got int 3"):
         mg.bench.time(3)
 

@@ -140,6 +140,15 @@ def test_a_wrong_step_is_a_sentence_of_the_command(command, monkeypatch, capsys)
     assert "minigrad bench: PyTorch: the loss of step 4" in capsys.readouterr().err and mg.bench.newest() is None
 
 
+def test_random_numbers_of_the_user_go_on_behind_a_step():
+    mg.manual_seed(7)
+    wanted = [mg.randn(3, device="numpy").numpy().tolist() for _ in range(2)]
+    mg.manual_seed(7)
+    found = [mg.randn(3, device="numpy").numpy().tolist()]
+    steps.network("numpy")
+    assert [*found, mg.randn(3, device="numpy").numpy().tolist()] == wanted
+
+
 @pytest.mark.skipif(not why_not("cuda"), reason="there is a GPU")
 def test_without_a_gpu_nothing_is_timed():
     with pytest.raises(DeviceError, match="cuda"):

@@ -4,13 +4,13 @@
 `mg.bench.sweep(...)` every legal block size, and `minigrad bench` on the command line the whole set.
 `mg.bench.training_step()` times a whole step, eager and as a graph, with the host's time in it, and `recorded_step()`
 is the newest in a record. `minigrad bench --adjoint` times kernels beside their adjoints; `newest_adjoints()` is the
-newest record of that. `mg.bench.host_cost()` times what a call costs the host. Nothing is measured on `sim`: it counts
-and checks, and says nothing about a GPU's speed.
+newest record of that. `mg.bench.host_cost()` times what a call costs the host, and `recorded_host()` is the newest.
+Nothing is measured on `sim`: it counts and checks, and says nothing about a GPU's speed.
 """
 
 from minigrad.bench.adjoint_record import AdjointRecord
 from minigrad.bench.adjoint_record import newest as newest_adjoints
-from minigrad.bench.host import HostCost, host_cost
+from minigrad.bench.host import HostCost, host_cost, recorded_host
 from minigrad.bench.measurement import Measurement, measure
 from minigrad.bench.record import Record, load, newest
 from minigrad.bench.steps import TrainingStep, recorded_step, training_step
@@ -20,5 +20,5 @@ from minigrad.bench.work import Work
 from minigrad.bench.works import run, suite
 
 __all__ = ["AdjointRecord", "HostCost", "Measurement", "Record", "Sweep", "Timing", "TrainingStep", "Work",
-           "host_cost", "load", "measure", "newest", "newest_adjoints", "recorded_step", "run", "suite", "sweep",
-           "time", "training_step"]  # fmt: skip
+           "host_cost", "load", "measure", "newest", "newest_adjoints", "recorded_host", "recorded_step", "run",
+           "suite", "sweep", "time", "training_step"]  # fmt: skip

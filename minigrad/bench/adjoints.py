@@ -28,9 +28,11 @@ from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.devices.toolkit import find_nvcc
 from minigrad.kernel import Kernel
+from minigrad.require import words
 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9}  # of the largest element of a gradient
 REPEATS = 9
+RIVALS = ("warp",)
 
 
 class Subject:
@@ -149,13 +151,12 @@ def run(
     against=["warp"] times NVIDIA Warp's gradient of the kernels that Warp can express. Raises DeviceError without a
     GPU, ImportError without Warp, ValueError for a rung that there is not.
     """
-    if only not in (None, *RUNGS):
-        raise ValueError(f"only={only!r} is no rung; there are {', '.join(RUNGS)}.")
+    names, against = rungs(only), words("mg.bench.adjoints.run", "against", against, RIVALS)
     gpu: Any = get(check("cuda"))
     empty = blank(command)
     record = AdjointRecord(empty.device, empty.date, command, versions())
     rival = _rival(gpu) if "warp" in against else None
-    subjects = [Subject(name, gpu) for name in RUNGS if only in (None, name)]
+    subjects = [Subject(name, gpu) for name in names]
     compile_all(subjects)
     with suppress(KeyboardInterrupt):
         for subject in track(subjects):
@@ -167,6 +168,13 @@ def run(
     if rival:
         record.versions["warp"] = rival.version
     return record
+
+
+def rungs(only: str | None) -> list[str]:
+    """All rungs, or the one of that name. Raises ValueError where there is none."""
+    if only not in (None, *RUNGS):
+        raise ValueError(f"only={only!r} is no rung; there are {', '.join(RUNGS)}.")
+    return [only] if only else list(RUNGS)
 
 
 def _rival(gpu: Any) -> Any:

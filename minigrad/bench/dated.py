@@ -39,11 +39,12 @@ class Dated(ABC):
 
     def save(self, folder: Path | str | None = None) -> Path:
         """Write `<device>-<date>.json`; what that file already holds and this record has not measured again, stays."""
-        path = (Path(folder) if folder else FOLDERS[0]) / self.within / f"{self.name}.json"
+        path = place(folder) / self.within / f"{self.name}.json"
         whole = self.added_to(self.load(path)) if path.is_file() else self
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_one_line_lists(json.dumps(whole.written(), indent=1)) + "\n")
-        return path
+        part = path.with_suffix(".part")  # whole or not at all: Ctrl-C may come while it is written
+        part.write_text(_one_line_lists(json.dumps(whole.written(), indent=1)) + "\n")
+        return part.replace(path)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -54,7 +55,10 @@ class Dated(ABC):
             content = None
         if not isinstance(content, dict) or not set(cls.needs) <= content.keys():
             raise ValueError(f"{path} is no record: it needs {', '.join(cls.needs)}. `minigrad bench` writes one.")
-        return cls.read(content)
+        try:
+            return cls.read(content)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is a record that is damaged ({type(error).__name__}: {error}).") from error
 
     @classmethod
     def all(cls) -> Iterator[Self]:
@@ -90,7 +94,7 @@ class Dated(ABC):
             title for key, (_, now) in pairs.items() if key != "refused" and isinstance(now, dict) for title in now
         }
         both["refused"] = {title: why for title, why in (old.refused | self.refused).items() if title not in timed}
-        both["command"] = "; ".join(dict.fromkeys([*old.command.split("; "), self.command]))
+        both["command"] = "; ".join(dict.fromkeys([*old.command.split("; "), *self.command.split("; ")]))
         return replace(self, **both)
 
     def __repr__(self) -> str:
@@ -107,6 +111,11 @@ class Dated(ABC):
     def summary(self) -> str:
         """A sentence behind the heading."""
         return ""
+
+
+def place(folder: Path | str | None = None) -> Path:
+    """Where records are written."""
+    return Path(folder) if folder else FOLDERS[0]
 
 
 def _united(before: Any, now: Any, refused: dict[str, str]) -> Any:

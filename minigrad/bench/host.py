@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.bench.record import records
 from minigrad.bench.timing import Timing
 from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.optim import SGD
-from minigrad.require import whole
+from minigrad.require import whole, words
 
 CALLS = 50  # in a row: their launches fit into the GPU's queue, so that the host never waits for it
+RIVALS = ("torch",)
 Call = Callable[[], Any]
 TITLES = ("add", "add, recorded", "exp", "matmul", "three ops, forward and backward", "SGD step of one parameter")
 
@@ -52,8 +54,8 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     The GPU is idle before each run and nothing waits for it in a run. Raises DeviceError without a GPU, ValueError for
     another library.
     """
-    if unknown := {*against} - {"torch"}:
-        raise ValueError(f"against={unknown.pop()!r}: what a call costs the host is compared with torch only.")
+    against = words("mg.bench.host_cost", "against", against, RIVALS)
+    repeats = whole("mg.bench.host_cost", "repeats", repeats, 1)
     gpu: Any = get(check("cuda"))
     works = {"minigrad": ours("cuda")} | ({"PyTorch": pytorch()} if "torch" in against else {})
     must_agree(works, ours("numpy"))
@@ -61,6 +63,14 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
         title: in_turns({name: calls[title] for name, calls in works.items()}, gpu.finish, repeats) for title in TITLES
     }
     return HostCost(gpu.label, date.today().isoformat(), times)
+
+
+def recorded_host() -> HostCost:
+    """The newest recorded cost. Raises ValueError where there is none."""
+    for record in records():
+        if record.host:
+            return HostCost(record.device, record.date, record.host)
+    raise ValueError("no record has what a call costs the host. On a GPU: minigrad bench --host --against torch.")
 
 
 def numbers() -> list[np.ndarray]:
@@ -114,7 +124,6 @@ def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call
 
 def in_turns(works: Mapping[str, Call], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:
     """Each work in turn, some calls in a row; `wait` waits for the device in between, and is not in the time."""
-    whole("a timing", "repeats", repeats, 1)
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
         for name, call in works.items():

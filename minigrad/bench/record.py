@@ -9,6 +9,8 @@ from minigrad.bench.dated import Dated
 from minigrad.bench.measurement import Measurement
 from minigrad.bench.timing import Timing
 from minigrad.devices.chip import Chip
+from minigrad.op import Op
+from minigrad.require import a
 from minigrad.show.tables import Table, table
 
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
@@ -48,10 +50,30 @@ class Record(Dated):
             resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
         )
 
-    def only(self, op: str | None, size: str = "") -> "Record":
-        """The measurements of one op, of all where op is None; of one size, as in "4096 x 4096", if it is given."""
-        kept = {title: m for title, m in self.measurements.items() if op in (None, title.split()[0]) and size in title}
-        return replace(self, measurements=kept)
+    def only(self, op: str | Op | None, size: str = "") -> "Record":
+        """What was measured and swept of one op, of all where op is None; of one size, as in "4096 x 4096", if given.
+
+        Raises ValueError where that is nothing.
+        """
+        name = op.name if isinstance(op, Op) else op
+        a("Record.only: size", size, str, 'words of a title, e.g. "4096 x 4096"')
+
+        def kept(known: dict[str, Any]) -> dict[str, Any]:
+            return {title: of for title, of in known.items() if name in (None, title.split()[0]) and size in title}
+
+        if not (measured := kept(self.measurements)):
+            there = dict.fromkeys(title.split()[0] for title in self.measurements)
+            of = " of ".join(filter(None, (str(name or "anything"), size)))
+            raise ValueError(f"{self.place} has no measurement of {of}; it has of {', '.join(there) or 'nothing'}.")
+        return replace(self, measurements=measured, sweeps=kept(self.sweeps), choices=kept(self.choices))
+
+    def added_to(self, old: "Record") -> "Record":
+        """As of any record; and a sweep of kernels that run no longer goes with their time."""
+        known = {title: m.kernels for title, m in old.measurements.items()}
+        stale = {title for title, m in self.measurements.items() if known.get(title, m.kernels) != m.kernels}
+        sweeps = {title: times for title, times in old.sweeps.items() if title not in stale}
+        choices = {title: chosen for title, chosen in old.choices.items() if title not in stale}
+        return super().added_to(replace(old, sweeps=sweeps, choices=choices))
 
     def table(self) -> Table:
         """A row for each measurement."""

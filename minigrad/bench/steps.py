@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from minigrad.bench.by_hand import training_step as by_hand_step
+from minigrad.bench.measurement import RIVALS
 from minigrad.bench.record import records
 from minigrad.bench.timing import Timing
-from minigrad.create import manual_seed, tensor
+from minigrad.create import seeded, tensor
 from minigrad.cuda_graph import graph
 from minigrad.devices import check, get, why_not
 from minigrad.nn import Linear, Sequential
 from minigrad.op import OPS
 from minigrad.optim import SGD, Adam, Optimizer
+from minigrad.require import whole, words
 
 WIDTHS, BATCH = (784, 512, 256, 10), 128
 OPTIMIZERS = ("SGD", "Adam")
@@ -62,9 +64,9 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
-    if unknown := {*against} - {"torch", "numpy"}:
-        raise ValueError(f"against={unknown.pop()!r}: a step is compared with torch and numpy.")
-    gpu: Any = None if why_not("cuda") and tuple(against) == ("numpy",) else get(check("cuda"))
+    against = words("mg.bench.training_step", "against", against, RIVALS)
+    repeats = whole("mg.bench.training_step", "repeats", repeats, 1)
+    gpu: Any = None if why_not("cuda") and set(against) == {"numpy"} else get(check("cuda"))
     images, labels = batch()
     works = {}
     if gpu:
@@ -114,10 +116,10 @@ def eager(step: Step) -> Step:
 
 def network(device: str) -> Sequential:
     """The network, with the same numbers on every device."""
-    manual_seed(2)  # with which nothing that relu gets is within 2e-6 of 0, where rounding would choose the side
     layers: list[Any] = []
-    for inputs, outputs in pairwise(WIDTHS):
-        layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
+    with seeded(2):  # then nothing that relu gets is within 2e-6 of 0, where rounding would choose the side
+        for inputs, outputs in pairwise(WIDTHS):
+            layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
     return Sequential(*layers[:-1])
 
 

@@ -56,6 +56,7 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     fits into the GPU's cache stays there from call to call. Raises DeviceError where there is no GPU.
     """
     whole("mg.bench.time", "calls", calls)
+    whole("mg.bench.time", "repeats", repeats, 1)
     a("mg.bench.time", work, Callable, "a function that launches kernels")
     (runs,) = timer().interleaved([work], repeats, 2e-4, calls, flush=False)
     return Timing.of(runs.seconds, not runs.queued)

@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.bench import chain
-from minigrad.bench.measurement import staged, timed
+from minigrad.bench.measurement import RIVALS, staged, timed
 from minigrad.bench.record import Record
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import alike
@@ -25,9 +25,11 @@ from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.devices.dry import dry_run
+from minigrad.errors import CompileError, LaunchError
 from minigrad.op import OPS, Op
 from minigrad.ops.ladder import TENSOR_CORES, has_room
 from minigrad.outcome import variants
+from minigrad.require import words
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 MUCH = 2**26  # elements: a GPU's cache holds a quarter of them at most
@@ -35,6 +37,8 @@ OTHERS = MUCH // 2  # where nobody asks for more
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
 FLAGS = np.asarray(np.arange(OTHERS) % 3 == 0)
 GIB = 2**30
+NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # of one work; the others go on
+More = Callable[[Record, Stage], None]
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,7 @@ def suite(only: str | None = None) -> list[Work]:
 
     `only` takes one op. Raises ValueError where there is none of that name.
     """
-    chosen = [op for op in OPS.values() if only in (None, op.name)]
-    if not chosen:
-        raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
+    chosen = named(only)
     room = has_room(dry_run().arch)
     works = [
         replace(work_of(op, s.inputs, way, s.variant, **s.params), dtype=s.dtype)
@@ -113,6 +115,15 @@ def suite(only: str | None = None) -> list[Work]:
     return works + [work for work in others if alike(work.dry()) not in known]
 
 
+def named(only: str | Op | None) -> list[Op]:
+    """All ops, or the one of that name. Raises ValueError where there is none."""
+    if isinstance(only, Op):
+        return [only]
+    if only not in (None, *OPS):
+        raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
+    return [OPS[only]] if only else list(OPS.values())
+
+
 def sizes(op: Op) -> Sequence[Size]:
     """What an op is measured on."""
     return OWN.get(op.name, (at(*[(OTHERS,)] * len(op.inputs.names)),))
@@ -127,15 +138,17 @@ def run(
     only: str | None = None,
     against: Sequence[str] = (),
     track: Callable[[Sequence[Work]], Iterable[Work]] = iter,
-    more: Callable[[Record, Stage], None] | None = None,
+    more: More | None = None,
     command: str = "mg.bench.run()",
 ) -> Record:
     """Measure the whole set on this GPU, or one op of it, or the "chain", and return the record.
 
     track goes through the works and may show how far it is, as `mg.show.progress`; more(record, stage), if given, may
-    add to the record what it measures of each work, as `mg.tune.sweep` does. A wrong result is refused, and the record
-    says so. Ctrl-C ends the run early, and keeps what has been measured. Raises DeviceError without a GPU.
+    add to the record what it measures of each work, as `mg.tune.sweep` does. A work whose result is wrong, or that this
+    GPU has no room for, is refused, and the record says so. Ctrl-C ends the run early, and keeps what has been
+    measured. Raises DeviceError without a GPU.
     """
+    against = words("mg.bench.run", "against", against, RIVALS)
     works = [] if only == CHAIN else suite(only)
     record = blank(command)
     record.copy = copy_bandwidth()
@@ -143,18 +156,23 @@ def run(
         try:
             chains = chain.measured(against) if only in (None, CHAIN) else []
             record.measurements |= {m.title: m for m in chains}
-        except ValueMismatch as wrong:
+        except NOT_TIMED as wrong:
             record.refused |= dict.fromkeys(map(chain.title, chain.WAYS), str(wrong))
         for work in track(works):
             try:
-                stage = staged(work)
-                record.measurements[work.title] = timed(stage, rivals(work, against))
-                if more:
-                    more(record, stage)
-            except ValueMismatch as wrong:
+                add(record, work, against, more)
+            except NOT_TIMED as wrong:
                 record.refuse(work.title, str(wrong))
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
     return record
+
+
+def add(record: Record, work: Work, against: Sequence[str], more: More | None) -> None:
+    """Measure a work, and what `more` measures of it; its arrays are gone before the next one is set up."""
+    stage = staged(work)
+    record.measurements[work.title] = timed(stage, rivals(work, against))
+    if more:
+        more(record, stage)
 
 
 def rivals(work: Work, against: Sequence[str]) -> Sequence[str]:
