@@ -197,23 +197,23 @@ def test_arrays_that_are_only_read_may_be_one():
     assert x.grad.numpy().tolist() == [2, 4, 6]
 
 
+WINDOWS = """extern "C" __global__ void f(const double* x, double* y, int step) {
+    int i = blockIdx.x * STEP + threadIdx.x;
+    atomicAdd(&y[blockIdx.x], x[i] * x[i]);
+}"""
+
+
 @pytest.mark.parametrize(
-    ("step", "wanted"), [(2, [2, 4, 66, 88, 100, 120, 0, 0, 0]), (5, [2, 4, 6, 8, 0, 120, 140, 160, 180])]
+    ("step", "wanted"), [("step", [2, 4, 66, 88, 100, 120, 0, 0, 0]), ("5", [2, 4, 6, 8, 0, 120, 140, 160, 180])]
 )
 def test_windows_that_overlap_or_leave_gaps(step, wanted):
-    """With a number in the index the adjoint relies on an extent, and says the way out: a parameter in its place."""
-    text = """extern "C" __global__ void f(const double* x, double* y, int step) {
-        int i = blockIdx.x * STEP + threadIdx.x;
-        atomicAdd(&y[blockIdx.x], x[i] * x[i]);
-    }"""
+    """With a number in the index no larger block is allowed, for then threads meet; a parameter allows all."""
     x, y = mg.tensor(np.arange(1.0, 10), device="sim"), mg.zeros(2, dtype="float64", device="sim")
     launch = {"dy": [mg.tensor(np.float64([1, 10]), device="sim")], "grid": 2, "block": 4}
-    with pytest.raises(
-        LaunchError, match=rf"blockDim.x is 4, and its adjoint relies on {step}.*write an int parameter"
-    ):
-        mg.adjoint(text.replace("STEP", str(step)), ["x"]).vjp(x, y, step, **launch)
-    dx, *_ = mg.adjoint(text.replace("STEP", "step"), ["x"]).vjp(x, y, step, **launch)
+    dx, *_ = mg.adjoint(WINDOWS.replace("STEP", step), ["x"]).vjp(x, y, 2, **launch)
     assert dx.numpy().tolist() == wanted
+    with pytest.raises(LaunchError, match=r"blockDim.x is 4, and its adjoint relies on at most 2.*an int parameter"):
+        mg.adjoint(WINDOWS.replace("STEP", "2"), ["x"]).vjp(x, y, 2, **launch)
 
 
 def test_no_gradient_of_one_output_is_a_zero():

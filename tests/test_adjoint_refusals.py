@@ -116,7 +116,7 @@ def test_what_only_the_rounds_of_a_loop_know_is_refused_and_not_guessed(loop):
 def test_a_launch_that_the_indices_do_not_allow_is_refused():
     made = mg.adjoint(KERNEL.format("int i = blockIdx.x * 16 + threadIdx.x;\n y[i] = a * x[i];"))
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
-    with pytest.raises(LaunchError, match=r"blockDim.x is 32, and its adjoint relies on 16"):
+    with pytest.raises(LaunchError, match=r"blockDim.x is 32, and its adjoint relies on at most 16"):
         made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)
     with pytest.raises(LaunchError, match=r"blockDim.y is 2, and its adjoint relies on 1"):
         made.vjp(x, y, 2.0, 32, dy=[y], grid=2, block=(16, 2))

@@ -76,7 +76,7 @@ class Accumulate:
         where = "block" if shared else "grid"
         alone = self.alone(sites, shared)
         if alone is not None:
-            facts.conditions.update(alone)
+            facts.limits.update(alone)
             why = f"the index belongs to one thread of the {where}"
             if self.sets(array, sites):
                 return [
@@ -103,7 +103,7 @@ class Accumulate:
         return list(made.values())
 
     def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
-        """The conditions under which no two threads meet at any of these places; None where they may."""
+        """The limits of the launch within which no two threads meet at any of these places; None where they may."""
         low, spread = sites[0].target.indices, 1
         if len({site.ranges for site in sites}) > 1:
             return None  # each index may be a thread's own, and that of another thread in the other loop

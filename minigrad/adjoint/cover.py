@@ -47,6 +47,8 @@ def cover(index: Expr, facts: Facts) -> Cover | None:
             return None
         made.size = made.size * ranges[name]
         del digits[name]
+    limits = [(variable(name), polynomial(e)) for name, e in facts.limits.items()]
+    made.enough += [(extent, most) for extent, most in limits if most is not None]  # of smaller blocks there are gaps
     return made
 
 
@@ -119,6 +121,6 @@ def _threads(name: str, facts: Facts) -> Polynomial | None:
 
 def _extent(facts: Facts, name: str) -> Polynomial:
     """An extent of the launch, as the kernel calls it."""
-    known = facts.conditions.get(EXTENTS[name])
+    known = facts.conditions.get(EXTENTS[name]) or facts.limits.get(EXTENTS[name])
     value = None if known is None else polynomial(known)
     return variable(EXTENTS[name]) if value is None else value

@@ -8,6 +8,7 @@ from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.cover import Cover
 from minigrad.adjoint.effects import each, fixed, mentioned, written
 from minigrad.adjoint.expr import Expr, Name
+from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
@@ -32,10 +33,12 @@ class Derived:
     gradients: dict[str, str]  # of a parameter: the name of its gradient
     tapes: list[Tape]
     conditions: dict[str, Expr]  # extents of the launch on which it relies
+    limits: dict[str, Expr]  # and those that may be smaller
     choices: list[Choice]
     replayed: set[str] = field(default_factory=set)  # arrays that the forward sweep writes
     strides: dict[str, str] = field(default_factory=dict)  # of a gradient added up in copies: what they lie apart
     covers: dict[str, Cover] = field(default_factory=dict)  # of a gradient that a launch may fill: what it then does
+    fills: list[Fill] = field(default_factory=list)  # what a block has to store in each round of a loop
 
     @property
     def body(self) -> list[Stmt]:
@@ -96,7 +99,13 @@ class Derivation(Loops):
         local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
         names = {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
         return Derived(
-            [Launch([*local, *body])], names, tapes, self.conditions, choices, written(body) & self.kept_arrays()
+            [Launch([*local, *body])],
+            names,
+            tapes,
+            self.conditions,
+            self.limits,
+            choices,
+            written(body) & self.kept_arrays(),
         )
 
     def kept_arrays(self) -> set[str]:
@@ -131,7 +140,8 @@ class FunctionAdjoint(Derivation):
         inner: list[Stmt] = [Declare(self.result.name, self.result.type, value=ZERO)]
         body = self.pruned([*(inner if self.result.name in mentioned(body) else []), *body])
         arrays = {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
-        choices = Accumulate(arrays, set(), (), {}).decide(body, Facts({}, set(), set(), set(), {}), self.phases(body))
+        facts = Facts({}, set(), set(), set(), {}, {})
+        choices = Accumulate(arrays, set(), (), {}).decide(body, facts, self.phases(body))
         made = self.derived(self.tidied(body, set()), choices)
         if outside := [t for t in made.tapes if t.size is None]:
             raise self.module.refuse(

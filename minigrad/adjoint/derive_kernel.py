@@ -7,8 +7,8 @@ from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import each, fixed, mentioned, read_here, written
-from minigrad.adjoint.expr import Index, Name
+from minigrad.adjoint.effects import each, fixed, mentioned, name_of, read_here, written
+from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.hoist import Hoist
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
@@ -16,7 +16,7 @@ from minigrad.adjoint.order import Share
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split, without
-from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
+from minigrad.adjoint.stores import apart, axis_of, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tidy import everywhere, merged
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Stmt
@@ -65,14 +65,14 @@ class KernelAdjoint(Derivation):
         results = set(activity.outputs(self.of))
         inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
         self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
-        made = Derived([], self.parameters(), [], self.conditions, list(turn.choices))
+        made = Derived([], self.parameters(), [], self.conditions, self.limits, list(turn.choices), fills=self.fills)
         taken: set[int] = set()
         for launch, sums in Split(self, {*inputs.values()} - {*self.totals.values()}).launches(body):
-            before = dict(self.conditions)
+            before = dict(self.limits)
             one = self.finished(launch, shared, made)
             if any(isinstance(s, Add) for s in each(one.body)):  # no owner was found for it after all
-                self.conditions.clear()
-                self.conditions |= before
+                self.limits.clear()
+                self.limits |= before
                 continue
             moved, instead = f"{launch.again} a round", f"atomic: {launch.atomics} in L2 a round"
             one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why, "", moved, instead))
@@ -98,7 +98,7 @@ class KernelAdjoint(Derivation):
         body = everywhere(body, checkpoints)
         self.counted |= checkpoints.counted
         left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
-        clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions)]
+        clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions, self.limited(d.name))]
         body = [*clear, *([Barrier()] if clear else []), *body]
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
@@ -108,6 +108,12 @@ class KernelAdjoint(Derivation):
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
         return made
+
+    def limited(self, array: str) -> dict[str, Expr]:
+        """The extents of the block that all stores into an array leave to threadIdx alone: they may be those of it."""
+        stores = [s.target for s in each(self.flow) if isinstance(s, Assign) and name_of(s.target) == array]
+        axes = [{axis_of(self.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
+        return {name: e for name, e in self.limits.items() if all(name[-1] in along for along in axes)}
 
     def parameters(self) -> dict[str, str]:
         """The gradients of parameters, by parameter."""
@@ -127,7 +133,8 @@ class KernelAdjoint(Derivation):
         macros = set(self.module.values)
         scalars = {p.name for p in self.of.params if not p.pointer} | {*blocks}
         known = {**self.fixed, **fixed(body)} if blocks else {**fixed(body), **self.fixed}
-        return Facts(known, macros, {*scalars, *macros, *EXTENTS.values()}, set(self.uniform), self.conditions)
+        alike, extents = {*scalars, *macros, *EXTENTS.values()}, (self.conditions, self.limits)
+        return Facts(known, macros, alike, set(self.uniform), *extents)
 
 
 def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:

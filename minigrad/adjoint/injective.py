@@ -26,7 +26,8 @@ class Facts:
     constants: set[str]  # macros
     uniform: set[str]  # names that are one value for the whole launch
     still: set[str]  # names that are one value for a block, as long as no thread of it passes a barrier
-    conditions: dict[str, Expr]  # extents of the launch on which the adjoint relies; added to
+    conditions: dict[str, Expr]  # extents of the launch on which the adjoint relies
+    limits: dict[str, Expr]  # and those that may be smaller; added to
     ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
     below: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # what `start + tx < k` bounds, each under a name
@@ -97,11 +98,11 @@ class Facts:
     # --- telling apart ---
 
     def unique(self, indices: tuple[Expr, ...], shared: bool, spread: int = 1) -> dict[str, Expr] | None:
-        """The conditions under which indices belong to one thread, of its block or of the grid; None where none do.
+        """The limits within which indices belong to one thread, of its block or of the grid; None where none do.
 
         spread: so many elements behind one another, of which the index is the first, are the thread's together.
         """
-        before = dict(self.conditions)
+        before = dict(self.limits)
         found, self.same = set(self.pinned), self.uniform | (self.still if shared else set())
         for e in indices:
             p = polynomial(e)
@@ -110,10 +111,10 @@ class Facts:
                 p = p + variable("@offset")
             found |= (self.told(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
-        needed = {name: e for name, e in self.conditions.items() if name not in before}
-        alone = all(w in found or before.get(EXTENTS[w]) == ONE for w in wanted)
+        needed = {name: e for name, e in self.limits.items() if name not in before}
+        alone = all(w in found or self.conditions.get(EXTENTS[w]) == ONE for w in wanted)
         for name in needed:
-            del self.conditions[name]
+            del self.limits[name]
         return needed if alone else None
 
     def told(self, p: Polynomial, depth: int = 0) -> set[str] | None:
@@ -179,7 +180,8 @@ class Facts:
         yield next((b for b in known if stride * b == wanted), None)
         if digit in IDS[:3] and wanted is not None:
             for e in self.constants_between(stride, wanted):
-                if self.conditions.setdefault(EXTENTS[digit], e) == e:
+                extent = EXTENTS[digit]
+                if (self.conditions.get(extent) or self.limits.setdefault(extent, e)) == e:
                     yield polynomial(e)
 
     def wider(self, bound: Polynomial) -> Iterator[Polynomial]:

@@ -7,6 +7,7 @@ from minigrad.adjoint.build import change, opposite
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
+from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.tapes import Rounds, Tape, base
 from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
@@ -36,6 +37,8 @@ class Keeping:
         self.used = {*function.declared, *module.tokens.words}
         self.fixed = fixed(function.body)
         self.conditions: dict[str, Expr] = {}  # extents of the launch on which the adjoint relies
+        self.limits: dict[str, Expr] = {}  # and those that may be smaller
+        self.fills: list[Fill] = []  # what the block of a launch has to store in each round of a loop
         self.tapes: dict[str, Tape] = {}
         self.saved_names: set[str] = set()
         self.gone: set[str] = set()

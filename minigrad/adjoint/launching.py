@@ -12,6 +12,7 @@ from minigrad.adjoint.assemble import Assembled
 from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.cover import Cover
 from minigrad.adjoint.derive import Derived
+from minigrad.adjoint.expr import Expr
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.polynomial import Polynomial
 from minigrad.adjoint.printer import expression
@@ -102,17 +103,31 @@ class Run:
 
 def check_conditions(run: Run, derived: Derived) -> None:
     """Raise where the launch has not the extents on which the adjoint relies."""
-    for name, e in derived.conditions.items():
-        wanted, given = run.number(e), run.extents[name]
-        if wanted != given:
-            (what, axis), text = name.split("."), expression(e)
-            windows = what == "blockDim" and wanted is not None and wanted > 1
-            way = f"; or, if windows of blockIdx.{axis} * {text} + threadIdx.{axis} are to overlap, or to leave gaps, "
-            way += f"write an int parameter of the kernel for {text}: then the adjoint adds by atomics"
+    for extents, most in ((derived.conditions, False), (derived.limits, True)):
+        for name, e in extents.items():
+            wanted, given = run.number(e), run.extents[name]
+            if wanted is None or given > wanted or (given < wanted and not most):
+                raise LaunchError(f"{run.module.kernel.name}: {name} is {given}, {_relied(name, e, wanted, most)}")
+    for fill in derived.fills:
+        if not fill.holds(run.extents):
             raise LaunchError(
-                f"{run.module.kernel.name}: {name} is {given}, and its adjoint relies on {text}"
-                f"{'' if str(wanted) == text else f' = {wanted}'}, as its indices do. Launch it so{way * windows}."
+                f"{run.module.kernel.name}: in a block of {run.block}, a round of the loop at line {fill.line} reads "
+                f"elements of {fill.array.name} that no thread has stored in that round, or stores beyond its end; and "
+                f"the adjoint runs each round by itself. Choose a block whose threads store all that they read."
             )
+
+
+def _relied(name: str, e: Expr, wanted: int | None, most: bool) -> str:
+    """What the adjoint relies on in an extent, and the way out."""
+    text, axis = expression(e), name[-1]
+    known = text if str(wanted) == text else f"{text} = {wanted}"
+    if not most:
+        return f"and its adjoint relies on {known}, as its indices do. Launch it so."
+    return (
+        f"and its adjoint relies on at most {known}: in a larger block threads meet those of the next one at an index "
+        f"with threadIdx.{axis} and {text} in it. Launch smaller blocks; or, if they are to meet, write an int "
+        f"parameter of the kernel for {text}: then the adjoint adds by atomics."
+    )
 
 
 def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], assembled: Assembled) -> dict:

@@ -7,10 +7,10 @@ from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
+from minigrad.adjoint.fills import filled
 from minigrad.adjoint.injective import EXTENTS, IDS
 from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import polynomial, variable
-from minigrad.adjoint.stores import covers
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Rounds, copied
@@ -46,9 +46,9 @@ class Loops(Sweep):
             trips = self.hosted(self.trips(header))
         arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
         own = self.kills(s) - declared(s.body)
-        filled = frozenset(n for n in own if self.is_array(n) and covers(self, s, n))
-        lost = {n for n in arrays - self.own_arrays() - filled if n in after or n in own}
-        return Rounds(k, size, trips, lost, filled, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+        anew = frozenset(n for n in sorted(own) if self.is_array(n) and filled(self, s, n))
+        lost = {n for n in arrays - self.own_arrays() - anew if n in after or n in own}
+        return Rounds(k, size, trips, lost, anew, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
 
     def trips(self, header: Count) -> Expr:
         """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.

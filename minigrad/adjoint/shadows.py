@@ -13,12 +13,17 @@ def unseen(function: Function) -> dict[str, Expr]:
     return {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
 
 
-def cleared(d: Declare, gradient: str, conditions: dict[str, Expr]) -> list[Stmt]:
-    """Declare the gradient of a shared array and clear it, each axis shared out over the threads along one."""
-    left = [a for a in "xyz" if conditions.get(f"blockDim.{a}") != ONE]
-    chosen = _shared_out(d.dims, left, conditions)
+def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
+    """Declare the gradient of a shared array and clear it, each axis shared out over the threads along one.
+
+    A block that may be as long as an axis has to be: then each thread clears one element along it, without a loop.
+    """
+    known = {**limits, **conditions}
+    left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]
+    chosen = _shared_out(d.dims, left, known)
     thread = {n: Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
-    own = {n for n, axis in chosen.items() if conditions.get(f"blockDim.{axis}") == d.dims[n]}
+    own = {n for n, axis in chosen.items() if known.get(f"blockDim.{axis}") == d.dims[n]}
+    conditions |= {f"blockDim.{chosen[n]}": d.dims[n] for n in own}
     indices = [thread[n] if n in own else Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
     body: list[Stmt] = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
     for n in reversed(range(len(d.dims))):

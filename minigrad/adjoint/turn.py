@@ -65,6 +65,7 @@ class Turn:
             if new.made is not None:
                 turned.append(new.made)
                 self.choices += map(new.choice, sums)
+                self.made.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}
                 self.turned |= {name_of(one.target) for one in sums}
                 for body, one in places:
                     body.remove(one)
@@ -73,10 +74,15 @@ class Turn:
     def lacking(self, target: Index, nest: For) -> tuple[Name, str] | None:
         """The variable of a loop and the axis that a target has in its place; None where they are not just two."""
         axes = [a for a in self.axes if a not in map(self.axis, target.indices)]
-        extents = [self.made.conditions.get(f"blockDim.{a}") for a in (*axes, *self.axes)]
+        extents = [self.extent(a) for a in (*axes, *self.axes)]
         bounds = {h.var: h.bound for s in each([nest]) if isinstance(s, For) and (h := count(s)) and h.simple}
         ours = [e for e in target.indices if isinstance(e, Name) and bounds.get(e.name) == extents[0]]
         return (ours[0], axes[0]) if len(axes) == len(ours) == 1 and None not in extents else None
+
+    def extent(self, axis: str) -> Expr | None:
+        """How long the block is, or may be and then has to be, along an axis; None where only the launch tells."""
+        name, most = f"blockDim.{axis}", {} if self.made.fills else self.made.limits
+        return self.made.conditions.get(name) or most.get(name)
 
     def put(self, body: list[Stmt], stage: Stage) -> list[Stmt]:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""

@@ -1,0 +1,130 @@
+"""Whether each round of a loop stores what it reads of an array: then no round needs what another one has stored.
+
+The threads of a block and the rounds of the loops inside are gone through one by one, as numbers. So it does not matter
+how a tile is stored: an element a thread, several of them, a column left free, rows in one axis, a loop over `q / T`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minigrad.adjoint.counting import Count, constant, evaluate
+from minigrad.adjoint.effects import each, expressions
+from minigrad.adjoint.expr import Expr, walk
+from minigrad.adjoint.space import Space
+from minigrad.adjoint.stores import axis_of
+from minigrad.adjoint.touches import Touch, touches
+from minigrad.adjoint.tree import Declare, For
+
+if TYPE_CHECKING:
+    from minigrad.adjoint.keeping import Keeping
+
+MOST = 1 << 16  # elements of an array that are gone through
+THREADS = 1024  # of a block
+
+
+@dataclass(frozen=True)
+class Fill:
+    """An array, and what a round of the loop at `line` does to it, in order."""
+
+    array: Declare
+    line: int
+    touches: tuple[Touch, ...]
+    fixed: dict[str, Expr]
+    known: dict[str, int]  # the values of macros
+
+    @property
+    def axes(self) -> list[str]:
+        """The parts of threadIdx on which it depends."""
+        left = [e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops))]
+        names = set[str]()
+        while left:
+            new = left.pop().names - names
+            names |= new
+            left += [self.fixed[n] for n in new if n in self.fixed]
+        return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
+
+    def holds(self, extents: dict[str, int]) -> bool:
+        """Whether, in a block of these extents, all that is read has been stored in the same round."""
+        shape = [evaluate(d, self.known) or 0 for d in self.array.dims]
+        if not 0 < np.prod(shape) <= MOST:
+            return False
+        stored = np.zeros(shape, bool)
+        space = Space(self.fixed, self.known, extents, self.array.shared)
+        for touch in self.touches:
+            if stored.all() and not touch.stores:
+                continue
+            found = space.places(touch)
+            if found is None and not touch.stores:
+                return False
+            if found is None:
+                continue
+            inside = all(((i >= 0) & (i < n)).all() for i, n in zip(found, shape, strict=True))
+            if not inside or not (touch.stores or stored[found].all()):
+                return False
+            stored[found] = True
+        return bool(stored.all()) or any(not t.stores for t in self.touches)
+
+
+def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
+    yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
+
+
+def filled(sweep: "Keeping", s: For, array: str) -> bool:
+    """Whether a round of a loop stores each element of an array that it reads before any thread reads it.
+
+    Extents of the block that the indices tell become conditions of the launch. Where nothing tells them, but there are
+    extents for which it holds, a launch is asked whether its own are among these.
+    """
+    if array not in sweep.of.declared or not sweep.of.declared[array].dims:
+        return False
+    found = touches(s.body, array)
+    if not found or not found[0].stores:
+        return False
+    fill = Fill(sweep.of.declared[array], s.place.line, tuple(found), sweep.fixed, sweep.module.values)
+    told = {a: _told(sweep, fill, a) for a in fill.axes}
+    for wanted in _choices(sweep, told):
+        if fill.holds(_extents(sweep, wanted)):
+            sweep.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
+            return True
+    if not fill.array.shared or all(t.stores for t in found):
+        return False
+    others = constants(sweep)
+    told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *others] for a, e in told.items()}
+    if any(fill.holds(_extents(sweep, wanted)) for wanted in _choices(sweep, told)):
+        sweep.fills.append(fill)
+        return True
+    return False
+
+
+def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
+    """How long the block is along an axis, where the indices tell it; at first what the launch relies on anyway."""
+    name = f"blockDim.{axis}"
+    if known := sweep.conditions.get(name):
+        return [known]
+    stores = [t.element.indices for t in fill.touches if t.stores]
+    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
+    return [*([sweep.limits[name]] if name in sweep.limits else []), *along[:1]]
+
+
+def constants(sweep: "Keeping") -> list[Expr]:
+    """The numbers in a kernel, as the compiler knows them, that may be an extent of a block."""
+    body = each(sweep.of.body)
+    whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
+    named = {evaluate(e, sweep.module.values): e for e in whole if constant(sweep.module, e)}
+    return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
+
+
+def _choices(sweep: "Keeping", told: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
+    """The extents to try, one of each axis; no more threads than a block may have."""
+    for several in product(*told.values()):
+        if np.prod([evaluate(e, sweep.module.values) or THREADS + 1 for e in several]) <= THREADS:
+            yield dict(zip(told, several, strict=True))
+
+
+def _extents(sweep: "Keeping", wanted: dict[str, Expr]) -> dict[str, int]:
+    """Extents of a block as numbers, 1 along the axes that do not matter."""
+    return {f"blockDim.{a}": evaluate(wanted[a], sweep.module.values) or 1 if a in wanted else 1 for a in "xyz"}

@@ -1,0 +1,91 @@
+"""Whole-number expressions over all threads of a block and all rounds of the loops inside, as arrays of numbers."""
+
+from functools import reduce
+
+import numpy as np
+
+from minigrad.adjoint.counting import Count
+from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
+from minigrad.adjoint.injective import EXTENTS, IDS
+from minigrad.adjoint.touches import Touch
+from minigrad.adjoint.types import floating
+
+MOST = 1 << 16  # rounds of all threads that are gone through
+UNSIGNED = {*IDS, *EXTENTS.values()}
+Values = np.ndarray | None
+
+
+class Space:
+    """Whole numbers over all threads of a block, each along an axis of its own."""
+
+    def __init__(self, fixed: dict[str, Expr], known: dict[str, int], extents: dict[str, int], shared: bool):
+        self.fixed, self.numbers = fixed, {name: np.array(n) for name, n in {**known, **extents}.items()}
+        for n, axis in enumerate("xyz") if shared else ():
+            shape = [1, 1, 1]
+            shape[n] = -1
+            self.numbers[f"threadIdx.{axis}"] = np.arange(extents[f"blockDim.{axis}"]).reshape(shape)
+
+    def places(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
+        """The elements that are touched, one array of numbers an axis: stored for sure, or perhaps read."""
+        outside = dict(self.numbers)
+        chosen = [self.rounds(header, depth) for depth, header in enumerate(touch.loops)]
+        tests = [self.value(e) for e in touch.guards]
+        indices = [self.value(e) for e in touch.element.indices]
+        self.numbers = outside
+        known = [x for x in (*chosen, *tests) if x is not None]
+        if any(i is None for i in indices) or (touch.stores and len(known) < len(chosen) + len(tests)):
+            return None
+        mask: np.ndarray = reduce(np.logical_and, known, np.array(True))
+        *all_indices, mask = np.broadcast_arrays(*indices, mask)  # type: ignore[arg-type]
+        return tuple(i[mask] for i in all_indices)
+
+    def rounds(self, header: Count | None, depth: int) -> Values:
+        """Enter a loop; which of the numbers of its variable it reaches."""
+        if header is None:
+            return None
+        start, bound, step = (self.value(e) for e in (header.start, header.bound, header.step))
+        if start is None or bound is None or step is None or not step.all():
+            return None
+        most = int(np.ceil((bound - start) / step).max(initial=0))
+        if not 0 <= most * max(start.size, step.size) <= MOST:
+            return None
+        number = start + step * np.arange(most).reshape(-1, *[1] * (3 + depth))
+        self.numbers[header.var] = number
+        return number > bound if header.down else number < bound
+
+    def value(self, e: Expr) -> Values:
+        """An expression of whole numbers; None of what only the running kernel knows."""
+        match e:
+            case Number() if e.whole is not None:
+                return np.array(e.whole)
+            case Name():
+                if e.name in self.numbers or e.name not in self.fixed:
+                    return self.numbers.get(e.name)
+                return None if floating(e.type) else self.value(self.fixed[e.name])
+            case Cast() if not floating(e.type):
+                return self.value(e.operand)
+            case Unary(op="-" | "!"):
+                inner = self.value(e.operand)
+                return inner if inner is None else ~inner.astype(bool) if e.op == "!" else -inner
+            case Binary():
+                left, right = self.value(e.left), self.value(e.right)
+                if left is None or right is None:
+                    return None
+                found = _apply(e.op, left, right)
+                below = found is not None and (found < 0).any() and e.op in "+-*"
+                return None if below and e.names & UNSIGNED else found  # C++ has there a large number
+        return None
+
+
+def _apply(op: str, a: np.ndarray, b: np.ndarray) -> Values:
+    """a op b, as C++ has it."""
+    if op in ("/", "%"):
+        if not b.all():
+            return None
+        rest = np.fmod(a, b)
+        return rest if op == "%" else (a - rest) // b
+    plain = {
+        "+": np.add, "-": np.subtract, "*": np.multiply, "<": np.less, "<=": np.less_equal, ">": np.greater,
+        ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal, "&&": np.logical_and, "||": np.logical_or,
+    }  # fmt: skip
+    return plain[op](a, b) if op in plain else None
