@@ -4,12 +4,17 @@ import ctypes
 import mmap
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import check
+from minigrad.devices import get
+from minigrad.devices.simulator import Simulator
 from minigrad.errors import KernelError
+from minigrad.microscope import watching
 
 OVER = """extern "C" __global__ void over(float* y) {
     y[threadIdx.x] = 1;  // runs over
@@ -75,3 +80,73 @@ def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
     assert [(p.kind, p.variable, p.element) for p in record.problems] == [("out-of-bounds", "s", -1)]
     assert ctypes.string_at(page, mmap.PAGESIZE) == bytes(mmap.PAGESIZE)
     libc.munmap(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE))
+
+
+def elsewhere(run) -> None:
+    """Run it on another thread, to its end."""
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def test_what_another_thread_launches_is_not_watched():
+    """A slider draws on a thread of its own, beside the cell that runs."""
+    x = mg.ones(4, device="sim")
+    with watching() as report:
+        elsewhere(lambda: mg.exp(x))
+        assert not report.launches
+        mg.log(x)
+    assert [record.kernel for record in report.launches] == ["log_vectorized"]
+
+
+def test_two_threads_watch_each_its_own():
+    kernels = {}
+
+    def look(name):
+        with watching() as report:
+            meet.wait()
+            getattr(mg, name)(mg.ones(4, device="sim"))
+            meet.wait()
+        kernels[name] = [record.kernel for record in report.launches]
+
+    meet = threading.Barrier(2)
+    threads = [threading.Thread(target=look, args=(name,)) for name in ("exp", "log")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kernels == {"exp": ["exp_vectorized"], "log": ["log_vectorized"]}
+
+
+@pytest.fixture
+def surroundings(monkeypatch):
+    """What every launch finds: the timeout of `sim`, and standard output."""
+    found, launch = set(), Simulator.launch
+
+    def noted(self, *args):
+        found.add((get("sim").timeout, sys.stdout))
+        launch(self, *args)
+
+    monkeypatch.setattr(Simulator, "launch", noted)
+    return found
+
+
+def test_an_attempt_changes_nothing_for_other_threads(surroundings):
+    before = get("sim").timeout
+    right = mg.exp["forward"].text
+    assert check.kernel(mg.exp, "forward", right).correct
+    assert not check.kernel(mg.exp, "forward", right.replace("= exp(", "= 1 + exp(")).correct
+    block_sum = mg.exercise("block_sum")
+    assert block_sum.check(block_sum.solution()).correct
+    assert surroundings == {(before, sys.stdout)}
+
+
+def test_a_second_look_is_silent_and_leaves_standard_output_to_others(surroundings, capsys):
+    text = """extern "C" __global__ void last(float* y, int* count) {
+    y[blockIdx.x] = 1;
+    __threadfence();
+    if (atomicAdd(count, 1) == 1) y[2] = y[0] + y[1];
+    printf("%d", blockIdx.x);
+}"""
+    assert mg.inspect(text, np.zeros(3, np.float32), np.zeros(1, np.int32), grid=2, block=1).ok
+    assert surroundings == {(get("sim").timeout, sys.stdout)} and capsys.readouterr().out == "01"

@@ -3,12 +3,11 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import Protocol
+from typing import Any, Protocol
 
 from minigrad.attempts.fault import Difference, Fault, first_wrong, written_by
 from minigrad.attempts.written import CELL, Endless, Written
+from minigrad.devices import check, get, through
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
 from minigrad.microscope import Inspection, Problem, watching
@@ -16,6 +15,7 @@ from minigrad.op import Case
 from minigrad.outcome import Pair
 
 ALL = 2**31 - 1  # blocks
+PATIENCE = 5.0  # seconds for a launch: the cases are small, and a loop without end is a common mistake
 
 
 class Trial(Protocol):
@@ -41,13 +41,17 @@ class Run:
 
     def __init__(self, trial: Trial, mine: Written, values: Mapping[str, int], case: Case, dtype: str):
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
+        self.printed: list[str] = []
+        sim: Any = get(check("sim"))
+        self.device = sim.using(timeout=PATIENCE, tell=self.printed.append)
 
     def check(self) -> None:
         """Raise Fault with what is wrong first. A run that was not watched is watched where anything went wrong."""
         watched = self.dtype == self.trial.dtypes[0]
-        fault = self._watched() if watched else self._plain()
-        if fault and not watched:
-            fault = self._watched() or fault
+        with through(self.device):
+            fault = self._watched() if watched else self._plain()
+            if fault and not watched:
+                fault = self._watched() or fault
         if fault:
             raise fault
 
@@ -72,7 +76,8 @@ class Run:
     def outcome(self) -> str:
         """What comes of it, in words that are the same for the same."""
         try:
-            pairs, launches = self._watch(0)
+            with through(self.device):
+                pairs, launches = self._watch(0)
         except Fault as fault:
             return fault.kind
         problems = {(each.kind, each.variable, each.access) for record in launches for each in record.problems}
@@ -80,10 +85,8 @@ class Run:
 
     def _run(self) -> list[Pair]:
         self.mine.numbers.clear()
-        printed = StringIO()
         try:
-            with redirect_stdout(printed):
-                return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
+            return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
         except CompileError as error:
             line = re.search(rf"{re.escape(CELL)}\((\d+)\)", str(error))
             text = f"The compiler does not accept it.\n{error}{self._known(str(error))}"
@@ -96,13 +99,14 @@ class Run:
             words = str(error).removeprefix(f"{self.mine.name}: ")
             raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
         finally:
-            self._show(printed.getvalue())
+            self._show()
 
-    def _show(self, printed: str) -> None:
+    def _show(self) -> None:
         """What a kernel prints is shown for the first launches in which it prints, and not for every case again."""
-        if printed and not self.mine.printed:
-            sys.stdout.write(f"{self.place}:\n{printed}")
+        if self.printed and not self.mine.printed:
+            sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
             self.mine.printed = True
+        self.printed.clear()
 
     def _known(self, error: str) -> str:
         """What to say where the text brings along what stands ahead of it already."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import get_ident
 
 from minigrad.devices.base import Device
 from minigrad.devices.once import once
@@ -59,24 +60,27 @@ def kernel_device() -> str:
     return "sim" if why_not("cuda") else "cuda"
 
 
-_watching: list[Device] = []  # microscopes in use, the innermost last
+_instead: list[tuple[int, Device]] = []  # by thread, what takes the place of `sim`, the innermost last
 
 
 def for_launch(device: Device | None) -> Device:
     """The device for a launch with arrays on this one, or without; a microscope in use takes the place of `sim`."""
-    if _watching and (device is None or device.name == "sim"):
-        return _watching[-1]
+    if _instead and (device is None or device.name == "sim"):
+        mine = [other for thread, other in _instead if thread == get_ident()]
+        if mine:
+            return mine[-1]
     return device or get(check(kernel_device()))
 
 
 @contextmanager
-def through(microscope: Device) -> Iterator[None]:
-    """Let every launch on `sim` go through the microscope."""
-    _watching.append(microscope)
+def through(device: Device) -> Iterator[None]:
+    """Let every launch that this thread makes on `sim` go through another device: a microscope, or a `sim.using`."""
+    entry = get_ident(), device
+    _instead.append(entry)
     try:
         yield
     finally:
-        _watching.remove(microscope)
+        _instead.remove(entry)
 
 
 def check(name: str) -> str:

@@ -1,19 +1,16 @@
 """Microscope: `sim`, with every launch in the checking build and watched access by access."""
 
-import copy
 import ctypes
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import cache
-from io import StringIO
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from minigrad.array import Array
-from minigrad.devices import check, get
+from minigrad.devices import check, for_launch, get
 from minigrad.devices.base import Arguments, Dim3
 from minigrad.devices.simulator.module import Module, Modules
 from minigrad.devices.simulator.runtime import runtime
@@ -58,9 +55,8 @@ class Microscope:
     def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = (), anew: bool = False):
         self.blocks, self.outputs, self.anew = whole("the microscope", "blocks", blocks), outputs, anew
         self.launches: list[Inspection] = []
-        sim: Any = copy.copy(get(check("sim")))
-        sim.workers = 1  # block after block, in order
-        self._sim: Any = sim
+        sim: Any = for_launch(get(check("sim")))  # or what is in its place; of a microscope, what that looks at
+        self._sim: Any = getattr(sim, "_sim", sim).using(workers=1)  # block after block, in order
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sim, name)  # the memory, and synchronize
@@ -78,7 +74,7 @@ class Microscope:
                 first = _FIRST.setdefault(module.path, statics)
                 if self.anew:
                     _put(statics := first)
-                stopped = self._run(module, name, extent, moved.enter(starts.tolist()), self._sim.timeout)
+                stopped = self._run(module, name, extent, moved.enter(starts.tolist()))
                 seen = native.seen()
                 before = moved.leave()
                 record = look(module.source, name, extent, moved.groups, places(module), seen, stopped, self.outputs)
@@ -89,12 +85,10 @@ class Microscope:
         self.launches.append(record)
 
     def _run(
-        self, module: Module, name: str, extent: Extent, arguments: Arguments, timeout: float
+        self, module: Module, name: str, extent: Extent, arguments: Arguments, **settings: Any
     ) -> KernelError | None:
-        sim = copy.copy(self._sim)
-        sim.timeout = timeout
         try:
-            sim.launch(module, name, *extent[:3], arguments)
+            self._sim.using(**settings).launch(module, name, *extent[:3], arguments)
         except KernelError as error:
             return error
         return None
@@ -111,8 +105,9 @@ class Microscope:
         _put(statics)
         try:
             order = _order(module, name, (grid, block, shared, 0), moved, reversed=1)
-            with native.watch(order, moved.extents) as starts, redirect_stdout(StringIO()):
-                self._run(module, name, extent, moved.enter(starts.tolist(), before), timeout)
+            with native.watch(order, moved.extents) as starts:
+                arguments = moved.enter(starts.tolist(), before)
+                self._run(module, name, extent, arguments, timeout=timeout, tell=str)  # nobody is told
                 seen = native.seen()
                 races = [finding for finding in seen.findings if finding.wrong == native.Wrong.RACE]
                 variables = Variables(moved.groups, seen.variables)

@@ -1,16 +1,15 @@
 """An exercise whose answer is a kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
-from io import StringIO
 from operator import eq
+from typing import Any
 
 import numpy as np
 
 from minigrad.answer import Answer
 from minigrad.array import Array
 from minigrad.attempts import attempt, outcomes
-from minigrad.devices import check, get
+from minigrad.devices import check, get, through
 from minigrad.kernel import Kernel
 from minigrad.microscope import watching
 from minigrad.microscope.lines import Line
@@ -110,7 +109,8 @@ class KernelExercise(Exercise):
     def _lines(self, kernel: Kernel) -> list[Line]:
         """The accesses of a kernel in its largest block, in the case with the largest input."""
         largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
-        with watching(blocks=1) as report, redirect_stdout(StringIO()):
+        sim: Any = get(check("sim"))
+        with through(sim.using(tell=str)), watching(blocks=1) as report:  # what it prints has been shown
             list(
                 self.pairs(
                     kernel.using(**{key: max(legal) for key, legal in kernel.tunables.items()}), largest, "float32"

@@ -5,11 +5,13 @@ in `native/` then runs it: blocks over the processor's cores, the threads of a b
 barriers. Its memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
 """
 
+import copy
 import ctypes
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ class Simulator:
     """The CPU as a device that runs CUDA kernels. Raises DeviceError where there is no C++ compiler.
 
     timeout: seconds after which a kernel is stopped. workers: OS threads that run blocks; with 1 their order is fixed.
+    tell: what is done with the text that a kernel has printed.
     """
 
     name = "sim"
@@ -39,9 +42,16 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.tell: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # which a notebook replaces
         find_compiler()
         self._modules = Modules()
         self._pool = once(lambda: Pool(runtime()))  # at its first use, for it may compile the runtime
+
+    def using(self, **settings: Any) -> "Simulator":
+        """The same device and memory with another timeout, number of workers or tell."""
+        other = copy.copy(self)
+        vars(other).update(settings)
+        return other
 
     # --- memory ---
 
@@ -87,7 +97,7 @@ class Simulator:
                     library.minigrad_report().contents, module, name, shared, self.timeout, arguments
                 )
         if printed:
-            sys.stdout.write(printed.decode(errors="replace"))
+            self.tell(printed.decode(errors="replace"))
         damage = self._damage(name, arguments)  # looked for after a fault too, or the next kernel would be blamed
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
