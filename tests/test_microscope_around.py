@@ -5,6 +5,7 @@ import mmap
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -80,6 +81,18 @@ def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
     assert [(p.kind, p.variable, p.element) for p in record.problems] == [("out-of-bounds", "s", -1)]
     assert ctypes.string_at(page, mmap.PAGESIZE) == bytes(mmap.PAGESIZE)
     libc.munmap(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE))
+
+
+def test_a_million_accesses_outside_are_seen_at_once():
+    """In a thousand pages behind the array, each of which is opened once."""
+    text = """extern "C" __global__ void far(const float* x, float* y, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += x[i * n + threadIdx.x];
+    y[threadIdx.x] = sum;
+}"""
+    x, y, start = np.ones(1024, np.float32), np.zeros(1024, np.float32), time.process_time()
+    (problem,) = mg.inspect(text, x, y, 1000, grid=1, block=1000, blocks=0).problems
+    assert problem.count == 1000 * 1000 - 1024 and time.process_time() - start < 1
 
 
 def elsewhere(run) -> None:

@@ -197,22 +197,24 @@ static void record_struct(Access access, Variable& variable, int64_t offset, uin
         if (watch.recording) record(access, &variable - watch.variable, offset + at, step, pc);
 }
 
-// Make memory behind an array accessible, so that the kernel can go on; it reads as NaN there.
-static bool open_pages(uint64_t address, unsigned bytes) {
-    uint64_t size = page_size();
-    for (uint64_t page = address / size * size; page < address + bytes; page += size) {
-        if (watch.opens == MAX_OPENED || mprotect(reinterpret_cast<char*>(page), size, PROT_READ | PROT_WRITE))
-            return false;
-        watch.opened[watch.opens++] = reinterpret_cast<char*>(page);
-        memset(reinterpret_cast<char*>(page), 0xff, size);
-    }
-    return true;
+// The place of a page among those that are open, or where it is to be put. There are more places than are ever taken.
+static char*& place_of(uint64_t page) {
+    uint64_t at = page / page_size();
+    while (watch.opened[at % PLACES] && watch.opened[at % PLACES] != reinterpret_cast<char*>(page)) ++at;
+    return watch.opened[at % PLACES];
 }
 
-static bool is_open(uint64_t address) {
-    for (unsigned i = 0; i < watch.opens; ++i)
-        if (address / page_size() == reinterpret_cast<uint64_t>(watch.opened[i]) / page_size()) return true;
-    return false;
+// Make memory behind an array accessible, so that the kernel can go on; it reads as NaN there.
+static void open_pages(uint64_t address, unsigned bytes) {
+    uint64_t size = page_size();
+    for (uint64_t page = address / size * size; page < address + bytes; page += size) {
+        char*& place = place_of(page);
+        if (place) continue;
+        char* memory = reinterpret_cast<char*>(page);
+        if (watch.opens == MAX_OPENED || mprotect(memory, size, PROT_READ | PROT_WRITE)) return;
+        memset(memory, 0xff, size);
+        place = memory, ++watch.opens;
+    }
 }
 
 // The shared array that an address in shared memory, or beside it, is nearest to.
@@ -248,7 +250,7 @@ static int device_at(uint64_t address) {
 // Whether more of the variable's own surroundings can be made accessible there: of a buffer its window, of shared memory
 // the pages on either side. What else there is lies among others.
 static bool can_open(uint64_t address, int number) {
-    if (number < 0 || is_open(address)) return false;
+    if (number < 0) return false;
     const Variable& variable = watch.variable[number];
     if (variable.shared) return near_shared(address) && !in_shared(address);
     uint64_t pages = (variable.bytes + page_size() - 1) / page_size();

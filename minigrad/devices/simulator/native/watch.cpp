@@ -83,8 +83,8 @@ void watch_warp(unsigned warp, unsigned lanes, const char* what) {
 }
 
 static void forget_pages() {
-    for (unsigned i = 0; i < watch.opens; ++i) mprotect(watch.opened[i], page_size(), PROT_NONE);
-    watch.opens = 0;
+    for (char* page : watch.opened)
+        if (page) mprotect(page, page_size(), PROT_NONE);
 }
 
 }  // namespace minigrad

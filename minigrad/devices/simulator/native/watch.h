@@ -17,7 +17,7 @@ enum Wrong { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in problems.py; INDEX
 // float4s, to which x[threadIdx.x - 1] goes as unsigned, or where the system has not that many addresses, 2^30 floats.
 // All windows lie side by side, and the bits above these say which one.
 constexpr unsigned WIDE = 37, NARROW = 33;
-constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024, BENIGN = 16;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, MAX_OPENED = 1024, PLACES = 4 * MAX_OPENED, BENIGN = 16;
 constexpr unsigned THREAD_BITS = 10;
 
 // An access that is remembered. Epochs count the starts of blocks and the barriers of the whole launch; two accesses of
@@ -109,7 +109,7 @@ struct Watch {
     uint8_t slot[SHARED_ROOM / 16];  // which variable has these 16 bytes of shared memory; MAX_VARIABLES: none
     Finding findings[MAX_FINDINGS];
     unsigned found, lost;  // lost: there was no room for them
-    char* opened[MAX_OPENED];      // pages outside the buffers that were made accessible
+    char* opened[PLACES];          // pages outside the buffers that were made accessible; see access.cpp
     unsigned opens;
 };
 
