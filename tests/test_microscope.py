@@ -200,6 +200,13 @@ def test_a_misaligned_int_has_its_article():
     assert "an int must begin at a multiple of 4 bytes" in problem.message
 
 
+@pytest.mark.parametrize("call", ["atomicAdd(p, 1)", "atomicExch(p, 1)", "atomicCAS(p, 0, 1)", "atomicMax(p, 1)"])
+def test_a_misaligned_atomic(call):
+    problem, text = look(f"int* p = (int*)((char*)x + 6);\n{call};  // wrong", np.zeros(8, np.int32), params="int* x")
+    assert (problem.kind, problem.variable, problem.element) == ("misaligned", "x", 1)
+    assert problem.line == line_of(text, "// wrong") and "a word of an atomic must begin" in problem.message
+
+
 @pytest.mark.parametrize("shared", ["__shared__ float s[64];", "extern __shared__ float s[];"])
 def test_a_misaligned_float4_in_shared_memory(shared):
     body = f"{shared}\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\n"

@@ -82,6 +82,6 @@ void minigrad_note_change(void* address, int device);  // after one that changed
 void minigrad_note_fence(int device);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
-void minigrad_misaligned(uintptr_t address, int alignment) __attribute__((noreturn));
+void minigrad_misaligned(const char* what, uintptr_t address, int alignment) __attribute__((noreturn));
 long long minigrad_clock();
 }

@@ -171,9 +171,9 @@ MINIGRAD_EXPORT void minigrad_assert_failed(const char* text, const char* file, 
     fail(ASSERT, file, line, "%s", text);
 }
 
-MINIGRAD_EXPORT void minigrad_misaligned(uintptr_t address, int alignment) {
+MINIGRAD_EXPORT void minigrad_misaligned(const char* what, uintptr_t address, int alignment) {
     this_worker->fault = {address, 0, reinterpret_cast<uint64_t>(__builtin_return_address(0)) - 1};
-    fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", alignment);
+    fail(MISALIGNED, nullptr, 0, "%s must begin at a multiple of %d bytes", what, alignment);
 }
 
 // The compiler's own checks, asked for by -fsanitize=alignment,integer-divide-by-zero, call these where one fails. The

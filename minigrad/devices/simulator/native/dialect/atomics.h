@@ -19,10 +19,19 @@ MINIGRAD_INLINE void note_update(T* address, T old, T next, bool device, const c
     }
 }
 
+// As on the GPU, a word that does not lie at a multiple of its size is a fault.
+template <class T>
+MINIGRAD_INLINE void begin_atomic(T* word, bool device) {
+    uintptr_t address = reinterpret_cast<uintptr_t>(word);
+    asm("" : "+r"(address));  // or the compiler would believe the type
+    if (address % sizeof(T)) minigrad_misaligned("word of an atomic", address, sizeof(T));
+    MINIGRAD_NOTE_ATOMIC(word, device);
+}
+
 // Replace *address by change(*address) and return what was there. device: for all blocks, or for one's own alone.
 template <class T, class Change>
 MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int line, Change change) {
-    MINIGRAD_NOTE_ATOMIC(address, device);
+    begin_atomic(address, device);
     T old, next;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
     do next = change(old);
@@ -32,7 +41,7 @@ MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int l
 }
 template <class T>
 MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, int line) {
-    MINIGRAD_NOTE_ATOMIC(address, device);
+    begin_atomic(address, device);
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
     if (old != value) MINIGRAD_NOTE_CHANGE(address, device);
@@ -42,7 +51,7 @@ MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, i
 // After the exchange `expected` holds what was there.
 template <class T>
 MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device, const char* file, int line) {
-    MINIGRAD_NOTE_ATOMIC(address, device);
+    begin_atomic(address, device);
     bool done = __atomic_compare_exchange_n(address, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     if (done) MINIGRAD_NOTE_CHANGE(address, device);
     else yield_after_nothing(file, line);
@@ -62,7 +71,7 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
     }
 #define MINIGRAD_FETCH(suffix, device, T, name, operation, sign)                                          \
     MINIGRAD_INLINE T name##suffix(T* address, T value, MINIGRAD_HERE) {                                  \
-        MINIGRAD_NOTE_ATOMIC(address, device);                                                            \
+        minigrad::begin_atomic(address, device);                                                          \
         T old = operation(address, value, __ATOMIC_RELAXED);                                              \
         minigrad::note_update(address, old, (T)(old sign value), device, file, line);                     \
         return old;                                                                                       \

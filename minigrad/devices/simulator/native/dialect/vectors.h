@@ -17,7 +17,7 @@ struct AlignmentCheck {
     void check() const {
         uintptr_t address = reinterpret_cast<uintptr_t>(this);
         asm("" : "+r"(address));  // or the compiler would believe the type, and drop the check
-        if (address % BYTES) minigrad_misaligned(address, BYTES);
+        if (address % BYTES) minigrad_misaligned("vector", address, BYTES);
     }
 };
 }  // namespace minigrad
