@@ -287,6 +287,17 @@ def test_a_variable_of_the_device_is_an_array_like_others():
     assert {("sums", "global", "read", 1), ("sums", "global", "write", 1), ("count", "global", "read", 1)} <= counted
 
 
+@pytest.mark.parametrize("values", ["", " = {1, 2}"])
+@pytest.mark.parametrize("at, name", [("a, 8", "a"), ("b, -1", "b"), ("b, 8", "b")])
+def test_a_pointer_that_runs_over_an_end_of_a_device_array_does_not_reach_the_next(values, at, name):
+    text = f"__device__ float a[8]{values};\n__device__ float b[8]{values};\n__device__ float c[8]{values};\n"
+    text += "__device__ void set(float* p, int i) { p[i] = 1; }  // wrong\n"
+    text += source(f"set({at});\ny[0] = a[0] + b[0] + c[0];")
+    (problem,) = mg.inspect(text, X, np.zeros_like(X), 1, grid=1, block=1).problems
+    assert (problem.kind, problem.variable, problem.access) == ("out-of-bounds", name, "write")
+    assert (problem.element, problem.line) == (int(at.split()[1]), line_of(text, "wrong"))
+
+
 def test_a_race_between_blocks():
     problem, text = look(
         "int i = blockIdx.x;\ny[i] = i;  // write\nx[0];\nif (i) y[i + 99] = y[i - 1];  // read", grid=3, block=1

@@ -72,12 +72,13 @@ def inspect(
     not seen. Atomics do not race, nor in global memory does one thread's volatile write with volatile reads.
 
     Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]),
-    or outside a thread's own array by a pointer; one that leaves a part of a dynamic shared array (`b = s + n`) for the
-    next, as no part has an extent in the source; one that leaves a __device__ array for the next by a pointer; a member
-    that nobody set, of a shared struct that is copied whole and has others that are set; two calls of one function that
-    has a barrier, in both branches of an if; a whole number that a shuffle brings from a lane that has returned or is
-    not in the mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets a bit-field reads it
-    first: in shared memory that was not filled before, this is a finding.
+    or one behind it by a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that
+    leaves a part of a dynamic shared array (`b = s + n`) for the next, as no part has an extent in the source; one
+    that leaves a __device__ array by a pointer for the next of the same declaration, or where the array is static or
+    const; a member that nobody set, of a shared struct that is copied whole and has others that are set; two calls of
+    one function that has a barrier, in both branches of an if; a whole number that a shuffle brings from a lane that
+    has returned or is not in the mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets
+    a bit-field reads it first: in shared memory that was not filled before, this is a finding.
 
     Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
     arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0 and

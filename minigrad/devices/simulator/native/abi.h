@@ -75,8 +75,9 @@ void minigrad_place(minigrad::Slot* slot, size_t bytes);
 // extents, which end with a 0; its atomics.
 void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                        const uint32_t* extent);
+// The zones are bytes behind a __device__ variable, wherever the compiler puts it, that belong to none.
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
-                              const uint32_t* extent);
+                              const uint32_t* extent, char* const* zones);
 void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: or for its block alone
 void minigrad_note_change(void* address, int device);  // after one that changed something
 void minigrad_note_fence(int device);

@@ -217,17 +217,24 @@ static void open_pages(uint64_t address, unsigned bytes) {
     }
 }
 
-// The shared array that an address in shared memory, or beside it, is nearest to.
-static int nearest_shared(uint64_t address) {
+// Which variable, from one to another, an address beside them is nearest to.
+static int nearest(uint64_t address, unsigned first, unsigned last) {
     int nearest = -1;
     uint64_t least = ~uint64_t(0);
-    for (unsigned i = watch.buffers + watch.devices; i < watch.variables; ++i) {
+    for (unsigned i = first; i < last; ++i) {
         const Variable& variable = watch.variable[i];
         uint64_t start = reinterpret_cast<uint64_t>(variable.start), end = start + variable.bytes;
         uint64_t distance = address < start ? start - address : address >= end ? address - end : 0;
         if (distance < least) least = distance, nearest = i;
     }
     return nearest;
+}
+
+static int nearest_shared(uint64_t address) {
+    return nearest(address, watch.buffers + watch.devices, watch.variables);
+}
+static int nearest_device(uint64_t address) {
+    return nearest(address, watch.buffers, watch.buffers + watch.devices);
 }
 
 // The variable of the file that an address is an element of by an index that has become 2^32 too large; -1: none.
@@ -245,6 +252,13 @@ static int device_at(uint64_t address) {
     for (unsigned i = watch.buffers; i < watch.buffers + watch.devices; ++i)
         if (address - reinterpret_cast<uint64_t>(watch.variable[i].start) < watch.variable[i].bytes) return i;
     return -1;
+}
+
+static bool beside_device(uint64_t address) {
+    for (unsigned i = 0; i < watch.devices; ++i)
+        for (const char* zone : watch.zones[i].start)
+            if (address - reinterpret_cast<uint64_t>(zone) < watch.variable[watch.buffers + i].bytes) return true;
+    return false;
 }
 
 // Whether more of the variable's own surroundings can be made accessible there: of a buffer its window, of shared memory
@@ -271,6 +285,7 @@ static void elsewhere(uint64_t address, unsigned bytes, Access access, uint32_t 
     if (address - reinterpret_cast<uint64_t>(fiber.stack) < STACK_PAGES * page_size()) return;
     if (address - reinterpret_cast<uint64_t>(watch.worker) < sizeof(Worker)) return;  // what a shuffle exchanges
     if (access == WRITE) note_progress(*watch.worker);
+    if (beside_device(address)) return outside(address, bytes, access, nearest_device(address), pc);
     uint64_t page = address / page_size(), &benign = watch.benign[page % BENIGN];
     if (page == benign || address - watch.packed < watch.packed_bytes) return;
     if (near_shared(address))

@@ -89,6 +89,7 @@ static void add_shared(const char* name, char* start, size_t bytes, unsigned ele
 // The __device__ variables of all files that were ever loaded.
 struct Device {
     Variable variable;
+    Zones zones;
     Device* next;
 };
 static Device* devices;
@@ -105,7 +106,8 @@ static bool add_devices() {
         if (!in_kernel_file(device->variable.start)) continue;
         if (watch.variables == MAX_VARIABLES) return false;
         Variable& variable = watch.variable[watch.variables++] = device->variable;
-        ++watch.devices;
+        for (char* zone : device->zones.start) memset(zone, 0xff, variable.bytes);  // what is read there is NaN
+        watch.zones[watch.devices++] = device->zones;
         if (!make_cells(variable)) return false;
     }
     return true;
@@ -126,9 +128,9 @@ MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t byt
 
 // And of its __device__ variables when its file is loaded, which is never unloaded.
 MINIGRAD_EXPORT void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element,
-                                              unsigned align, const uint32_t* extent) {
+                                              unsigned align, const uint32_t* extent, char* const* zones) {
     void* memory = malloc(sizeof(Device));  // no new: see runtime.cpp
     if (!memory) abort();                   // where a file is loaded there is no launch that could fail
-    Device device = {named(name, start, bytes, element, align, extent), devices};
+    Device device = {named(name, start, bytes, element, align, extent), {zones[0], zones[1]}, devices};
     devices = static_cast<Device*>(memcpy(memory, &device, sizeof device));
 }

@@ -53,6 +53,11 @@ struct Variable {
     char name[64];
 };
 
+// Bytes beside a __device__ variable that belong to none, as many as it has.
+struct Zones {
+    char* start[2];
+};
+
 struct Finding {
     int32_t wrong, access, variable;  // variable: -1 unknown
     uint32_t count, pc, block, thread;
@@ -85,6 +90,7 @@ struct Watch {
     uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found to be so
     unsigned buffers, devices, variables;  // the __device__ variables follow the buffers, and the shared ones these
     uint32_t dynamic;              // bytes of dynamic shared memory
+    Zones zones[MAX_VARIABLES];    // of the __device__ variables
     // order
     uint32_t epoch, first_epoch;   // now, and at the block's start
     uint32_t block;                // how many began before it
