@@ -20,9 +20,10 @@ lab: gpu
 test: gpu
 	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
-# Runs the notebooks again and stores what they show, as after a new record; some of them: make notebooks ONLY="07 08"
+# Runs the notebooks again and stores what they and the README show of records. Some: make notebooks ONLY="07 08"
 notebooks: $(STAMP)
 	$(PY) notebooks/run.py $(ONLY)
+	$(PY) notebooks/readme.py
 
 venv: $(STAMP)
 

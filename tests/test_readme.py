@@ -3,11 +3,13 @@
 import contextlib
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
@@ -26,3 +28,7 @@ def test_an_example_prints_what_it_says(example, names):
     assert len(printed.getvalue().splitlines()) == len(said)
     for line, comment in zip(printed.getvalue().splitlines(), said, strict=True):
         assert comment.startswith(line)
+
+
+def test_the_tables_are_those_of_the_newest_records():
+    assert runpy.run_path(str(ROOT / "notebooks/readme.py"))["written"](README) == README, "run: make notebooks"
