@@ -1,11 +1,23 @@
 """The operators and methods of a Tensor: each is one line and names the op that does the work."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigrad.op import OPS
+import numpy as np
+
+from minigrad.op import OPS, Op
 
 Axis = int | Sequence[int] | None
+
+
+def op_of(name: str) -> Op:
+    """The op that goes by the name of a function of NumPy. Raises TypeError where there is none."""
+    if name not in OPS:
+        raise TypeError(
+            f"np.{name} of a tensor: no op has that name; there is {', '.join(OPS)}. "
+            f"Of its values it is np.{name}(x.numpy())."
+        )
+    return OPS[name]
 
 
 class Operators:
@@ -88,6 +100,21 @@ class Operators:
 
     def __getitem__(self, key: Any) -> Any:
         return OPS["getitem"](self, key=key)
+
+    def __array_ufunc__(self, function: Any, method: str, *given: Any, **named: Any) -> Any:
+        """np.exp(x) and np.float32(2) * x are the ops of these names."""
+        name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
+        inputs = [x.item() if isinstance(x, np.ndarray) and not x.ndim else x for x in given]  # NumPy's own numbers
+        return op_of(name)(*inputs, **named)
+
+    def __array_function__(self, function: Any, types: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """np.sum(x, axis=1) is the op of that name."""
+        name = function.__name__
+        return OPS[name](*given, **named) if name in OPS else self._without_op(function, given, named)
+
+    def _without_op(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """What a function of NumPy does that no op does."""
+        return op_of(function.__name__)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(

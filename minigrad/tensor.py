@@ -14,11 +14,10 @@ from minigrad.require import a, flag
 from minigrad.values import Values
 
 
-class Tensor(Operators, Values):
+class Tensor(Values, Operators):
     """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
 
     __slots__ = ("__weakref__", "_grad", "_requires_grad", "_version", "array", "node")
-    __array_ufunc__ = None  # `ndarray * Tensor` asks Tensor, not NumPy
 
     def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
         self.array, self._version = array, version

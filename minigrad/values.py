@@ -1,6 +1,6 @@
 """The values of a Tensor: as a NumPy array, as a number, as text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,10 @@ class Values:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
+    def _without_op(self, function: Any, given: Any, named: Mapping[str, Any]) -> Any:
+        """A function of NumPy that is no op takes the values, as np.linalg.norm(x) does."""
+        return function(*_arrays(given), **{name: _arrays(x) for name, x in named.items()})
+
     def item(self) -> float | int | bool:
         """The only element, as a Python number."""
         if self.size != 1:
@@ -80,3 +84,10 @@ class Values:
         notes += [] if self.device == default_device() else [f"device={self.device!r}"]
         notes += [f"op={self.node.op}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
         return f"tensor({', '.join([body, *notes])})"
+
+
+def _arrays(given: Any) -> Any:
+    """The same with arrays for tensors, also within lists and tuples."""
+    if isinstance(given, list | tuple):
+        return (list if isinstance(given, list) else tuple)(map(_arrays, given))
+    return given.numpy() if isinstance(given, Values) else given

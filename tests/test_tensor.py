@@ -107,3 +107,47 @@ def test_a_list_of_tensors_is_not_cut_off_the_tape_in_silence():
     with pytest.raises(TypeError, match=r"join them with mg\.concatenate"):
         mg.tensor([x * 2.0, x])
     assert mg.tensor([x.detach(), x.detach()]).shape == (2, 1)
+
+
+# --- functions of NumPy ---
+
+OF_NUMPY = {
+    "a chain": lambda x: np.tanh(np.exp(x) * np.float64(0.5)) - np.sqrt(np.square(x)),
+    "a choice": lambda x: np.where(x > 0, x, 0.25 * x),
+    "numbers on the left": lambda x: np.float64(2) / np.maximum(x, 0.5) + np.float64(1) * x,
+    "a sum": lambda x: np.sum(x * x, axis=-1),
+    "a mean": lambda x: np.mean(np.log(x * x + 1)),
+}
+
+
+@pytest.mark.parametrize("fn", OF_NUMPY.values(), ids=OF_NUMPY)
+def test_functions_of_numpy_are_ops_on_tensors_too(fn, device):
+    host = np.random.default_rng(0).standard_normal((3, 5))
+    x = mg.tensor(host, requires_grad=True, device=device)
+    y, fused = fn(x), mg.fuse(fn)(z := mg.tensor(host, requires_grad=True, device=device))
+    assert y.device == device and y.requires_grad
+    for each in (y, fused):
+        np.testing.assert_allclose(each.numpy(), fn(host), rtol=1e-12)
+        each.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), z.grad.numpy(), rtol=1e-12)
+
+
+def test_arrays_and_tensors_in_one_function_of_numpy(device):
+    a, b = np.arange(6.0).reshape(2, 3), mg.tensor(np.arange(3.0), requires_grad=True, device=device)
+    y = a @ b + np.add(a[:, 0], b[:2])
+    y.sum().backward()
+    assert y.numpy().tolist() == [5, 18] and b.grad.numpy().tolist() == [4, 6, 7]
+    joined = np.concatenate([b, b])
+    assert joined.requires_grad and joined.shape == (6,) and np.reshape(b, (3, 1)).device == device
+
+
+def test_functions_that_are_no_ops_take_the_values(device):
+    x = mg.tensor([3.0, 4.0], device=device)
+    assert np.linalg.norm(x) == 5 and np.stack([x, x]).shape == (2, 2) and np.allclose(x, [3, 4])
+    with pytest.raises(TypeError, match=r"np\.sin of a tensor: no op has that name; there is add, .*np\.sin\(x\.numpy"):
+        np.sin(x)
+    with pytest.raises(TypeError, match=r"np\.add\.reduce of a tensor: no op"):
+        np.add.reduce(x)
+    host = np.ones(2, np.float32)
+    with pytest.raises(TypeError, match=r"add takes \(a, b\); got 2 arguments, out"):
+        host += x

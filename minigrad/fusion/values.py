@@ -34,30 +34,11 @@ class Value(Operators):
 
     __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = item = numpy = _has_no_number
 
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        """np.exp(value) and np.float32(2) * value are the ops of that name."""
-        return _op_of(function.__name__ + ("" if method == "__call__" else f".{method}"))(*inputs, **named)
-
-    def __array_function__(self, function: Any, types: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """np.sum(value, axis=1) is the op of that name."""
-        return _op_of(function.__name__)(*inputs, **named)
-
     def _in_place(self, op: str, other: Any) -> Any:
         raise TypeError(f"mg.fuse: in-place {op} of a value; a traced function makes new ones: write x = x + 1.")
 
     def __repr__(self) -> str:
         return f"value {self.name} of a function that is being fused"
-
-
-def _op_of(name: str) -> "Op":
-    """The op that goes by the name of a function of NumPy. Raises TypeError where there is none."""
-    from minigrad.op import OPS
-
-    if name not in OPS:
-        raise TypeError(
-            f"mg.fuse: np.{name} takes a value of the function, and no op has its name; the ops: {', '.join(OPS)}."
-        )
-    return OPS[name]
 
 
 class Constant:
