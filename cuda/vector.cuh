@@ -22,6 +22,10 @@ struct Viewed {
     T* x;
     const View& at;
 
+    // Whether element i of the view is element i of an array, from a multiple of four on. It is the same for all threads,
+    // and asking for it first saves each of them the divisions.
+    __device__ bool dense() const { return at.ndim < 2 && at.stride[0] == 1 && at.offset % LANES == 0; }
+
     // Whether four neighbours, from any multiple of four on, begin at a multiple of four in memory, too.
     __device__ bool runs() const {
         if (at.ndim > 1 && at.shape[0] % LANES) return false;
@@ -48,6 +52,7 @@ template <class T>
 __device__ T one(const Viewed<const T>& view, int i) { return view.x[view.at(i)]; }
 template <class T>
 __device__ Four<T> four(const Viewed<const T>& view, int i) {
+    if (view.dense()) return vec(view.x + view.at.offset + i);
     Four<T> all;
     if (view.even(i)) {
         const T* first = view.x + view.at(i);
@@ -70,7 +75,9 @@ template <class T>
 __device__ void put(const Viewed<T>& view, int i, T value) { view.x[view.at(i)] = value; }
 template <class T>
 __device__ void put(const Viewed<T>& view, int i, const Four<T>& all) {
-    if (view.even(i)) {
+    if (view.dense()) {
+        vec(view.x + view.at.offset + i) = all;
+    } else if (view.even(i)) {
         T* first = view.x + view.at(i);
         if (view.at.stride[0] == 1 && view.runs()) {
             vec(first) = all;

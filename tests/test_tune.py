@@ -294,7 +294,7 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
     assert [s.how for s in second.searches] == ["timed before"] * 2 and first.choice == second.choice
     assert get("cuda").label in first.explain() and "waves" in first.explain()
     assert mg.tune.auto() >= 2
-    assert mg.relu["forward"].launch(2**22).values == first.choice
+    assert mg.relu["vectorized"].launch(2**22).values == first.choice
     mg.tune.auto(False)
 
 

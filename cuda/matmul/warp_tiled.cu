@@ -9,19 +9,28 @@
 
 // block -> ROWS x COLUMNS tile of c; each of its four warps -> a quarter; thread -> TALL x WIDE elements, in runs of four.
 constexpr int THREADS = 128, TALL = ROWS / 2 / 4, WIDE = COLUMNS / 2 / 8;  // a warp is 4 rows of 8 threads
-constexpr int DEPTH = sizeof(real) == 4 ? 1024 / ROWS : 8, STAGES = sizeof(real) == 4 ? (ROWS < 128 ? 3 : 4) : 2;
 static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is a multiple of 32 and COLUMNS of 64");
+
+// How much of the sum a stage holds, how many stages there are, and how far the rows of a tile are apart beyond their
+// length: a copy that transposes goes down a column, whose elements then lie in different banks.
+struct AsItLies {
+    static constexpr int DEPTH = sizeof(real) == 4 ? 1024 / ROWS : 8, STAGES = sizeof(real) == 4 ? (ROWS < 128 ? 3 : 4) : 2;
+    static constexpr int PAD = LANES;
+};
+// Without padding a stage may be twice as deep in the 48 KB of a block, so there are half as many barriers: 2764 us of 2885.
+struct Packed { static constexpr int DEPTH = 64 / sizeof(real), STAGES = 3, PAD = 0; };
 
 // The product, as a pipeline: while the threads multiply numbers that are in registers, the next ones come from shared
 // memory, and STAGES - 1 tiles are on their way from global memory. A warp's threads stand close together: it reads few
 // different numbers, and many threads share each read. The rows of a and b are a_width and b_width long. The loop makes no
 // exception at the end of the sum: tiles beyond it are zeros, and the last numbers fetched are never used. With a branch
-// there the compiler no longer moves the reads between the multiplications: of 4096^3, that made 3047 us of 2933 on an
+// there the compiler no longer moves the reads between the multiplications: of 4096^3, that made 3047 us of 2897 on an
 // H200 (minigrad bench --only matmul, 2026-11-21).
-template <bool A_TRANSPOSED, bool B_TRANSPOSED>
+template <class Stage, bool A_TRANSPOSED, bool B_TRANSPOSED>
 __device__ void product(const real* a, const real* b, real* c, int m, int n, int k, int a_width, int b_width) {
     // [own]
-    __shared__ alignas(16) real a_tiles[STAGES][DEPTH][ROWS + LANES], b_tiles[STAGES][DEPTH][COLUMNS + LANES];
+    constexpr int DEPTH = Stage::DEPTH, STAGES = Stage::STAGES, PAD = Stage::PAD;
+    __shared__ alignas(16) real a_tiles[STAGES][DEPTH][ROWS + PAD], b_tiles[STAGES][DEPTH][COLUMNS + PAD];
     int top = blockIdx.y * ROWS, left = blockIdx.x * COLUMNS, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Lanes i and i ^ 1 share their rows, i and i ^ 2 their columns: then the reads of half a warp are one.
     int row = warp / 2 * (ROWS / 2) + ((lane >> 1 & 1) | (lane >> 3 & 2)) * LANES;
@@ -48,26 +57,26 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
     copy_wait<STAGES - 2>();
     __syncthreads();
     fetch(0, 0, 0);
+    // [multiply]
+    auto step = [&](int buffer, int stage, int next) {
+        fetch(1 - buffer, stage, next);
+#pragma unroll
+        for (int y = 0; y < TALL; ++y) {
+#pragma unroll
+            for (int x = 0; x < WIDE; ++x) {
+                sum[y][x] += a_own[buffer][y / LANES].at[y % LANES] * b_own[buffer][x / LANES].at[x % LANES];
+            }
+        }
+    };
     for (int start = 0, reading = 0, writing = STAGES - 1; start < k; start += DEPTH) {
-        // [multiply]
         copy(writing, start + (STAGES - 1) * DEPTH);
         writing = (writing + 1) % STAGES;
 #pragma unroll
-        for (int i = 0; i < DEPTH; ++i) {
-            if (i == DEPTH - 1) {  // the next numbers are of the next stage
-                copy_wait<STAGES - 2>();
-                __syncthreads();
-                reading = (reading + 1) % STAGES;
-            }
-            fetch((i + 1) % 2, reading, (i + 1) % DEPTH);
-#pragma unroll
-            for (int y = 0; y < TALL; ++y) {
-#pragma unroll
-                for (int x = 0; x < WIDE; ++x) {
-                    sum[y][x] += a_own[i % 2][y / LANES].at[y % LANES] * b_own[i % 2][x / LANES].at[x % LANES];
-                }
-            }
-        }
+        for (int i = 0; i < DEPTH - 1; ++i) step(i % 2, reading, i + 1);
+        copy_wait<STAGES - 2>();  // the next numbers are of the next stage
+        __syncthreads();
+        reading = (reading + 1) % STAGES;
+        step((DEPTH - 1) % 2, reading, 0);
     }
     // [store]
 #pragma unroll
@@ -83,27 +92,27 @@ __device__ void product(const real* a, const real* b, real* c, int m, int n, int
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k, k, n);
+    product<AsItLies, false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k, k, n);
 }
 
 // da = dy @ b^T: (m, n) @ (n, k). b is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
     int batch = blockIdx.z;
-    product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n, n, n);
+    product<AsItLies, false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n, n, n);
 }
 
 // db = a^T @ dy: (k, m) @ (m, n). a is read as it lies.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_warp_tiled_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
     int batch = blockIdx.z;
-    product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m, k, n);
+    product<AsItLies, true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m, k, n);
 }
 
-// c = a @ b once more, of copies: a's is transposed, (k, m), and the rows of both are filled up to multiples of four. So
-// all tiles come in fours, for the price of copies that take k + n and k + m steps where the product takes m n k.
+// c = a @ b once more, of copies: a's is transposed, (k, m), and rows of both begin at multiples of four; they are a_fours
+// and b_fours times four long. So all tiles come in fours, for the price of copies that take k + n and k + m steps where
+// the product takes m n k.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_packed(
-    const real* a, const real* b, real* c, int m, int n, int k) {
-    auto filled = [](int width) { return (width + LANES - 1) / LANES * LANES; };
-    product<true, false>(a, b, c, m, n, k, filled(m), filled(n));
+    const real* a, const real* b, real* c, int m, int n, int k, int a_fours, int b_fours) {
+    product<Packed, true, false>(a, b, c, m, n, k, a_fours * LANES, b_fours * LANES);
 }
