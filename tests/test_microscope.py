@@ -453,6 +453,7 @@ def test_a_launch_is_refused_as_any_other():
     "wrong, error, message",
     [
         ({"kernel": ""}, FileNotFoundError, "no file ''; give the path of a .cu file or CUDA C"),
+        ({"kernel": "no file " * 1000}, FileNotFoundError, r"no file '(no file )+no?.*\.\.\.'; give the path"),
         ({"kernel": None}, TypeError, "mg.inspect takes a kernel, a planned launch"),
         ({"kernel": mg.matmul}, TypeError, "mg.inspect takes a kernel, a planned launch"),
         ({"blocks": -1}, ValueError, "blocks=-1 must be a whole number of at least 0"),

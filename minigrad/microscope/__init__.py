@@ -14,7 +14,7 @@ import numpy as np
 from minigrad.array import Array
 from minigrad.devices import check, get, through
 from minigrad.errors import LaunchError
-from minigrad.kernel import Kernel
+from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
 from minigrad.launch import Launch
 from minigrad.limits import Extent
@@ -114,7 +114,7 @@ def _launch(
             raise LaunchError(f"{planned.kernel.name}: a planned launch has its grid and block; give none here.")
         return planned.kernel, lambda args: planned(*args)
     if not isinstance(kernel, Kernel):
-        kernel = compiled(kernel, name or _only_kernel(str(kernel)), defines)
+        kernel = compiled(kernel, name or _only_kernel(source_of("mg.inspect", kernel)), defines)
     if grid is None or block is None:
         raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
     return kernel, partial(_run, kernel, grid, block, shared)
@@ -124,11 +124,8 @@ def _run(kernel: Kernel, grid: Extent, block: Extent, shared: int, args: Sequenc
     kernel(*args, grid=grid, block=block, shared=shared)
 
 
-def _only_kernel(text: str) -> str:
-    """The name of the one kernel in CUDA C++ or in the file of that path."""
-    if "__global__" not in text and not Path(text).is_file():
-        raise FileNotFoundError(f"no file {text!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
-    source = Source(Path(text).read_text() if "__global__" not in text else text, "kernel.cu")
+def _only_kernel(source: Source) -> str:
+    """The name of the one kernel."""
     if not source.kernels:
         raise LaunchError('the source has no kernel: extern "C" __global__ void name(...) { ... }.')
     if len(source.kernels) > 1:
