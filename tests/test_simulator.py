@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -336,6 +337,9 @@ extern "C" __global__ void past_the_end(const float* x, float* y, int n) {
     y[i % n] = x[i];  // past_the_end
 }
 extern "C" __global__ void behind(const real* x, real* y, int n) { y[threadIdx.x] += 0 * x[n + threadIdx.x]; }
+extern "C" __global__ void far_away(const float* x, float* y, int n) {
+    y[0] = x[n];  // far_away
+}
 extern "C" __global__ void before_the_start(const float* x, float* y, int n) {
     y[threadIdx.x] = x[(int)threadIdx.x - 5000];  // before_the_start
 }
@@ -473,6 +477,14 @@ def test_fresh_memory_is_nan_in_every_floating_type():
 def test_before_the_start():
     error = error_of("before_the_start", filled(1000), filled(1000), 1000)
     assert (error.kind, error.buffer) == ("out-of-bounds", "x") and "x[-5000] is before the start" in str(error)
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY, reason="few addresses")
+@pytest.mark.parametrize("index", [-16_000_000, 16_000_000])
+def test_an_index_that_is_millions_too_far(index):
+    error = error_of("far_away", filled(1000), filled(1000), index)
+    assert (error.kind, error.buffer, error.line) == ("out-of-bounds", "x", line_of("far_away"))
+    assert f"x[{index}] is" in str(error)
 
 
 @pytest.mark.parametrize("name, args", [("written_before", ()), ("written_after", (0,))])

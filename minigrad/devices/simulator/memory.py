@@ -17,7 +17,8 @@ class Pool:
     A buffer begins at a multiple of 16 bytes, for a kernel may read its floats by fours, as it may on a GPU. So it ends
     flush with the unmapped page where its size is such a multiple, and up to 15 bytes before it elsewhere.
 
-    - An access to an unmapped page stops the thread at its line.
+    - An access to an unmapped page stops the thread at its line. There are 64 MiB of them on either side, or 64 KiB if
+      the process may not have any number of addresses (ulimit -v).
     - A write beside the buffer in its own pages damages the canary, which is looked at after each launch.
     - A read there finds the canary, NaN in every floating type, which then stands in the result. It goes unseen where
       the result does not depend on it, as that of fmax does not. Fresh memory holds the same.

@@ -1,6 +1,7 @@
 // Memory between guard pages, which the processor refuses to touch: running over an end is found where it happens.
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime.h"
@@ -20,13 +21,21 @@ size_t page_size() {
     return size;
 }
 
-char* map_guarded(size_t bytes) {
-    void* all = mmap(nullptr, bytes + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+char* map_guarded(size_t bytes, size_t guard) {
+    void* all = mmap(nullptr, bytes + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) return nullptr;
-    char* inside = static_cast<char*>(all) + GUARD;
+    char* inside = static_cast<char*>(all) + guard;
     if (mprotect(inside, bytes, PROT_READ | PROT_WRITE) == 0) return inside;
-    munmap(all, bytes + 2 * GUARD);
+    munmap(all, bytes + 2 * guard);
     return nullptr;
+}
+
+// An index of two axes that are swapped goes far beyond an array. Addresses alone cost nothing, where they are not rationed.
+static size_t guard_of_buffers() {
+    static size_t guard;
+    rlimit most;
+    if (!guard) guard = getrlimit(RLIMIT_AS, &most) || most.rlim_cur != RLIM_INFINITY ? GUARD : 1024 * GUARD;
+    return guard;
 }
 
 // The largest page of any system, full of it.
@@ -53,8 +62,10 @@ static bool check(char* start, char* end) {
 
 using namespace minigrad;
 
-MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes); }
-MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) { munmap(inside - GUARD, bytes + 2 * GUARD); }
+MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes, guard_of_buffers()); }
+MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) {
+    munmap(inside - guard_of_buffers(), bytes + 2 * guard_of_buffers());
+}
 
 MINIGRAD_EXPORT void minigrad_fill(char* pages, size_t bytes) { fill(pages, bytes); }
 
