@@ -38,7 +38,7 @@ def _finding(counts: Counts | None) -> str:
     if counts is None:
         return "128 elements of c a thread, on tensor cores, which only a GPU has"
     far, near = (loads / counts.multiplications for loads in (counts.global_loads, counts.shared_loads))
-    loads = f"{far:.3g} global and {near:.3g} shared loads a multiplication"
+    loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
     return f"{plural(counts.elements, 'element')} of c a thread; {loads}"
 
 
