@@ -168,5 +168,8 @@ def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator
             for parent, part in zip(at.parents, at.pull(total), strict=True):
                 if parent is not None and part is not None:
                     known = arrived.get(id(parent))
-                    arrived[id(parent)] = part if known is None else add(known, part)
+                    if isinstance(part, dict):  # of an operation with several outputs, by output
+                        arrived[id(parent)] = {**(known or {}), **part}
+                    else:
+                        arrived[id(parent)] = part if known is None else add(known, part)
         yield at, total

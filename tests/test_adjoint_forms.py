@@ -314,3 +314,25 @@ def test_every_kernel_of_the_files_is_on_the_ladder():
     assert set(LADDER) == {name for kernel in map(ladder, LADDER) for name in kernel.source.kernels}
     with pytest.raises(ValueError, match="the ladder has no kernel 'tree'; it has axpy, axpy_strided, "):
         ladder("tree")
+
+
+def test_several_outputs_take_one_run_of_the_adjoint(monkeypatch):
+    """As with PyTorch: gradients of the outputs are gathered, and the second backward of one graph is refused."""
+    text = """extern "C" __global__ void f(const double* x, double* y, double* z) {
+        int i = threadIdx.x;
+        y[i] = x[i] * x[i];
+        z[i] = 3 * x[i];
+    }"""
+    runs, run = [], mg.adjoint.Adjoint.vjp
+    monkeypatch.setattr(mg.adjoint.Adjoint, "vjp", lambda *a, **named: runs.append(named["dy"]) or run(*a, **named))
+    x = mg.tensor(np.array([1.0, 2]), device="sim", requires_grad=True)
+    f = mg.differentiable(text)
+    y, z = f(x, np.zeros(2), np.zeros(2), grid=1, block=2)
+    (y * z).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 9 * np.array([1.0, 4]), **CLOSE)
+    assert len(runs) == 1
+    y, z = f(x, np.zeros(2), np.zeros(2), grid=1, block=2)
+    z.sum().backward()
+    assert len(runs) == 2 and runs[1][0] is None
+    with pytest.raises(RuntimeError, match="the graph behind f was freed"):
+        y.sum().backward()

@@ -36,6 +36,7 @@ class Accumulate:
     def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
+        self.uniform = facts.uniform | facts.still
         self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
@@ -96,7 +97,9 @@ class Accumulate:
             if array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
-                how, why = f"warp sum, then {how}", "the index is the same in all threads"
+                alike = not any(i.names - self.uniform for i in site.target.indices)
+                why = f"the index {'is' if alike else 'may be'} the same in all threads"
+                how, why = f"warp sum, then {how}", why if alike else f"{why} of a warp, which then add once"
             copies = array in self.strides and (by != "atomicAdd" or crowded)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)

@@ -40,6 +40,7 @@ class Assembled:
 
     text: str
     entries: tuple[Entry, ...]
+    functions: tuple[str, ...]  # the texts of device functions, each with its adjoint
 
     @property
     def written(self) -> set[str]:
@@ -71,7 +72,7 @@ def assemble(module: Module, derived: Derived) -> Assembled:
     ]  # sums know no macro of it
     note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     kernels[0] = f"{note}\n{kernels[0]}"
-    return Assembled("\n\n".join([*filter(None, pieces), *kernels]) + "\n", tuple(entries))
+    return Assembled("\n\n".join([*filter(None, pieces), *kernels]) + "\n", tuple(entries), tuple(functions))
 
 
 def sums(text: str) -> list[str]:

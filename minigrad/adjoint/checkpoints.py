@@ -29,6 +29,7 @@ class Checkpoints:
     def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
         self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: what all threads see
         self.counted: dict[str, Counted] = {}  # by tape
+        self.never: dict[str, str] = {}  # by tape: why its rounds cannot be run again
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """A body with what pays changed."""
@@ -37,7 +38,9 @@ class Checkpoints:
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
             back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
             found = Rounds(self, forward, back, names, body) if back else None
-            if found and found.possible:
+            why = found.never if found else "another loop reads it"
+            self.never |= dict.fromkeys(names, why) if why else {}
+            if found and not why:
                 self.counted |= dict.fromkeys(names, found.cost)
                 if found.cost.pays and all(self.tapes[n].size is None for n in names):
                     body = found.changed()
@@ -87,25 +90,31 @@ class Rounds:
         return isinstance(s, Assign) and name_of(s.target) == self.counter
 
     @property
-    def possible(self) -> bool:
-        """Whether a round can be run again and finds what it found. Of a loop that counts nothing rounds may be few."""
+    def never(self) -> str:
+        """Why no round can be run again and find what it found; empty where one can.
+
+        Of a loop that counts nothing rounds may be few.
+        """
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
         inside = each([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
         changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
-        return (
-            count(self.forward) is not None
-            and {*self.pulls.values()} <= {*self.names} == {self.tape(s) for s in self.pushes}
-            and len(self.pushes) == len(self.names)
-            and not any(isinstance(s, Barrier | Add) for s in inside[: len(each(self.forward.body))])
-            and not any(isinstance(s, Barrier) for s in inside)
-            and not written(self.again) - declared(self.again) - self.states
-            and not read(self.again) & changed
-            and not written(self.again) & self.of.arrays
-            and self.var in ("", self.k.name, *(s.name for s in self.head))
-            and not any(isinstance(s, Do | For) for s in each(self.again))
-            and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
-        )
+        apart = {*self.pulls.values()} <= {*self.names} == {self.tape(s) for s in self.pushes}
+        apart = apart and len(self.pushes) == len(self.names)
+        apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        waits = any(isinstance(s, Barrier) for s in inside)
+        adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
+        writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
+        counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
+        reasons = {
+            "only the running kernel knows which rounds there are": not counts,
+            "a round needs more than variables that it begins with": not apart,
+            "threads wait for one another in it": waits,
+            "a round adds to memory": adds,
+            "a round changes what the next one reads": bool(writes or read(self.again) & changed),
+            "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),
+        }
+        return next((why for why, holds in reasons.items() if holds), "")
 
     def tape(self, s: Stmt) -> str:
         """The tape that a statement fills."""

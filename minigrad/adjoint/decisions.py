@@ -12,7 +12,7 @@ from minigrad.adjoint.effects import each, elements, name_of
 from minigrad.adjoint.expr import Index, Number, walk
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tapes import Tape, base
+from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tree import Assign, Declare
 from minigrad.adjoint.types import BYTES, floating
 from minigrad.adjoint.weigh import values, work
@@ -97,7 +97,7 @@ def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     rows = []
     for s in each(derived.body):
         if isinstance(s, Declare) and s.name in made.saved_names and s.value is not None:
-            why = f"{base(s.value)} changes after line {s.place.line}, and its value there is needed"
+            why = f"{made.saved_names[s.name]} changes after line {s.place.line}, and its value there is needed"
             size = BYTES[s.type]
             rows.append(Choice(s.name, "registers", why, str(size), "0", f"tape: {2 * size}"))
     return rows
@@ -105,9 +105,14 @@ def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
 
 def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     """Values kept for each round of a loop, or for some of them."""
-    why = f"every round of the loop at line {tape.place.line} has another {tape.value}"
+    loop = f"each round of the loop at line {tape.place.line}"
+    why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
+    why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
     size = BYTES[tape.type] * prod(evaluate(e, made.module.values) or 0 for e in tape.dims)
-    moved, again = f"{2 * size} a round", "a round cannot be run again"
+    moved, again = (
+        f"{2 * size} a round",
+        f"every {EVERY}th round: not where {made.never.get(tape.name, 'another loop reads it')}",
+    )
     if counted := made.counted.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:

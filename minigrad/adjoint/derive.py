@@ -83,7 +83,7 @@ class Derivation(Loops):
 
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
-        body = everywhere(everywhere(body, Sink()), Copies(self.saved_names))
+        body = everywhere(everywhere(body, Sink()), Copies({*self.saved_names}))
         body = self.pruned(body)
         self.phases(body).tidy(memory)
         return body

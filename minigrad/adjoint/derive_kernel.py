@@ -13,6 +13,7 @@ from minigrad.adjoint.hoist import Hoist
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.order import Share
+from minigrad.adjoint.printer import expression
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split, without
@@ -31,6 +32,7 @@ class KernelAdjoint(Derivation):
         super().__init__(module, module.kernel, activity.active(module, wrt))
         self.wrt, self.gradients = list(wrt), {}
         self.counted: dict[str, Counted] = {}  # what a tape costs, and what stood against it
+        self.never: dict[str, str] = {}  # or why nothing did
         check_barriers(module, divergence := Divergence(module.kernel))
         self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
         self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
@@ -68,11 +70,14 @@ class KernelAdjoint(Derivation):
         made = Derived([], self.parameters(), [], self.conditions, self.limits, list(turn.choices), fills=self.fills)
         taken: set[int] = set()
         for launch, sums in Split(self, {*inputs.values()} - {*self.totals.values()}).launches(body):
-            before = dict(self.limits)
+            before = dict(self.conditions), dict(self.limits)
             one = self.finished(launch, shared, made)
-            if any(isinstance(s, Add) for s in each(one.body)):  # no owner was found for it after all
-                self.limits.clear()
-                self.limits |= before
+            if adds := [expression(s.target) for s in each(one.body) if isinstance(s, Add)]:
+                for known, kept in zip((self.conditions, self.limits), before, strict=True):
+                    known.clear()
+                    known |= kept
+                why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
+                self.atomic[self.gradients[launch.of]] = why
                 continue
             moved, instead = f"{launch.again} a round", f"atomic: {launch.atomics} in L2 a round"
             one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why, "", moved, instead))
@@ -91,12 +96,13 @@ class KernelAdjoint(Derivation):
         arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         body = everywhere(body, Hoist(arrays, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
         sums = Accumulate(arrays, self.alike, self.totals.values(), self.strides, written(before.body))
-        choices = sums.decide(body, self.facts(body, launch.blocks), self.phases(body))
+        choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
         body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
         memory = {p.name for p in self.of.params if p.pointer} | {d.name for d in self.of.declared.values() if d.shared}
         checkpoints = Checkpoints(self.tapes, memory, self.fresh)
         body = everywhere(body, checkpoints)
         self.counted |= checkpoints.counted
+        self.never |= checkpoints.never
         left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
         clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions, self.limited(d.name))]
         body = [*clear, *([Barrier()] if clear else []), *body]
@@ -108,6 +114,11 @@ class KernelAdjoint(Derivation):
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
         return made
+
+    def explained(self, row: Choice) -> Choice:
+        """The row of an atomic with the reason why no thread owns the element, where one was looked for."""
+        why = self.atomic.get(row.what.partition("[")[0])
+        return row._replace(why=f"{row.why}; {why}") if why and "atomic" in row.how else row
 
     def limited(self, array: str) -> dict[str, Expr]:
         """The extents of the block that all stores into an array leave to threadIdx alone: they may be those of it."""

@@ -54,16 +54,22 @@ class Differentiable:
         return results if len(results) > 1 else results[0]
 
     def _record(self, tensors: dict[str, Tensor], pull: Callable, results: tuple[Tensor, ...]) -> None:
-        """One node for each output; the gradient of a scalar parameter goes to its tensor."""
+        """One node; behind it, of several outputs, one for each, which hands its gradient on: the adjoint runs once.
+
+        The gradient of a scalar parameter goes to its tensor.
+        """
         made = self._adjoint_of([n for n, t in tensors.items() if t.requires_grad])
         wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
         if not wanted:
             return
         read = mentioned(made.derived.body) - self._changed
         saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
-        for number, result in enumerate(results):
-            inputs = [tensors[n] for n in wanted]
-            result.record(self.primal.name, inputs, partial(pull, made, wanted, inputs, number), saved)
+        inputs = [tensors[n] for n in wanted]
+        kernel = results[0] if len(results) == 1 else Tensor(results[0].array)
+        kernel.record(self.primal.name, inputs, partial(pull, made, wanted, inputs), saved)
+        for name, result in zip(made.outputs, results, strict=True):
+            if result is not kernel:
+                result.record(f"{name} of {self.primal.name}", [kernel], partial(_handed, name), ())
 
     def _adjoint_of(self, names: list[str]) -> Adjoint:
         """The adjoint with respect to these parameters at least, unless `wrt` was given."""
@@ -76,16 +82,21 @@ class Differentiable:
 
     @staticmethod
     def _pull(
-        values: list, grid: Any, block: Any, made: Adjoint, names: list[str], inputs: list[Tensor], number: int, dy: Any
+        values: list, grid: Any, block: Any, made: Adjoint, names: list[str], inputs: list[Tensor], dy: Any
     ) -> tuple:
-        """The gradients of the inputs that want one, where this is the gradient of one output alone."""
-        dys = [dy if n == number else None for n in range(len(made.outputs))]
+        """The gradients of the inputs that want one, from that of the output, or from those of outputs by name."""
+        dys = [dy.get(name) for name in made.outputs] if isinstance(dy, dict) else [dy]
         found = dict(zip(made.wrt, made.vjp(*values, dy=dys, grid=grid, block=block), strict=True))
         fitting = [fitted(found[name], t) for name, t in zip(names, inputs, strict=True)]
         return tuple(d if device_of(d) == t.device else move(d, t.device) for d, t in zip(fitting, inputs, strict=True))
 
     def __repr__(self) -> str:
         return f"differentiable {self.primal.name}: {', '.join(self.adjoint.wrt)} -> {', '.join(self.adjoint.outputs)}"
+
+
+def _handed(name: str, dy: Any) -> tuple:
+    """The gradient of one output, under its name."""
+    return ({name: dy},)
 
 
 def differentiable(

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, expressions, heads, name_of, nested, written, written_here
+from minigrad.adjoint.effects import (
+    declared,
+    each,
+    elements,
+    expressions,
+    heads,
+    name_of,
+    nested,
+    written,
+    written_here,
+)
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, walk
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import Prune
@@ -42,28 +52,38 @@ class Exchange:
         self.own = declared(nest.body)  # what each round has for itself
         self.staged, self.padded = dict(turn.staged), set(turn.padded)
         kept = _slice(nest, sums)
-        self.possible = True
+        self.why = ""  # it cannot be turned
         turned = self.statement(kept)
         work = sum(isinstance(e, Binary | Call) for s in each(kept.body) for x in expressions(s) for e in walk(x))
-        self.made = turned if self.possible and work <= COST * len(sums) else None
+        if work > COST * len(sums):
+            self.never(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
+        self.made = None if self.why else turned
         if self.made is not None:
             turn.staged, turn.padded = self.staged, self.padded
+            names = {stage.name for stage in self.staged.values()}
+            handed = {x for s in each([self.made]) for x in elements(s) if x.array in names}
+            self.moved = sum(BYTES[x.type] for x in handed) / len(sums)
+
+    def never(self, why: str) -> None:
+        """Note the first reason why the nest cannot be turned."""
+        self.why = self.why or why
 
     def choice(self, s: Assign) -> Choice:
         """The row of the table for one of the sums."""
         assert isinstance(s.target, Index)
         target = Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
         why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
-        size = BYTES[s.target.type]
-        instead = f"atomic: {2 * size} in shared memory"
-        return Choice(expression(target), "ownership turned round", why, "", f"{size} in shared memory", instead)
+        instead = f"atomic: {2 * BYTES[s.target.type]} in shared memory"
+        moved = f"{self.moved:.3g} in shared memory"
+        return Choice(expression(target), "ownership turned round", why, "", moved, instead)
 
     def statement(self, s: Stmt) -> Stmt:
         """A statement as the thread runs it that has taken over."""
         match s:
             case For(start=Declare()):
                 header = {n for part in heads(s) for e in expressions(part) for n in e.names}
-                self.possible &= not header - self.counters - self.turn.uniform
+                if header - self.counters - self.turn.uniform:
+                    self.never(f"the loop at line {s.place.line} is not the same for all threads")
                 return replace(s, body=[self.statement(t) for t in s.body])
             case If():
                 then, orelse = ([self.statement(t) for t in side] for side in nested(s))
@@ -75,7 +95,8 @@ class Exchange:
                 if isinstance(target, Index):
                     target = Index(target.array, tuple(map(self.value, target.indices)), target.type)
                 return replace(s, target=target, value=self.value(s.value))
-        self.possible &= isinstance(s, Comment)
+        if not isinstance(s, Comment):
+            self.never(f"line {s.place.line} does more than add up")
         return s
 
     def value(self, e: Expr) -> Expr:
@@ -92,7 +113,8 @@ class Exchange:
             case Name() if e.name in self.turn.uniform or e.name in self.counters or e.name in self.own:
                 return e
             case Index() if self.turn.declared.get(e.array, NONE).shared:
-                self.possible &= e.array not in self.changed
+                if e.array in self.changed:
+                    self.never(f"{e.array} changes in the loop")
                 indices = tuple(map(self.value, e.indices))
                 if len(indices) == 2 and self.turn.axis(indices[0]) == "x" and indices[1] == self.var:
                     self.padded.add(e.array)
@@ -110,7 +132,7 @@ class Exchange:
         ]
         changes = (e.names - self.counters) & self.changed or e in self.before  # so it would be another value
         if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
-            self.possible = False
+            self.never(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
         name = self.staged[e].name if e in self.staged else self.turn.made.fresh(f"{name_of(e)}_of")
         self.staged[e] = Stage(name, e, tuple(counted))  # type: ignore[arg-type]

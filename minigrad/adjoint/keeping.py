@@ -9,6 +9,7 @@ from minigrad.adjoint.effects import fixed
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import Rounds, Tape, base
 from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
 
@@ -40,7 +41,8 @@ class Keeping:
         self.limits: dict[str, Expr] = {}  # and those that may be smaller
         self.fills: list[Fill] = []  # what the block of a launch has to store in each round of a loop
         self.tapes: dict[str, Tape] = {}
-        self.saved_names: set[str] = set()
+        self.saved_names: dict[str, str] = {}  # variables in which a value is kept, and what the kernel has for it
+        self.atomic: dict[str, str] = {}  # gradients that are added up by atomics, and why no thread owns an element
         self.gone: set[str] = set()
         self.here: Stmt = Comment("")
         self.known: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
@@ -116,7 +118,7 @@ class Keeping:
     def saved(self, value: Expr, name: str = "") -> Expr:
         """The value in a variable of its own."""
         name = self.fresh(f"{name or base(value)}_{self.here.place.line}")
-        self.saved_names.add(name)
+        self.saved_names[name] = expression(value)
         self.before.append(Declare(name, value.type, value=value, place=self.here.place))
         return Name(name, value.type)
 
@@ -126,7 +128,7 @@ class Keeping:
         reads = {array for x in walk(value) for array in handed(x)}
         if rounds is None or self.copying or not reads & rounds.lost or any(self.is_lost(a, True) for a in reads):
             return self.lost(value)
-        tape = self.tape(base(value), value.type)
+        tape = self.tape(base(value), value.type, of=expression(value))
         rounds.pushes.setdefault(self.here.place, []).append(self.bounded(Assign(tape.slot(rounds.k), "=", value)))
         return tape.slot(rounds.k)
 
@@ -136,15 +138,18 @@ class Keeping:
         self.why[name] = self.here.place, f"{base(value)} {why}."
         return Name(name, value.type)
 
-    def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = ()) -> Tape:
-        """A new tape of the loop that is being reversed: in the thread's own memory while it is short."""
+    def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = (), of: str = "") -> Tape:
+        """A new tape of the loop that is being reversed: in the thread's own memory while it is short.
+
+        of: what it is for that a round computes; empty for what a round begins with.
+        """
         rounds = self.rounds
         assert rounds is not None
         name, size, trips = self.fresh(f"{value}_tape"), rounds.size, rounds.trips
         extents = [evaluate(e, self.module.values) or 0 for e in ([] if size is None else [size, *dims])]
         if size is not None and 8 * prod(extents) > LOCAL_BYTES:
             size, trips = None, size
-        self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims)
+        self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims, of)
         return self.tapes[name]
 
     def bounded(self, store: Stmt) -> Stmt:

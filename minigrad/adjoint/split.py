@@ -46,6 +46,9 @@ class Launch:
     atomics: int = 0  # bytes that its atomics would move
 
 
+OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
+
+
 class Split:
     """Finds sums over all blocks along an axis, and makes launches in which they are those of one block."""
 
@@ -54,12 +57,13 @@ class Split:
 
     def launches(self, body: list[Stmt]) -> list[tuple[Launch, set[int]]]:
         """A launch for each loop and axis, with the sums that it takes over, by id."""
-        found = []
-        if self.alone(body):
-            for n, s in enumerate(body):
-                for (axis, _), sums in self.sums(s).items():
-                    made = self.exchanged(body[: n + 1], axis, sums)
-                    found += [] if made is None else [(made, {id(one) for one, _ in sums})]
+        found, alone = [], self.alone(body)
+        for n, s in enumerate(body):
+            for (axis, gradient), sums in self.sums(s).items():
+                if not alone:
+                    self.made.atomic[gradient] = OTHERS
+                elif (made := self.exchanged(body[: n + 1], axis, sums)) is not None:
+                    found.append((made, {id(one) for one, _ in sums}))
         return found
 
     def alone(self, body: list[Stmt]) -> bool:
@@ -109,6 +113,12 @@ class Split:
         again += sum(BYTES[x.type] for s in each(front) for x in elements(s) if x.array in self.made.gradients.values())
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
+            dear = (
+                f"blockIdx.{axis} and rounds exchanged, {again} bytes would be read anew where atomics move {atomics}"
+            )
+            self.made.atomic[name_of(sums[0][0].target)] = (
+                dear if rounds else "only the running kernel knows the rounds"
+            )
             return None
         block, blocks = Name(f"block_{axis}", "int"), Name(f"blocks_{axis}", "int")
         place, extent = f"blockIdx.{axis}", f"gridDim.{axis}"

@@ -22,6 +22,7 @@ class Tape:
     place: Place
     counter: str  # the variable that counts the rounds
     dims: tuple[Expr, ...] = ()  # of a whole array a round
+    of: str = ""  # the expression whose values it holds; empty where they are those that rounds begin with
     every: int = 1  # of so many rounds one is stored
 
     def slot(self, k: Expr, indices: tuple[Expr, ...] = ()) -> Index:

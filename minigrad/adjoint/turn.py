@@ -20,6 +20,10 @@ from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tidy import rewrite
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
 
+NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
+
+IN_ORDER = "the rounds of its loop have to follow one another"
+
 
 class Turn:
     """Turns sums in the loops of an adjoint that go to gradients of shared arrays."""
@@ -54,15 +58,22 @@ class Turn:
 
     def loops(self, s: For) -> list[Stmt]:
         """A nest of loops, and in front of it those of what is turned, if anything is."""
+        self.made.atomic |= dict.fromkeys(written([s]) & self.gradients - self.made.atomic.keys(), IN_ORDER)
         groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
         for body, one in sums_of(s):
-            if name_of(one.target) in self.gradients and (exchange := self.lacking(one.target, s)):  # type: ignore[arg-type]
+            if name_of(one.target) not in self.gradients:
+                continue
+            if exchange := self.lacking(one.target, s):  # type: ignore[arg-type]
                 groups.setdefault(exchange, []).append((body, one))
+            else:
+                self.made.atomic[name_of(one.target)] = NO_OWNER
         before, turned = set(self.staged), list[Stmt]()
         for (var, axis), places in groups.items():
             sums = [one for _, one in places]
             new = Exchange(self, s, sums, var, axis, before)
-            if new.made is not None:
+            if new.made is None:
+                self.made.atomic |= {name_of(one.target): new.why for one in sums}
+            else:
                 turned.append(new.made)
                 self.choices += map(new.choice, sums)
                 self.made.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}

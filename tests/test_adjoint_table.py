@@ -1,0 +1,78 @@
+"""What the decision table says of values and sums, and what a notebook shows of an adjoint."""
+
+import re
+
+import pytest
+
+import minigrad as mg
+from minigrad.adjoint import ladder
+
+HEAD = 'extern "C" __global__ void f(const double* x, const double* w, int* c, double* y, int n) {\n'
+HEAD += "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+TILE = "#define T 4\n" + HEAD + "__shared__ double s[TILE]; int tx = threadIdx.x, ty = threadIdx.y; double v = 0; "
+TILE += "for (int k = 0; k < n; k += T) { s[STORE] = x[(blockIdx.x * T + ty) * n + k + tx]; __syncthreads(); "
+TILE += "for (int j = 0; j < T; ++j) { ROUND } __syncthreads(); } y[(blockIdx.x * T + ty) * T + tx] = v;"
+ROWS = {  # what is asked for, and what the table says
+    "an index that data choose": (
+        HEAD + "int k = 0; if (x[i] > 0) k = 1; y[i] = x[i] * w[k];", "d_w[k]", "why",
+        "the index may be the same in all threads of a warp, which then add once",
+    ),
+    "an index that is one for all": (HEAD + "y[i] = x[i] * w[n];", "d_w[n]", "why", "the index is the same in all thr"),
+    "a condition on a tape": (
+        HEAD + "double v = x[i]; for (int j = 0; j < n; ++j) { if (c[i] > 0) v = v * v; c[i] -= 1; } y[i] = v;",
+        "condition_tape", "why", "c[i] > 0 of each round of the loop at line 3 is needed, and what it reads is overwr",
+    ),
+    "a state on a tape": (
+        HEAD + "double v = x[i]; while (v > 1) { v = sin(v); } y[i] = v;",
+        "v_tape", "why", "each round of the loop at line 3 begins with a v of its own",
+    ),
+    "a state that is never computed again": (
+        HEAD + "double v = x[i]; while (v > 1) { v = sin(v); } y[i] = v;",
+        "v_tape", "instead", "every 8th round: not where only the running kernel knows which rounds there are",
+    ),
+    "a value that changes": (
+        HEAD + "double v = x[i]; for (int j = 0; j < n; ++j) { if (c[i] > 0) v = v * v; c[i] -= 1; } y[i] = v;",
+        "v_3", "why", "v changes after line 3, and its value there is needed",
+    ),
+    "a flat tile": (
+        TILE.replace("TILE", "T * T").replace("STORE", "ty * T + tx").replace("ROUND", "v += s[ty * T + j] * w[j];"),
+        "d_s[ty * T + j]", "why", "no loop as long as the block and one part of threadIdx, alone in an index each, cou",
+    ),
+    "rounds in order": (
+        TILE.replace("TILE", "T][T").replace("STORE", "ty][tx").replace("ROUND", "v = v * s[ty][j] + w[j];"),
+        "d_s[ty][j]", "why", "the rounds of its loop have to follow one another",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows(case):
+    text, what, column, words = ROWS[case]
+    row = mg.adjoint(text + "\n}", wrt=["x", "w"]).decisions[what]
+    assert words in getattr(row, column)
+
+
+def test_a_turned_sum_moves_what_other_threads_hand_over():
+    """Of the product one value a term; of bodies that attract each other six, for three sums."""
+    assert mg.adjoint(ladder("matmul_tiled")).decisions["d_a_tile[ty][tx]"].moved == "4 in shared memory"
+    assert mg.adjoint(ladder("nbody")).decisions["d_tile[t][0]"].moved == "8 in shared memory"
+
+
+def test_a_tile_that_all_blocks_read_says_why_it_needs_atomics():
+    row = mg.adjoint(ladder("nbody")).decisions["d_p[3 * (start + t) + c]"]
+    assert row.how == "global atomic" and "only where nothing else is added up in memory" in row.why
+
+
+def test_functions_stand_beside_their_adjoints():
+    text = """__device__ double square(double v) {
+    return v * v;
+}
+
+extern "C" __global__ void f(const double* x, double* y) {
+    y[threadIdx.x] = square(x[threadIdx.x]);
+}
+"""
+    left, right = re.sub("<[^>]*>", "", mg.adjoint(text)._repr_html_()).split("f_adjoint.cu:")
+    assert "1  __device__ double square(double v)" in left and "5  extern &quot;C&quot; __global__ void f(" in left
+    assert "__device__ double square(double v)" in right and "__device__ void square_adjoint(double v, " in right
+    assert right.index("square_adjoint(double") < right.index("f_adjoint(const")
