@@ -13,12 +13,12 @@ HALF = "flex:1 1 28em;min-width:0"
 
 def page(made: "Adjoint") -> str:
     """HTML that needs no script."""
-    name, source = made.primal.source.name, made.kernels[0].source
+    source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.module.functions.values()]
-    sides = [(name, *functions, made.primal.source.kernel_text(made.primal.name)), (source.name, _own(made, source))]
+    sides = [(primal.name, [*functions, primal.kernel_text(made.primal.name)]), (source.name, [_own(made, source)])]
     columns = "".join(
         f'<div style="{HALF}">{"".join(highlight(text, line, file, wrap=True) for line, text in pieces)}</div>'
-        for file, *pieces in sides
+        for file, pieces in sides
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
 
