@@ -80,8 +80,19 @@ class Graph:
                 stacklevel=3,
             )
 
+    @property
+    def name(self) -> str:
+        """That of the step."""
+        return getattr(self.step, "__name__", "a step")
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Address and bytes of each piece of memory that its graphs work in."""
+        pools = [capture.captured.pool for capture in [*self._captured.values()]]
+        return [(address, size) for pool in pools for address, (_, size) in pool.pieces.items()]
+
     def __repr__(self) -> str:
-        name = getattr(self.step, "__name__", "a step")
+        name = self.name
         if self._device in ("numpy", "sim"):
             return f"graph of {name}: on {self._device!r} there are no graphs, so the step runs as it is"
         if not self._captured:

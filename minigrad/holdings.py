@@ -11,10 +11,14 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.convert import device_of
+from minigrad.cuda_graph import Graph
+from minigrad.devices import NAMES
 from minigrad.optim import Optimizer
-from minigrad.require import a
+from minigrad.require import a, words
 from minigrad.tape import Node
 from minigrad.tensor import Tensor
+
+Block = tuple[str, int]  # a piece of memory: its device and its address
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Memory:
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of the holders whose name begins so, on one device or on all."""
         a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
+        words("Memory.nbytes", "device", device or "numpy", NAMES)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
     def _table(self) -> Any:
@@ -55,16 +60,15 @@ class Memory:
 
 
 def memory() -> Memory:
-    """Who holds memory now: parameters, their gradients, optimizers, tensors, and what the tape keeps for each op.
+    """Who holds memory now: parameters, gradients, optimizers, tensors, what the tape keeps for each op, graphs.
 
     Memory that several hold is counted once, for the first of them in this order. The tape keeps what backward will
     need; it lets go of it when backward has run, or when the result is forgotten.
     """
-    seen: set[tuple[str, int]] = set()
+    seen: set[Block] = set()
     arrays: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
-    for holder, array in _holders(gc.get_objects()):
-        where, size = _block(array)
+    for holder, where, size in _held(gc.get_objects()):
         if where not in seen:
             seen.add(where)
             arrays[where[0], holder] += 1
@@ -73,8 +77,15 @@ def memory() -> Memory:
     return Memory(tuple(sorted(held, key=lambda h: h.device)), _pools())
 
 
+def _held(alive: list[Any]) -> Iterator[tuple[str, Block, int]]:
+    """Each piece of memory that is held, with the name of its holder, and its bytes; the first to name it has it."""
+    yield from ((holder, *_block(array)) for holder, array in _holders(alive))
+    for graph in (x for x in alive if type(x) is Graph):  # what lies between its launches, no array knows
+        yield from ((f"graph: {graph.name}", ("cuda", address), size) for address, size in graph.pieces)
+
+
 def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Each array that is held, with the name of its holder; the first to name it has it."""
+    """Each array that is held, with the name of its holder."""
     tensors = [x for x in alive if type(x) is Tensor]
     gradients = [x.grad for x in tensors if x.grad is not None]
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
@@ -99,7 +110,7 @@ def _is_real(array: Array) -> bool:
     return array.device.name in ("sim", "cuda") and not hasattr(array.device, "device")
 
 
-def _block(array: Any) -> tuple[tuple[str, int], int]:
+def _block(array: Any) -> tuple[Block, int]:
     """Where the memory behind an array is, and its bytes: two views of one memory are one block."""
     if isinstance(array, Array):
         return (array.device.name, array.buffer.address), array.buffer.nbytes

@@ -1,12 +1,14 @@
 """mg.memory: who holds which memory. The numbers are counted by hand."""
 
 import gc
+import sys
 
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad.array import Array
+from minigrad.devices.pool import piece_size
 from minigrad.timeline import timeline
 
 
@@ -82,6 +84,42 @@ def test_a_training_loop_takes_no_memory_after_its_first_steps(gpu, driver):
     for _ in range(5):
         step()
     assert (len(driver.taken), gpu.memory.pool.free) == (taken, free)
+
+
+def test_what_a_graph_works_in_is_its_own(gpu, driver, monkeypatch):
+    devices = sys.modules["minigrad.devices"]
+    monkeypatch.setattr(devices, "get", lambda name: gpu)
+    monkeypatch.setattr(devices, "why_not", lambda name: "")
+    w = mg.Tensor(Array.upload(gpu, np.ones((8, 4), np.float32)), True)
+    x = mg.Tensor(Array.upload(gpu, np.ones((5000, 8), np.float32)))
+
+    def step(x):
+        w.grad = None
+        loss = (x @ w).exp().mean()
+        loss.backward()
+        return loss
+
+    fast = mg.graph(step)
+    fast(x)
+    before = mg.memory()
+    loss = fast(x)
+    found = mg.memory()
+    own = next(iter(fast._captured.values())).captured.pool.held
+    of_graph = found.nbytes("graph: step", "cuda")
+    assert before.nbytes("graph") == 0 and own > 80_000 and loss.size == 1
+    assert own - 1024 <= of_graph < own, "without the gradient and the loss, which have names of their own"
+    ((_, taken, free),) = found.pools
+    assert taken == sum(piece_size(memory.nbytes) for memory in driver.taken)
+    assert found.nbytes("", "cuda") <= taken - free
+    del fast, loss
+    w.grad = None
+    gc.collect()
+    assert mg.memory().nbytes("graph") == 0 and mg.memory().pools[0][1] == taken
+
+
+def test_a_device_that_there_is_not():
+    with pytest.raises(ValueError, match=r"Memory\.nbytes: device='gpu' must be among numpy, sim, cuda"):
+        mg.memory().nbytes("", "gpu")
 
 
 @pytest.mark.gpu

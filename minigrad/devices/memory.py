@@ -100,12 +100,12 @@ class Memory:
 
     @property
     def usage(self) -> tuple[int, int]:
-        """The bytes that the pool of all has taken from the driver, and those of them that wait to be used."""
+        """The bytes that were taken from the driver, for all and for graphs, and those of them that wait to be used."""
         with self._context.lock:
             if self._dropped and not self._context.dead:
                 with self._context.current():
                     self._clear()
-            return self._shared.held, self._shared.free
+            return self._shared.held + sum(graph.pool.held for graph in self._graphs), self._shared.free
 
     def touch(self, arrays: Sequence[Array]) -> None:
         """Note what a graph that is being captured works on."""
@@ -125,6 +125,7 @@ class Memory:
         while self._dropped:
             captured = self._dropped.popleft()
             captured.close()
+            self._graphs.discard(captured)
             self._shared.adopt(captured.pool)
 
     def close(self) -> None:
