@@ -57,9 +57,9 @@ def batches(
     size, order = whole("batches", "size", size, 1), np.arange(len(images))
     if seed is not None:
         order = np.random.default_rng(whole("batches", "seed", seed)).permutation(len(images))
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        yield tensor(images[rows], device=device), tensor(labels[rows], device=device)
+    device = default_device() if device is None else check(device)
+    pieces = (order[start : start + size] for start in range(0, len(order), size))
+    return ((tensor(images[rows], device=device), tensor(labels[rows], device=device)) for rows in pieces)
 
 
 def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Iterator[tuple[Tensor, ...]]:
@@ -74,13 +74,16 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
         for batch in a("prefetch", batches, Iterable, "batches, e.g. data.batches(images, labels)")
     )
     if device != "cuda":
-        yield from (tuple(tensor(part, device=device) for part in batch) for batch in parts)
-        return
-    sender: Any = get("cuda").sender  # type: ignore[attr-defined]
+        return (tuple(tensor(part, device=device) for part in batch) for batch in parts)
+    return _sent(get("cuda").sender, parts)  # type: ignore[attr-defined]
+
+
+def _sent(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tensor, ...]]:
+    """The batches on the GPU, each as soon as the next one is on its way."""
     here: list[tuple[Any, Any]] = []  # the parts of a batch, with the event at the end of the copy of each
     coming: list[tuple[Any, Any]] = []
     try:
-        for batch in parts:
+        for batch in batches:
             coming = []
             for part in batch:
                 coming.append(sender.send(to_host(part, who="prefetch")))

@@ -34,7 +34,8 @@ class Inputs:
         short = len(inputs) < len(self.names) and not self.variadic
         if short or len(rest) > len(self.params) or not self.asked <= params.keys() <= set(self.params):
             takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(given)} arguments", *named])
-            raise TypeError(f"{self.op} takes ({takes}); got {got}.")
+            way_out = " Give inputs by their place, without a name." if {*self.names} & named.keys() else ""
+            raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
         return inputs, params
 
 

@@ -45,6 +45,10 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: a parameter is in the list twice; it would be stepped twice.")
         self._states: list[list[Tensor]] = [[] for _ in self.parameters]
 
+    def __repr__(self) -> str:
+        count, settings = len(self.parameters), ", ".join(f"{name}={value}" for name, value in self.settings)
+        return f"{type(self).__name__} of {count} parameter{'s' * (count != 1)}: {settings}"
+
     def zero_grad(self) -> None:
         """Forget the gradients; the next backward starts from none."""
         for parameter in self.parameters:

@@ -40,6 +40,7 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
 
     What was allocated before the step is not counted, nor is it when the step gives it back.
     """
+    a("timeline", step, Callable, "a step and its tensors")
     array = a("timeline", inputs[0] if inputs else None, Tensor, "a step and its tensors").array
     if not isinstance(array, Array) or array.device.name != "sim":
         raise ValueError("timeline watches the launches of device 'sim'; move model and inputs there: .to('sim').")

@@ -378,6 +378,8 @@ def test_the_bytes_op_by_op_and_fused():
     assert sum(m.read + m.written for m in moved.op_by_op) // array == 34
     assert sum(m.read + m.written for m in moved.fused) // array == 3
     assert [m.kernel for m in moved.fused] == ["chain_forward", "sum_vectorized", "chain_backward"]
+    nothing = mg.fuse(lambda x: x.exp()).traffic(0)
+    assert nothing.times == 1 and "0 MB op by op, 0 MB fused" in repr(nothing)
     assert 11 < moved.times < 12 and "times less" in repr(moved)
     flops, nbytes = mg.fuse(chain).cost(np.ones(1000, np.float32))
     assert (flops, nbytes) == (6 * 1000, 4004)
@@ -443,5 +445,7 @@ def test_inputs_that_do_not_go_together(kernel_device):
         fused(mg.ones(3, device=kernel_device), mg.ones(3, dtype="float64", device=kernel_device))
     with pytest.raises(TypeError, match="mixed takes float32 or float64; got int64"):
         fused(mg.tensor([1, 2], device=kernel_device), mg.tensor([1, 2], device=kernel_device))
+    with pytest.raises(TypeError, match=r"exp takes \(x\); got 0 arguments, x\. Give inputs by their place"):
+        mg.exp(x=mg.ones(2, device=kernel_device))
     with pytest.raises(TypeError, match=r"mixed takes \(x, y_\); got 1 arguments"):
         fused(mg.ones(3, device=kernel_device))

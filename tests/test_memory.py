@@ -159,3 +159,5 @@ def test_a_timeline_needs_sim():
         timeline(lambda x: x, mg.ones(2, device="numpy"))
     with pytest.raises(TypeError, match="timeline takes a step and its tensors"):
         timeline(lambda: None)
+    with pytest.raises(TypeError, match="timeline takes a step and its tensors; got NoneType None"):
+        timeline(None, mg.ones(2, device="sim"))

@@ -162,6 +162,12 @@ def test_an_optimizer_refuses_nonsense():
         mg.optim.Adam([mg.ones(1, requires_grad=True)], lr=float("nan"))
 
 
+def test_an_optimizer_says_what_it_does():
+    w, b = (mg.ones(2, requires_grad=True, device="numpy") for _ in range(2))
+    assert repr(mg.optim.SGD([w, b], lr=0.1, momentum=0.9)) == "SGD of 2 parameters: lr=0.1, momentum=0.9"
+    assert repr(mg.optim.Adam([w])) == "Adam of 1 parameter: lr=0.001, betas=(0.9, 0.999), eps=1e-08"
+
+
 def test_batches_cover_every_row_once():
     x, y = np.arange(10.0).reshape(10, 1), np.arange(10)
     pieces = list(mg.data.batches(x, y, size=4, seed=3))
@@ -170,7 +176,10 @@ def test_batches_cover_every_row_once():
     for images, labels in pieces:
         np.testing.assert_array_equal(images.numpy()[:, 0], labels.numpy())
     with pytest.raises(ValueError, match=r"images \(10, 1\) and labels \(9,\)"):
-        next(mg.data.batches(x, y[:9]))
+        mg.data.batches(x, y[:9])
+    for late in (lambda: mg.data.batches(x, y, device="gpu"), lambda: mg.data.prefetch([], "gpu")):
+        with pytest.raises(ValueError, match="device 'gpu' does not exist"):
+            late()
 
 
 def test_digits_are_1797_and_the_parts_share_none():
@@ -402,7 +411,7 @@ def test_a_batch_that_is_prefetched_is_a_tuple(batch):
     ):
         list(mg.data.prefetch([batch], "numpy"))
     with pytest.raises(TypeError, match=r"prefetch takes batches, e\.g\. data\.batches"):
-        list(mg.data.prefetch(3, "numpy"))
+        mg.data.prefetch(3, "numpy")
 
 
 def test_more_digits_than_there_are_are_refused():

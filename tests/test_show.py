@@ -397,6 +397,9 @@ def test_the_roofline_tells_the_share_of_the_roof():
     assert rows == {"relu": ["67", "%"], "matmul tiled": ["13", "%"], "exp": ["25", "%"]}
     with pytest.raises(ValueError, match="has no measurement of softmax"):
         mg.show.roofline(MADE, only=["softmax"])
+    assert repr(mg.show.roofline(MADE, only="matmul")) == repr(mg.show.roofline(MADE, only=["matmul"]))
+    with pytest.raises(TypeError, match=r"show\.roofline takes a record, e\.g\. mg\.bench\.newest\(\); got int 3"):
+        mg.show.roofline(3)
     for start, found in (("matmul", ["matmul tiled"]), ("matmul tiled", ["matmul tiled"]), ("relu of", ["relu"])):
         told = mg.show.roofline(MADE, only=[start]).numbers.splitlines()[1:]
         assert [line.split(" of 8")[0] for line in told] == found

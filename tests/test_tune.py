@@ -20,6 +20,7 @@ from minigrad.devices.simulator.compiler import find_compiler
 from minigrad.devices.toolkit import find_headers, find_nvcc
 from minigrad.tune import automatic, cache, search
 from minigrad.tune.occupancy import Occupancy, heaviest, key, occupancy
+from minigrad.tune.regret import Regrets
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
 T4 = Chip("Tesla T4", (7, 5), 40, 1.59e9, 3.2e11, 4194304, 65536, 65536, 0, 1024, 16)
@@ -308,11 +309,28 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
         (("sum", (3,)), {"axis": 7}, "sum: axis 7 does not exist"),
         (("concatenate",), {}, "concatenate got no inputs"),
         ((3, (3,)), {}, "mg.bench or mg.tune takes an op, e.g. mg.relu; got int 3"),
+        (("relu", (3,)), {"again": "yes"}, r"mg\.tune: again takes True or False; got str 'yes'"),
     ],
 )
 def test_inputs_that_an_op_does_not_take_are_refused(given, params, message):
     with pytest.raises((TypeError, ValueError), match=message):
         mg.tune(*given, **params)
+
+
+def test_settings_that_there_are_not(monkeypatch):
+    monkeypatch.setattr("minigrad.tune.search.why_not", lambda name: "no GPU")
+    monkeypatch.setattr("minigrad.tune.search.recorded", lambda title: ({}, None))
+    found = mg.tune.survey(work_of("relu", [(8,)]))
+    assert found.at({"BLOCK": 64}).values == found.at("BLOCK=64").values == {"BLOCK": 64}
+    with pytest.raises(ValueError, match=r"relu of 8 has no setting 'BLOCK=7'; it has BLOCK=32, BLOCK=64, .*1024"):
+        found.at({"BLOCK": 7})
+    with pytest.raises(TypeError, match=r"Search\.at takes values, as {'BLOCK': 64}; got int 7"):
+        found.at(7)
+    assert ", 6 settings)" in repr(found) and ", 1 setting)" in repr(mg.tune.survey(work_of("softmax", [(8192, 1024)])))
+    with pytest.raises(TypeError, match=r"mg\.tune\.survey takes a work"):
+        mg.tune.survey(None)
+    with pytest.raises(ValueError, match=r"Regrets\.largest: count=-1 must be"):
+        Regrets("here", ()).largest(-1)
 
 
 def test_choices_that_cannot_be_read_are_named(tmp_path, monkeypatch):

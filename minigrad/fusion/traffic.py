@@ -52,8 +52,8 @@ class Traffic:
 
     @property
     def times(self) -> float:
-        """How many times as many bytes move op by op."""
-        return nbytes(self.op_by_op) / nbytes(self.fused)
+        """How many times as many bytes move op by op; 1 where none move."""
+        return nbytes(self.op_by_op) / nbytes(self.fused) if nbytes(self.fused) else 1.0
 
     def table(self) -> Table:
         """One row for each launch, and the sums, in megabytes."""

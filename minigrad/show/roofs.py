@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from minigrad.bench.measurement import Measurement
 from minigrad.bench.record import Record, newest
+from minigrad.require import a
 from minigrad.show.curves import frame
 from minigrad.show.picture import BLUE, GREEN, GREY, INK, PURPLE, Picture, canvas, words
 from minigrad.show.tables import table
@@ -22,14 +23,15 @@ LETTER = 0.0092  # the width of a letter of a name, as a share of the picture's
 HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 
-def roofline(record: Record | None = None, only: Sequence[str] | None = None) -> Picture:
+def roofline(record: Record | None = None, only: Sequence[str] | str | None = None) -> Picture:
     """Every measurement of a record, the newest if none is given, or those that begin so: `only=["matmul of", "sum"]`.
 
     Along x the FLOPs for each byte that must be moved, along y the FLOP/s. The slanted roof is the bandwidth of a copy,
     as measured; the flat ones are what the chip's units can do. What only moves numbers stands at the left, at its
     share of the copy's bandwidth. Raises ValueError where nothing was measured.
     """
-    record = record or newest()
+    record = a("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
+    only = [only] if isinstance(only, str) else only
     if record is None or not record.chip or not record.copy:
         raise ValueError("there is no record with measurements. On a GPU: minigrad bench.")
     begins = tuple(f"{start} " for start in only or [""])

@@ -12,6 +12,7 @@ from typing import Any
 from minigrad.bench.sweeps import retuned
 from minigrad.bench.work import WAYS, work_of
 from minigrad.op import Op
+from minigrad.require import flag
 from minigrad.tune.automatic import auto
 from minigrad.tune.occupancy import Occupancy
 from minigrad.tune.regret import Regret, regret, sweep
@@ -54,6 +55,7 @@ def tune(op: Op | str, *shapes: Any, variant: str | None = None, again: bool = F
     shapes may be arrays or tensors; params are the op's own. Every legal value is tried, each checked before it is
     timed. again=True times what was timed before. Raises ValueError for an op that has nothing to choose.
     """
+    flag("mg.tune", "again", again)
     forward = work_of(op, shapes, variant=variant, **params)
     ways = [forward] if forward.op.backward is None else [work_of(op, shapes, way, variant, **params) for way in WAYS]
     works = [work for work in ways if work.dry().launches]

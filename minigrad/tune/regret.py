@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from minigrad.bench.record import Record, newest
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import default, label, settings, swept
-from minigrad.require import a
+from minigrad.require import a, whole
 from minigrad.show.tables import Table, table
 from minigrad.tune.search import fastest, halving, resources_of
 
@@ -46,7 +46,7 @@ class Regrets:
     def largest(self, count: int = 10) -> "Regrets":
         """The works in which the op's own values lose most."""
         rows = sorted(self.rows, key=lambda row: row.of_default, reverse=True)
-        return Regrets(self.place, tuple(rows[:count]))
+        return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
         """A row for each work."""
@@ -78,6 +78,7 @@ def _of(record: Record, title: str) -> Regret:
 
 def sweep(record: Record, stage: Stage) -> None:
     """Sweep a work on this GPU unless it takes long, let the search choose too, and add both to the record."""
+    a("mg.tune.sweep", stage, Stage, "a record and a stage, as mg.bench.run(more=mg.tune.sweep) gives them")
     work, found = stage.work, settings(stage.work)
     record.resources |= resources_of(found)
     if len(found) > 1 and record.measurements[work.title].timing.seconds < LONGEST:

@@ -39,8 +39,12 @@ class Search:
 
     def at(self, wanted: str | Mapping[str, int]) -> Setting:
         """A setting by its label or its values."""
-        name = wanted if isinstance(wanted, str) else label(wanted)
-        return next(s for s in self.settings if s.label == name)
+        name = wanted if isinstance(wanted, str) else label(a("Search.at", wanted, Mapping, "values, as {'BLOCK': 64}"))
+        for setting in self.settings:
+            if setting.label == name:
+                return setting
+        there = ", ".join(s.label or "nothing to choose" for s in self.settings)
+        raise ValueError(f"{self.work.title} has no setting {name!r}; it has {there}.")
 
     def occupancy(self, setting: Setting | None = None) -> Occupancy | None:
         """The occupancy of the kernel that takes the time; None where nobody knows its registers."""
@@ -57,7 +61,8 @@ class Search:
     def __repr__(self) -> str:
         took = f", {self.times[self.choice].seconds * 1e6:.1f} us" if self.choice in self.times else ""
         where = f"{self.how} on {self.place}" if self.place else f"{self.how}: the op's own values"
-        return f"{self.work.title}: {self.choice or 'nothing to choose'}{took} ({where}, {len(self.settings)} settings)"
+        count = "1 setting" if len(self.settings) == 1 else f"{len(self.settings)} settings"
+        return f"{self.work.title}: {self.choice or 'nothing to choose'}{took} ({where}, {count})"
 
 
 def choose(work: Work, again: bool = False) -> Search:
@@ -79,7 +84,7 @@ def choose(work: Work, again: bool = False) -> Search:
 
 def survey(work: Work) -> Search:
     """The time of every setting, and the choice among them: timed now, or without a GPU those of the newest record."""
-    found = choose(work)
+    found = choose(a("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if not found.place or found.how == RECORDED:
         return found
     times = swept(staged(work), found.settings, 10)
