@@ -32,7 +32,6 @@ METRICS = {
         )
     },
 }
-LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
 
 
 def launch(device: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from minigrad.devices import check, get, toolkit
 from minigrad.errors import DeviceError
 from minigrad.microscope import counters, races
-from minigrad.microscope.counters import FOLDERS, LANES, METRICS, Counts, add
+from minigrad.microscope.counters import FOLDERS, METRICS, Counts, add
 from minigrad.source import PACKAGE
 
 
@@ -28,7 +28,7 @@ def profiled() -> Counts:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         options = ["--csv", "--page", "raw", "--clock-control", "none", "--log-file", str(log)]
-        _run([_tool("ncu"), *options, "--metrics", ",".join([*METRICS.values(), LANES])], "--launch", log)
+        _run([_tool("ncu"), *options, "--metrics", ",".join(METRICS.values())], "--launch", log)
         return read(log.read_text())
 
 
@@ -41,7 +41,7 @@ def read(text: str) -> Counts:
     counts: Counts = {}
     for row in csv.DictReader(rows[start:]):
         if row["ID"]:  # the row without one has the units
-            numbers = {name: float(row[name].replace(",", "")) for name in (*METRICS.values(), LANES)}
+            numbers = {name: float(row[name].replace(",", "")) for name in METRICS.values()}
             add(counts, row["Kernel Name"].partition("(")[0], numbers)
     return counts
 

@@ -18,7 +18,7 @@ from minigrad.microscope.variables import Variables
 class Line:
     """One access in the source: `a[i] * b[i]` has two. Counted in the blocks that were looked at closely.
 
-    Definitions are those of Nsight Compute; OP is ld, st, or for atomics red:
+    Definitions are those of Nsight Compute; OP is ld, st, or for atomics red, atom where what was there is used:
     requests         instructions of a warp: l1tex__t_requests_pipe_lsu_mem_global_op_OP.sum
     sectors          32-byte pieces of global memory: l1tex__t_sectors_pipe_lsu_mem_global_op_OP.sum
     wavefronts       passes over shared memory: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_OP.sum
