@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigrad.array import Array
 from minigrad.devices import check, for_launch, get
@@ -25,8 +25,6 @@ from minigrad.microscope.variables import Variables
 from minigrad.require import whole
 from minigrad.source import Source, blank
 
-Extent = tuple[Dim3, Dim3, int, int]  # grid, block, bytes of shared memory, blocks that are recorded
-
 LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
 # Vectors that are read in one piece, by their bytes; and by four times these, structs that the text aligns to as many.
 _ALIGNED = r"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(?!%s\s*\))"
@@ -40,6 +38,17 @@ _VECTORS = {
 _SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
 _MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
 _FIRST: dict[Path, list[tuple[int, bytes]]] = {}  # what a file's __device__ variables held before its first launch
+
+
+class Watched(NamedTuple):
+    """A launch that is watched."""
+
+    module: Module
+    name: str
+    grid: Dim3
+    block: Dim3
+    shared: int  # bytes, of dynamic shared memory
+    blocks: int  # so many are recorded
 
 
 class Microscope:
@@ -67,51 +76,48 @@ class Microscope:
 
     def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run a kernel and keep the record of what it did in `launches`."""
-        moved, extent, start = Moved(arguments), (grid, block, shared, self.blocks), time.monotonic()
+        one, moved, start = Watched(module, name, grid, block, shared, self.blocks), Moved(arguments), time.monotonic()
         with runtime().launching:
-            with native.watch(_order(module, name, extent, moved), moved.extents) as starts:
+            with native.watch(_order(one, moved), moved.extents) as starts:
                 statics = native.statics(len(moved.groups))
                 first = _FIRST.setdefault(module.path, statics)
                 if self.anew:
                     _put(statics := first)
-                stopped = self._run(module, name, extent, moved.enter(starts.tolist()))
+                stopped = self._run(one, moved.enter(starts.tolist()))
                 seen = native.seen()
                 before = moved.leave()
-                record = look(module.source, name, extent, moved.groups, places(module), seen, stopped, self.outputs)
+                record = look(module.source, name, one[2:], moved.groups, places(module), seen, stopped, self.outputs)
             if seen.relied and not stopped:
                 patience = min(self._sim.timeout, 1 + 4 * (time.monotonic() - start))
-                races = self._turned(module, name, extent, moved, before, statics, patience)
+                races = self._turned(one, moved, before, statics, patience)
                 record.problems[:] = joined(record.problems, races)
         self.launches.append(record)
 
-    def _run(
-        self, module: Module, name: str, extent: Extent, arguments: Arguments, **settings: Any
-    ) -> KernelError | None:
+    def _run(self, one: Watched, arguments: Arguments, **settings: Any) -> KernelError | None:
         try:
-            self._sim.using(**settings).launch(module, name, *extent[:3], arguments)
+            self._sim.using(**settings).launch(one.module, one.name, one.grid, one.block, one.shared, arguments)
         except KernelError as error:
             return error
         return None
 
     def _turned(
-        self, module: Module, name: str, extent: Extent, moved: "Moved", before: Sequence[bytes],
-        statics: Sequence[tuple[int, bytes]], timeout: float,
+        self, one: Watched, moved: "Moved", before: Sequence[bytes], statics: Sequence[tuple[int, bytes]],
+        timeout: float,
     ) -> list[Problem]:  # fmt: skip
         """The races where the last block and the last thread begin first: what one of these releases, those that come
         before it in the usual order have not acquired, unless they wait for it.
         """
-        grid, block, shared, _ = extent
         after = [(start, ctypes.string_at(start, len(held))) for start, held in statics]
         _put(statics)
         try:
-            order = _order(module, name, (grid, block, shared, 0), moved, reversed=1)
+            order = _order(one._replace(blocks=0), moved, reversed=1)
             with native.watch(order, moved.extents) as starts:
                 arguments = moved.enter(starts.tolist(), before)
-                self._run(module, name, extent, arguments, timeout=timeout, tell=str)  # nobody is told
+                self._run(one, arguments, timeout=timeout, tell=str)  # nobody is told
                 seen = native.seen()
                 races = [finding for finding in seen.findings if finding.wrong == native.Wrong.RACE]
                 variables = Variables(moved.groups, seen.variables)
-                return Finder(grid, block, variables, places(module), seen.fenced).find(races, None)
+                return Finder(one.grid, one.block, variables, places(one.module), seen.fenced).find(races, None)
         finally:
             _put(after)
 
@@ -121,12 +127,11 @@ class Microscope:
         return [problem for record in self.launches for problem in record.problems]
 
 
-def _order(module: Module, name: str, extent: Extent, moved: "Moved", **named: int) -> native.Order:
-    grid, _, shared, blocks = extent
-    vectors, careful = _spoken_of(tuple(module.parts.values()))
+def _order(one: Watched, moved: "Moved", **named: int) -> native.Order:
+    vectors, careful = _spoken_of(tuple(one.module.parts.values()))
     return native.Order(
-        packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=shared,
-        kernel=module.entry(name), grid=prod(grid), blocks=blocks, limit=LIMIT,
+        packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=one.shared,
+        kernel=one.module.entry(one.name), grid=prod(one.grid), blocks=one.blocks, limit=LIMIT,
         vectors=vectors, careful=careful, **named,
     )  # fmt: skip
 
