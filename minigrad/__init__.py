@@ -40,10 +40,11 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext minigrad`: the cell magics `%%kernel` and `%%exercise`."""
+    """`%load_ext minigrad`: the cell magics `%%kernel` and `%%exercise`, and tracebacks that end in the cell."""
     import_module("minigrad.magic").register(shell)
+    import_module("minigrad.tracebacks").shorten(shell)
 
 
-# In a notebook the magics are there at once; elsewhere IPython is neither needed nor imported.
+# In a notebook these are there at once; elsewhere IPython is neither needed nor imported.
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()):
     load_ipython_extension(_shell)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.prose import folded
 from minigrad.require import a
 
 TOLERANCE = 1e-5
@@ -16,8 +17,9 @@ class Answer:
     """Whether an attempt is right, and if not, the first thing that is wrong.
 
     kind is what is wrong in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
-    or the kind of a KernelError or of a problem that `inspect` found; empty where all is right. line is the line of the
-    text, where it is known. result is, after a pass, what can be used from now on: an op, a kernel or a function.
+    "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty where all is right. line is the
+    line of the text, where it is known. result is, after a pass, what can be used from now on: an op, a kernel or a
+    function.
     """
 
     correct: bool
@@ -27,7 +29,7 @@ class Answer:
     result: Any = None
 
     def __repr__(self) -> str:
-        return self.text
+        return folded(self.text)
 
 
 def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:

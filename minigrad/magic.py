@@ -8,7 +8,7 @@ from typing import Any
 
 from minigrad import check
 from minigrad.answer import Answer
-from minigrad.exercises import exercise, rooms
+from minigrad.exercises import exercise, no_exercise, rooms
 from minigrad.op import OPS, Op
 
 
@@ -52,7 +52,8 @@ def _unknown(op: Op | None, words: list[str]) -> str:
 
 def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
     if name not in rooms():
-        return Answer(False, f"Write %%exercise and a name: {', '.join(rooms())}.", "usage")
+        said = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
+        return Answer(False, said, "usage")
     return _leave(exercise(name).check(cell), name, "yours", names)
 
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from minigrad.answer import answer
+from minigrad.answer import Answer, answer
 
 ONE = (np.array([1.0, 2.0, 3.0, 4.0, 5.0]),)
 
@@ -50,3 +50,9 @@ def test_numbers_that_are_close_are_told_apart():
 def test_without_cases_there_is_no_answer():
     with pytest.raises(ValueError, match="at least one case"):
         answer(abs, abs)
+
+
+def test_a_long_answer_is_broken_between_words_and_what_it_quotes_is_not():
+    words, quoted = "Nothing orders the two, so the result depends on chance. " * 3, f"    line 5: {'y[0] += x; ' * 11}"
+    lines = repr(Answer(False, f"{words}\n{quoted}\nA hint")).splitlines()
+    assert max(map(len, lines[:2])) <= 100 and " ".join(lines[:2]) == words.strip() and lines[2:] == [quoted, "A hint"]

@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import minigrad as mg
 from minigrad import magic
 from minigrad.answer import Answer
-from minigrad.attempts import attempt
+from minigrad.attempts import attempt, outcomes
 from minigrad.exercises import rooms
 from minigrad.workbook import KernelExercise, PythonExercise
 
@@ -101,6 +101,8 @@ def test_the_list_names_every_exercise():
     assert all(f'mg.exercise("{name}")' in text for name in EXERCISES)
     with pytest.raises(ValueError, match=r"no exercise 'add'; there are .*add_bounds"):
         mg.exercise("add")
+    with pytest.raises(ValueError, match=r"no exercise 'tile_transpose'; did you mean transpose_tile\? mg\.exercise"):
+        mg.exercise("tile_transpose")
 
 
 def test_an_exercise_shows_its_task_and_where_to_start():
@@ -232,10 +234,15 @@ def test_every_exercise_is_in_its_notebook():
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("words", "code"),
     [
-        "    if (row < rows && col < cols) { y[col * rows + row] = tile[threadIdx.y][threadIdx.x]; }\n",
-        """    __syncthreads();
+        (
+            "sectors of global memory",
+            "    if (row < rows && col < cols) { y[col * rows + row] = tile[threadIdx.y][threadIdx.x]; }\n",
+        ),
+        (
+            "one of its threads makes 514 accesses",
+            """    __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
         for (int i = 0; i < TILE; ++i) {
             for (int j = 0; j < TILE; ++j) {
@@ -245,12 +252,67 @@ def test_every_exercise_is_in_its_notebook():
         }
     }
 """,
+        ),
     ],
 )
-def test_a_right_transpose_that_wastes_sectors_is_told_so(code):
+def test_a_right_transpose_that_wastes_sectors_or_threads_is_told_so(words, code):
     found = mg.exercise("transpose_tile")
     answer = found.check(found.skeleton.replace("    // your code\n", code))
-    assert not answer.correct and "sectors of global memory" in answer.text, answer.text
+    assert not answer.correct and words in answer.text, answer.text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("add_bounds",
+         "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
+         "99000 accesses to memory, where 3 are enough: let every thread do a share of its own."),
+        ("gather_backward",
+         "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { dx[index[i]] += dy[i]; } }",
+         "4100 accesses to memory, where 3 are enough"),
+        ("block_sum",
+         "__syncthreads(); if (t == 0) { sum = 0; for (int i = 0; i < BLOCK; ++i) { sum += sums[i]; } y[0] = sum; }",
+         "263 accesses to memory, where 32 are enough"),
+        ("block_sum", "if (t == 0) { y[0] = 0; } __syncthreads(); atomicAdd(&y[0], sums[t]);",
+         "256 atomic operations, which wait for each other, where none are needed."),
+    ],
+)  # fmt: skip
+def test_a_right_kernel_that_leaves_the_work_to_one_is_told_so(name, code, words):
+    found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
+    assert (found.correct, found.kind) == (False, "wasteful") and words in found.text, found
+
+
+def test_a_way_that_is_right_and_another_is_accepted():
+    own = {
+        "bias_backward": "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }",
+        "add_bounds": "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) "
+        "{ y[i] = a[i] + b[i]; }",
+    }
+    for name, code in own.items():
+        found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
+        assert found.correct, found
+
+
+def test_a_loop_without_end_is_no_part_of_what_is_compared(monkeypatch):
+    monkeypatch.setattr("minigrad.attempts.run.SOON", 0.3)
+    exercise = EXERCISES["bias_backward"]
+    endless = exercise.solution().replace("++i", "i += rows > 1")
+    assert list(outcomes(exercise, endless)) == [], "the first case has one row"
+    assert len(list(outcomes(exercise, exercise.solution()))) == len(exercise.cases)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("if (t == 0) { __syncthreads(); }", "32 threads: 1 wait at __syncthreads in line 9, 31 have returned. Move"),
+        ("while (sums[t] == sums[t]) { __syncthreads(); }", "still running after 0.3 s. Look for a loop"),
+    ],
+)
+def test_a_line_that_is_quoted_is_not_named_again(monkeypatch, code, said):
+    monkeypatch.setattr("minigrad.attempts.run.PATIENCE", 0.3)
+    monkeypatch.setattr("minigrad.attempts.run.SOON", 0.3)
+    found = EXERCISES["block_sum"].check(EXERCISES["block_sum"].skeleton.replace("// your code", code))
+    assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
 
 
 def test_a_sum_that_leaves_the_tree_out_is_told_so():

@@ -205,6 +205,16 @@ def test_a_missing_barrier_shows_as_elements_of_several_threads():
     assert picture.title == "shift: row in 1 phase, 32 elements touched by several threads at once"
 
 
+def test_a_phase_begins_with_what_came_first_and_names_threads_where_there_is_room():
+    one, many = (mg.show.phases(summed(n=32, block=block), "sums") for block in (1, 32))
+    assert [line.split()[1] for line in one.numbers.splitlines()[2:]] == ["write", "read"]
+    assert "31" in {text.get_text() for text in many.figure.axes[0].texts} and "with a +" not in many.numbers
+    pairs = 'extern "C" __global__ void pairs(float* x) { float sum = x[threadIdx.x] + x[(threadIdx.x + 1) % 4]; }'
+    shared = mg.show.phases(mg.inspect(pairs, np.zeros(4, np.float32), grid=1, block=4), "x")
+    assert [text.get_text() for text in shared.figure.axes[0].texts][1:] == ["0+", "0+", "1+", "2+"]
+    assert "A number with a +: this thread, and others with higher numbers." in shared.numbers
+
+
 # --- idle, divergence ---
 
 

@@ -40,11 +40,16 @@ def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
 
 
 def outcomes(trial: Trial, text: str) -> Iterator[str]:
-    """What comes of each case, with the kernel's own block size: the problems, or where there are none the arrays."""
+    """What comes of each case, with the kernel's own block size: the problems, or where there are none the arrays.
+
+    It ends ahead of a launch that had to be stopped: what such a one has done by then, no other need have done.
+    """
     mine = _written(trial.kernel, text)
     mine.printed = True
     for case in trial.cases:
-        yield Run(trial, mine, {}, case, trial.dtypes[0]).outcome()
+        if (outcome := Run(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
+            return
+        yield outcome
 
 
 def _written(right: Kernel, text: str) -> Written:

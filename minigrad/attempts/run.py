@@ -16,6 +16,8 @@ from minigrad.outcome import Pair
 
 ALL = 2**31 - 1  # blocks
 PATIENCE = 5.0  # seconds for a launch: the cases are small, and a loop without end is a common mistake
+SOON = 1.0  # and where it is known to be wrong, and is only compared
+WAITS = ("barrier-divergence", "timeout")  # what ends a launch in which many threads wait
 
 
 class Trial(Protocol):
@@ -73,13 +75,15 @@ class Run:
             return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
         return self._value(wrong) if wrong else None
 
-    def outcome(self) -> str:
-        """What comes of it, in words that are the same for the same."""
+    def outcome(self) -> str | None:
+        """What comes of it, in words that are the same for the same; None where it had to be stopped."""
         try:
-            with through(self.device):
+            with through(self.device.using(timeout=SOON)):
                 pairs, launches = self._watch(0)
         except Fault as fault:
             return fault.kind
+        if any(each.kind == "timeout" for record in launches for each in record.problems):
+            return None
         problems = {(each.kind, each.variable, each.access) for record in launches for each in record.problems}
         return repr(sorted(map(str, problems)) or [(got.numpy() + 0).tolist() for _, got, *_ in pairs])
 
@@ -96,7 +100,7 @@ class Run:
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
-            words = str(error).removeprefix(f"{self.mine.name}: ")
+            words = _without_place(str(error).removeprefix(f"{self.mine.name}: "), error.kind)
             raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
         finally:
             self._show()
@@ -145,6 +149,7 @@ class Run:
         if problem.thread and not other and words == problem.message:
             colon = ":" * words.startswith("index")
             words = f"thread {problem.thread} of block {problem.block}{colon} {words}"
+        words = _without_place(words, problem.kind)
         if came:
             words = came + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
@@ -158,3 +163,12 @@ class Run:
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
                 return written_by(record, wrong, what)
         return Fault("value", what)
+
+
+def _without_place(words: str, kind: str) -> str:
+    """What an error says, without its line, which is quoted below; nor its thread, where that is one of many that wait.
+
+    Nor that the device may be given more time: the cases are small.
+    """
+    words = re.sub(rf", {re.escape(CELL)}\(\d+\)|; set the device's timeout[^.]*", "", words)
+    return re.sub(r", block \(.*?\), thread \(.*?\)", "", words) if kind in WAITS else words

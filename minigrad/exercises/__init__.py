@@ -1,5 +1,6 @@
 """The exercises, one a file: what to write, the solution, the hints, and the wrong versions that the check finds."""
 
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -14,8 +15,16 @@ def exercise(name: str | None = None) -> Any:
     if name is None:
         return Text("\n".join(f"{each.notebook}  {each.call:34}{each.title}" for each in found.values()))
     if name not in found:
-        raise ValueError(f"no exercise {name!r}; there are {', '.join(found)}.")
+        raise ValueError(no_exercise(name))
     return found[name]
+
+
+def no_exercise(name: str) -> str:
+    """That there is none of this name, and which it may be."""
+    near = get_close_matches(str(name), rooms(), 3)
+    return f"There is no exercise {name!r}; " + (
+        f"did you mean {' or '.join(near)}? mg.exercise() lists them." if near else f"there are {', '.join(rooms())}."
+    )
 
 
 @cache

@@ -64,6 +64,8 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
               "Where all numbers are far below 0, every expf is 0, and 0 / 0 is nan. Start from x[0]."),
         Wrong("float most = x[0];\n        for (int j = 1", "float most = -1000;\n        for (int j = 0", "nan",
               "Whatever number stands here, a row may lie far below it, and then every expf is 0. Start from x[0]."),
+        Wrong("float sum = 0", "float sum", "value",
+              "A variable of your own begins with whatever lies in its place. Set it: float sum = 0."),
         Wrong("sum +=", "sum =", "value", "`=` keeps the last one alone. Every one is added: `+=`."),
         Wrong("int j = 0; j < cols; ++j) {\n            sum", "int j = 1; j < cols; ++j) {\n            sum", "value",
               "x[0] belongs to the sum, too."),

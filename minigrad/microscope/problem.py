@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minigrad.devices.base import Dim3
+from minigrad.prose import folded
 
 # The most serious first: what follows from it comes later.
 ORDER = (
@@ -44,7 +45,7 @@ class Problem:
     def __repr__(self) -> str:
         place = f"{self.file}({self.line}): " if self.line else ""
         times = f" [{self.count} times]" if self.count > 1 else ""
-        return f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else "")
+        return folded(f"{place}{self.kind}: {self.message}{times}" + (f"\n    {self.text}" if self.text else ""))
 
 
 def sort(problems: Sequence[Problem]) -> list[Problem]:

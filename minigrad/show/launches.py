@@ -1,12 +1,14 @@
 """A launch to look at: which thread has which element, and what another block size changes."""
 
 from collections.abc import Callable, Sequence
+from textwrap import fill
 from typing import Any
 
 from minigrad import bench
 from minigrad.devices import get, why_not
 from minigrad.kernel import Kernel
 from minigrad.launch import Launch
+from minigrad.prose import WIDTH
 from minigrad.require import a
 from minigrad.show import bands, matrices
 from minigrad.show.grid import facts, owned
@@ -53,8 +55,8 @@ def block_slider(
 
     def draw(**values: int) -> Picture:
         picture = threads(kernel, **fixed, **values)
-        told = f"\n  time   {measured(time, values[tunable])}"
-        return Picture(picture.figure, picture.title, picture.numbers + told)
+        told = fill(f"  time   {measured(time, values[tunable])}", WIDTH, subsequent_indent=" " * 9)
+        return Picture(picture.figure, picture.title, f"{picture.numbers}\n{told}")
 
     return Slider(draw, choices, {tunable: start}).show()
 

@@ -11,13 +11,13 @@ from minigrad.array import Array
 from minigrad.attempts import attempt, outcomes
 from minigrad.devices import check, get, through
 from minigrad.kernel import Kernel
-from minigrad.microscope import watching
-from minigrad.microscope.lines import Line
+from minigrad.microscope import Inspection, watching
 from minigrad.op import Case
 from minigrad.outcome import TOLERANCE, Pair
 from minigrad.require import a
 from minigrad.source import CUDA, Source
 from minigrad.workbook.exercise import Exercise, Wrong, bare
+from minigrad.workbook.waste import ALONE, ATOMICS, SECTORS, wasted
 
 
 class KernelExercise(Exercise):
@@ -72,7 +72,7 @@ class KernelExercise(Exercise):
             return self._unfinished()
         found = attempt(self, given)
         if found.correct:
-            return self._unused(found.result) or found
+            return self._besides(found.result) or found
         return self._explained(found, self._known(given, found.kind))
 
     def _known(self, given: str, kind: str) -> Wrong | None:
@@ -81,46 +81,34 @@ class KernelExercise(Exercise):
         if not alike:
             return None
         mine = list(outcomes(self, given))
+        if not mine:
+            return None
         same = [wrong for wrong in alike if all(map(eq, mine, outcomes(self, wrong.edit(self._solution))))]
         written = [wrong for wrong in same if wrong.resembles(given)]
         return next(iter(written or same[: len(same) == 1]), None)
 
-    def _unused(self, kernel: Kernel) -> Answer | None:
-        """The answer to a kernel that leaves out a shared array which the exercise is about, or its use."""
-        lines = self._lines(kernel)
-        filled, used = (
-            {line.variable for line in lines if line.space == "shared" and line.kind == kind}
-            for kind in ("write", "read")
-        )
-        right = f"Not yet. {kernel.outputs[0]} is right, but"
+    def _besides(self, kernel: Kernel) -> Answer | None:
+        """The answer to a right kernel that leaves out what the exercise is about: a shared array, or a thrifty way."""
+        mine, best = self._watched(kernel), self._watched(self.kernel)
+        lines = [line for record in mine for line in record.lines if line.space == "shared"]
+        filled, used = ({line.variable for line in lines if line.kind == kind} for kind in ("write", "read"))
         if len(filled & used) < len(self.through):
             name = next((name for name in self.through if name not in filled & used), self.through[0])
-            text = f"{right} {name} is not used: fill it, wait, and read from it."
-            return self._explained(Answer(False, text, "unused"), None)
-        taken, enough = _sectors(lines), _sectors(self._lines(self.kernel))
-        if self.through and taken > 2 * enough:
-            text = (
-                f"{right} it moves {taken} sectors of global memory, where {enough} are enough: let neighbouring "
-                "threads read and write neighbours, and leave the rest to shared memory."
-            )
-            return self._explained(Answer(False, text, "unused"), None)
-        return None
+            kind, words = "unused", f"{name} is not used: fill it, wait, and read from it."
+        elif found := wasted([ALONE, ATOMICS, *[SECTORS] * bool(self.through)], mine, best):
+            kind, words = "wasteful", found
+        else:
+            return None
+        return self._explained(Answer(False, f"Not yet. {kernel.outputs[0]} is right, but {words}", kind), None)
 
-    def _lines(self, kernel: Kernel) -> list[Line]:
-        """The accesses of a kernel in its largest block, in the case with the largest input."""
+    def _watched(self, kernel: Kernel) -> list[Inspection]:
+        """What a kernel does in its first block, the largest that there is, in the case with the largest input."""
         largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
+        blocks = {key: max(legal) for key, legal in kernel.tunables.items()}
         sim: Any = get(check("sim"))
         with through(sim.using(tell=str)), watching(blocks=1) as report:  # what it prints has been shown
-            list(
-                self.pairs(
-                    kernel.using(**{key: max(legal) for key, legal in kernel.tunables.items()}), largest, "float32"
-                )
-            )
-        return [line for record in report.launches for line in record.lines]
-
-
-def _sectors(lines: Sequence[Line]) -> int:
-    return sum(line.sectors for line in lines if line.space == "global")
+            list(self.pairs(kernel.using(**blocks), largest, "float32"))
+        return report.launches
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
