@@ -2,7 +2,7 @@
 
 from textwrap import fill
 
-WIDTH = 100  # characters, which fit beside the number of a cell
+WIDTH = 106  # characters, which fit beside the number of a cell
 
 
 def folded(text: str) -> str:
