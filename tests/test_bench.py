@@ -180,6 +180,15 @@ def test_an_unknown_rival():
         bench.run(against=3)
 
 
+def test_what_launches_nothing_is_not_timed():
+    with pytest.raises(
+        ValueError, match=r"reshape of 4, shape=\(2, 2\) launches no kernel, so there is nothing to time"
+    ):
+        bench.measure(mg.reshape, (4,), shape=(2, 2))
+    with pytest.raises(ValueError, match="relu backward of 0 launches no kernel"):
+        bench.measure("relu", (0,), way="backward")
+
+
 @pytest.mark.parametrize("repeats", [0, "many"])
 def test_a_time_has_a_repeat_at_least(repeats):
     for measure in (bench.training_step, bench.host_cost, partial(bench.time, print)):
@@ -409,7 +418,8 @@ def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
     assert told.startswith(
         "500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu forward of 8"
     )
-    assert "live: no GPU here" in repr(sweep)
+    assert "live: no GPU here  recorded on NVIDIA H200, 2026-01-02" in repr(sweep)
+    assert "live: no GPU here  recorded: never" in repr(mg.bench.sweep(mg.relu, (9,)))
     with pytest.raises(ValueError, match="no kernel with a tunable TILE; there is BLOCK=256"):
         mg.bench.sweep(mg.relu, (8,), tunable="TILE", variant="forward")
 

@@ -65,11 +65,14 @@ def measure(
     """Check, then time an op on random float32 numbers: `measure(mg.relu, (2**26,), against=["torch"])`.
 
     shapes stand for the inputs, as shapes or arrays; params are the op's own, as axis=0. Before each run the cache is
-    flushed, and each call gets other inputs. Raises ValueMismatch for a wrong result, DeviceError where there is no
-    GPU: no time of `sim` says anything about one.
+    flushed, and each call gets other inputs. Raises ValueMismatch for a wrong result, ValueError where there is nothing
+    to time, DeviceError where there is no GPU: no time of `sim` says anything about one.
     """
     rivals = words("mg.bench.measure", "against", against, RIVALS)
-    return timed(staged(work_of(op, shapes, way, variant, **params)), rivals)
+    work = work_of(op, shapes, way, variant, **params)
+    if not work.dry().launches:
+        raise ValueError(f"{work.title} launches no kernel, so there is nothing to time.")
+    return timed(staged(work), rivals)
 
 
 def staged(work: Work) -> Stage:

@@ -122,7 +122,11 @@ class Sweep:
         return [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in (self.live, self.recorded))) for v in values]
 
     def _heads(self) -> tuple[str, str, str]:
-        return self.tunable, self.live_on or "live: no GPU here", f"recorded on {self.recorded_on or 'no GPU yet'}"
+        return (
+            self.tunable,
+            self.live_on or "live: no GPU here",
+            f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}",
+        )
 
     def __repr__(self) -> str:
         table = [self._heads(), *self.rows()]
