@@ -98,6 +98,11 @@ class Source:
         follow(self.unit, self.folder)
         return found
 
+    @property
+    def texts(self) -> list[str]:
+        """All that a compiler reads: what it is given, and the files that this includes."""
+        return [self.unit, *(path.read_text() for path in self.included)]
+
     def find(self, name: str, here: Path) -> Path | None:
         """The file that an include names: in the folder of the text where it stands, or in that of the source."""
         return next((path for path in (here / name, self.folder / name) if path.is_file()), None)

@@ -18,6 +18,8 @@ from minigrad.devices import get, nvcc
 from minigrad.devices.chip import Chip
 from minigrad.devices.simulator.compiler import find_compiler
 from minigrad.devices.toolkit import find_headers, find_nvcc
+from minigrad.kernel import Kernel
+from minigrad.source import Source
 from minigrad.tune import automatic, cache, search
 from minigrad.tune.occupancy import Occupancy, heaviest, key, occupancy
 from minigrad.tune.regret import Regrets
@@ -331,6 +333,16 @@ def test_settings_that_there_are_not(monkeypatch):
         mg.tune.survey(None)
     with pytest.raises(ValueError, match=r"Regrets\.largest: count=-1 must be"):
         Regrets("here", ()).largest(-1)
+
+
+def test_a_choice_depends_on_what_its_kernels_include(tmp_path):
+    (tmp_path / "twice.cuh").write_text("__device__ float twice(float x) { return 2 * x; }")
+    text = '#include "twice.cuh"\nextern "C" __global__ void relu_forward(const real* x, real* y, int n) {}'
+    mine = mg.relu.with_kernel("forward", Kernel(Source(text, "relu.cu", tmp_path), "relu_forward"))
+    before = cache.name(work_of(mine, [(8,)]))
+    assert cache.name(work_of(mine, [(7,)])) == before
+    (tmp_path / "twice.cuh").write_text("__device__ float twice(float x) { return x + x; }")
+    assert cache.name(work_of(mine, [(8,)])) != before
 
 
 def test_choices_that_cannot_be_read_are_named(tmp_path, monkeypatch):

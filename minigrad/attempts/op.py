@@ -45,7 +45,7 @@ class OpTrial:
     def refused(self) -> str:
         """Why the simulator does not even run the file's own kernel; empty where it does."""
         own = self.kernel
-        if not any("asm" in text for text in (own.source.unit, *(path.read_text() for path in own.source.included))):
+        if not any("asm" in text for text in own.source.texts):
             return ""
         try:
             get(check("sim")).build(own.source, own.macros(own.values, np.dtype(self.dtypes[0])))

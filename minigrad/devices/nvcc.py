@@ -38,8 +38,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 
 def cached_at(source: Source, options: list[str]) -> Path:
     """The file of a compiled image; its name holds everything that the image is made of."""
-    texts = [source.unit, *(path.read_text() for path in source.included)]
-    key = repr([texts, options, _version()])
+    key = repr([source.texts, options, _version()])
     return disk.folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
 
 

@@ -21,10 +21,10 @@ def size_class(extent: int) -> int:
 
 
 def name(work: Work) -> str:
-    """What a choice depends on: op, direction, kernel, the classes of its shapes, its parameters, the kernels' text."""
+    """What a choice depends on: op, direction, kernel, classes of its shapes, its parameters, its kernels' texts."""
     shapes = [[size_class(n) for n in shape] for shape, _ in work.shapes()]
-    kernels = work.chosen.kernels.values()
-    text = hashlib.sha256("".join(kernel.source.text for kernel in kernels).encode()).hexdigest()[:12]
+    sources = dict.fromkeys(kernel.source for kernel in work.chosen.kernels.values())
+    text = hashlib.sha256(repr([source.texts for source in sources]).encode()).hexdigest()[:12]
     return " ".join(map(str, (work.op.name, work.variant or "", work.way, work.dtype, shapes, work.case.params, text)))
 
 
