@@ -27,7 +27,7 @@ from minigrad.devices import dry, get
 from minigrad.devices.chip import Chip
 from minigrad.devices.dry import DryRun
 from minigrad.devices.timer import SHORTEST, Timer
-from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.op import OPS
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
@@ -303,6 +303,12 @@ def test_a_record_comes_back_as_it_was(folder):
     assert '"BLOCK=32": [500.0, 400.0, 600.0, 20]' in path.read_text(), "a list of numbers stands on one line"
 
 
+def test_a_record_of_a_wheel_joins_those_of_the_wheel(tmp_path, monkeypatch):
+    (tmp_path / "wheel").mkdir()
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path / "checkout", tmp_path / "wheel"))
+    assert example().save().parent == tmp_path / "wheel" and bench.newest() == example()
+
+
 def test_a_record_keeps_what_was_measured_before_on_that_day(folder):
     example().save()
     later = example()
@@ -539,6 +545,18 @@ def test_a_work_that_the_gpu_has_no_room_for_is_refused_and_the_run_goes_on(pret
     monkeypatch.setattr("minigrad.bench.works.staged", staged)
     record = bench.run("relu")
     assert record.refused == {"relu of 268435456": str(error)} and len(record.measurements) == 3
+
+
+def test_a_kernel_that_goes_wrong_ends_the_run_and_what_was_measured_is_kept(pretended, monkeypatch):
+    def staged(work):
+        if "268435456" in work.title:
+            raise KernelError("illegal address", "relu_vectorized", "illegal-access")
+        return work
+
+    monkeypatch.setattr("minigrad.bench.works.staged", staged)
+    record = bench.run("relu")
+    assert record.refused == {"relu of 268435456": "illegal address"}
+    assert list(record.measurements) == ["relu of 67108864", "relu backward of 67108864"]
 
 
 def test_a_work_with_a_setting_that_is_wrong_has_no_times(pretended, folder):

@@ -114,8 +114,8 @@ class Dated(ABC):
 
 
 def place(folder: Path | str | None = None) -> Path:
-    """Where records are written."""
-    return Path(folder) if folder else FOLDERS[0]
+    """Where records are written: in this folder, or where those of the project are."""
+    return Path(folder) if folder else next((path for path in FOLDERS if path.is_dir()), FOLDERS[0])
 
 
 def _united(before: Any, now: Any, refused: dict[str, str]) -> Any:

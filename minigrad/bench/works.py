@@ -25,7 +25,7 @@ from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.devices.dry import dry_run
-from minigrad.errors import CompileError, LaunchError
+from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.op import OPS, Op
 from minigrad.ops.ladder import TENSOR_CORES, has_room
 from minigrad.outcome import variants
@@ -163,6 +163,9 @@ def run(
                 add(record, work, against, more)
             except NOT_TIMED as wrong:
                 record.refuse(work.title, str(wrong))
+            except KernelError as wrong:  # the GPU runs nothing more in this process
+                record.refuse(work.title, str(wrong))
+                break
     record.versions = versions()  # now that PyTorch is loaded, if it was asked for
     return record
 
