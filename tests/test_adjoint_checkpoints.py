@@ -70,3 +70,13 @@ def test_the_table_shows_both_counts():
     assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8"
     assert chosen.moved == "1 and 1 operation, as long as 1.12"
     assert kept.how == "global tape" and kept.moved == "24 a round" and "every 8th round: 3 and " in kept.instead
+
+
+@pytest.mark.parametrize(("bound", "rows"), [
+    ("(1 << 14)", "8 x rounds (1 << 14)"), ("(ROUNDS & 24)", "64"), ("(m >> 1)", "8 x rounds (m >> 1)"),
+])  # fmt: skip
+def test_shifts_and_masks_count_as_other_operations(bound, rows):
+    """A tape is as long as the compiler or the host knows, whatever operators say so."""
+    loop = f"for (int j = 0; j < {bound}; ++j) {{ p = sin(p) * exp(p) / (1 + x[i]); }}"
+    made = mg.adjoint("#define ROUNDS 11\n" + HEAD.replace("LOOP", loop), wrt=["x"], name="f")
+    assert made.decisions["p_tape"].bytes == rows

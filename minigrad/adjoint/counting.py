@@ -1,11 +1,12 @@
 """How often a loop runs: counted from its header where that can be, else while it runs."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import name_of, written
-from minigrad.adjoint.expr import Binary, Expr, Name, Number, Ternary, Unary, walk
+from minigrad.adjoint.expr import Binary, Expr, Name, Number, Ternary, Unary
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, Declare, For
@@ -93,7 +94,7 @@ def count(s: For) -> Count | None:
 
 def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
-    if found and constant(module, found.trips):
+    if found and found.trips.type == "int" and evaluate(found.trips, module.values) is not None:
         return found.trips
     steps = s.step and not floating(s.step.target.type) and name_of(s.step.target) not in written(s.body)
     if s.step and steps and _halves(s.step):
@@ -120,13 +121,6 @@ def shifted(s: For, k: Expr) -> Expr | None:
     return Binary(">>", s.start.value, k, "int")
 
 
-def constant(module: Module, e: Expr) -> bool:
-    """Whether an expression is of literals and of macros that are whole numbers."""
-    return e.type == "int" and all(
-        isinstance(x, Number | Binary | Unary) or (isinstance(x, Name) and x.name in module.values) for x in walk(e)
-    )
-
-
 def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an expression of whole numbers; None where a name in it is not known."""
     match e:
@@ -147,16 +141,18 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
 
 
 def _apply(op: str, a: int, b: int) -> int | None:
-    if op in ("/", "%") and not b:
+    if (op in ("/", "%") and not b) or (op in ("<<", ">>") and not 0 <= b < 64):
         return None
-    quotient = int(a / b) if op in ("/", "%") else 0
-    known = {
-        "<": a < b,
-        ">": a > b,
-        "+": a + b,
-        "-": a - b,
-        "*": a * b,
-        "/": quotient,
-        "%": a - quotient * b if op == "%" else 0,
-    }
-    return known.get(op)
+    return OPERATIONS[op](a, b) if op in OPERATIONS else None
+
+
+def _quotient(a: int, b: int) -> int:
+    """a / b rounded towards 0, as C++ does."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "<": operator.lt, ">": operator.gt, "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient,
+    "%": lambda a, b: a - b * _quotient(a, b), "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor,
+}  # fmt: skip

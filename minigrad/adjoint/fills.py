@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minigrad.adjoint.counting import Count, constant, evaluate
+from minigrad.adjoint.counting import Count, evaluate
 from minigrad.adjoint.effects import each, expressions
 from minigrad.adjoint.expr import Expr, walk
 from minigrad.adjoint.space import Space
@@ -114,7 +114,7 @@ def constants(sweep: "Keeping") -> list[Expr]:
     """The numbers in a kernel, as the compiler knows them, that may be an extent of a block."""
     body = each(sweep.of.body)
     whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
-    named = {evaluate(e, sweep.module.values): e for e in whole if constant(sweep.module, e)}
+    named = {evaluate(e, sweep.module.values): e for e in whole if e.type == "int"}
     return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
 
 
