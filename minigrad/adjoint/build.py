@@ -13,33 +13,28 @@ FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 def is_number(e: Expr, value: float) -> bool:
     """Whether an expression is this literal."""
-    return isinstance(e, Number) and e.text not in ("true", "false") and _value(e.text) == value
+    return isinstance(e, Number) and e.value == value
 
 
 def number_of(e: Expr) -> float | None:
     """The value of a literal or of its negative."""
-    if isinstance(e, Unary) and e.op == "-":
-        inner = number_of(e.operand) if e.type not in UNSIGNED else None
-        return None if inner is None else -inner
-    return (
-        number_of(e.operand)
-        if isinstance(e, Cast)
-        else _value(e.text)
-        if isinstance(e, Number) and e.type != "bool"
-        else None
-    )
-
-
-def _value(text: str) -> float:
-    return float(int(text.rstrip("uUlL"), 0)) if text.lower().startswith("0x") else float(text.rstrip("fFuUlL"))
+    match e:
+        case Unary(op="-") if e.type not in UNSIGNED:
+            inner = number_of(e.operand)
+            return None if inner is None else -inner
+        case Cast():
+            return number_of(e.operand)
+        case Number():
+            return e.value
+    return None
 
 
 def whole(e: Expr) -> int | None:
-    """The value of a literal that is a plain whole number, or of its negative."""
+    """The value of a literal of type int, or of its negative."""
     if isinstance(e, Unary) and e.op == "-":
         inner = whole(e.operand)
         return None if inner is None else -inner
-    return int(e.text) if isinstance(e, Number) and e.type == "int" and e.text.isdigit() else None
+    return e.whole if isinstance(e, Number) and e.type == "int" else None
 
 
 def literal(value: int) -> Expr:

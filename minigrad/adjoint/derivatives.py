@@ -22,7 +22,7 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
             case Name():
                 return x if e.name == "x" else y
             case Number():
-                return number(e.text, kind)
+                return typed(e.text, kind)
             case Call():
                 return Call(e.function + suffix, tuple(change(a, fill) for a in e.arguments), kind)
         return None
@@ -30,7 +30,7 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
     return change(_template(name), fill)
 
 
-def number(text: str, kind: str) -> Expr:
+def typed(text: str, kind: str) -> Expr:
     """A literal of this type."""
     if text.isdigit() or kind == "double":
         return Number(text, "int" if text.isdigit() else kind)

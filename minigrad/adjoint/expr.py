@@ -42,6 +42,12 @@ class Number(Tree):
         """Its value, of a whole number."""
         return int(self.text.rstrip("uUlL"), 0) if self.type in ("int", "unsigned", "long long") else None
 
+    @property
+    def value(self) -> float | None:
+        """Its value; None of true and false."""
+        whole = self.whole
+        return float(self.text.rstrip("fF")) if whole is None and self.type != "bool" else whole
+
 
 @dataclass(frozen=True)
 class Name(Tree):

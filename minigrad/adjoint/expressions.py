@@ -37,14 +37,14 @@ class Expressions(Scope):
             yes = self.expression()
             self.expect(":")
             no = self.expression()
-            return Ternary(left, yes, no, common(_type(yes), _type(no)))
+            return Ternary(left, yes, no, common(yes.type, no.type))
         if self.next.text in (*ASSIGNMENTS, "++", "--") and rank:
             raise self.refuse(self.next.place, f"{self.next.text} inside an expression; make it a statement.")
         return left
 
     def binary(self, token: Token, left: Expr, right: Expr) -> Expr:
         """The two operands joined; tests give a bool."""
-        op, kinds = token.text, (_type(left), _type(right))
+        op, kinds = token.text, (left.type, right.type)
         if op in ("%", "&", "|", "^", "<<", ">>") and any(map(floating, kinds)):
             raise self.refuse(token.place, f"{op} of floating-point numbers has no meaning.")
         return Binary(op, left, right, "bool" if op in TESTS else common(*kinds))
@@ -55,7 +55,7 @@ class Expressions(Scope):
         if token.text in ("-", "!", "~", "+"):
             self.take()
             operand = self.unary()
-            kind = "bool" if token.text == "!" else common(_type(operand))
+            kind = "bool" if token.text == "!" else common(operand.type)
             return operand if token.text == "+" else Unary(token.text, operand, kind)
         if token.text in ("++", "--", "*", "&"):
             why = "make it a statement" if token.text in ("++", "--") else "write x[i] for an element"
@@ -73,7 +73,7 @@ class Expressions(Scope):
         """A literal, a name, an element, a call, a cast, or an expression in parentheses."""
         token = self.next
         if token.kind == "number":
-            return number(self.take().text)
+            return literal(self.take().text)
         if self.accept("("):
             return self.parenthesis()
         if kind := self.take_type():
@@ -135,7 +135,7 @@ class Expressions(Scope):
         while len(indices) < axes and self.accept("["):
             at = self.next.place
             indices.append(self.expression())
-            if floating(_type(indices[-1])):
+            if floating(indices[-1].type):
                 raise self.refuse(at, "an index must be a whole number.")
             self.expect("]")
         if len(indices) != axes:
@@ -168,7 +168,7 @@ class Expressions(Scope):
         wanted = len(known.params) if known else operands(name.text)
         if len(given) != wanted:
             raise self.refuse(name.place, f"{name.text} takes {wanted} arguments; got {len(given)}.")
-        kind = known.returns if known else result(name.text, [_type(e) for e in given])
+        kind = known.returns if known else result(name.text, [e.type for e in given])
         return Call(name.text, tuple(given), kind, name.place, flat(known) if known else frozenset())
 
     def whole_array(self) -> Name:
@@ -183,11 +183,7 @@ class Expressions(Scope):
         return self.variable(name)
 
 
-def _type(e: Expr) -> str:
-    return e.type
-
-
-def number(text: str) -> Number:
+def literal(text: str) -> Number:
     """A literal with its type."""
     low = text.lower()
     if low.startswith("0x") or not any(c in low for c in ".ef"):

@@ -14,11 +14,11 @@ from minigrad.adjoint.cover import Cover
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.expr import Expr
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.polynomial import Polynomial
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.tapes import STORED, Tape
 from minigrad.adjoint.tree import Param
 from minigrad.adjoint.types import floating
+from minigrad.arguments import C_NAMES
 from minigrad.array import Array
 from minigrad.convert import convert, copied
 from minigrad.devices import base
@@ -29,14 +29,7 @@ from minigrad.tensor import Tensor
 
 MOST_COPIED = 1 << 16  # elements of all the copies of a gradient to which all blocks add; or as many as threads
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
-DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "int": "int32",
-    "unsigned": "uint32",
-    "bool": "bool",
-    "long long": "int64",
-}
+DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
 
 
 @dataclass
@@ -60,11 +53,16 @@ class Run:
         named = (("gridDim", self.grid), ("blockDim", self.block))
         return {f"{what}.{axis}": n for what, extent in named for axis, n in zip("xyz", extent, strict=True)}
 
-    def number(self, e: Any) -> int | None:
+    @property
+    def known(self) -> dict[str, Any]:
+        """What the host knows by the names of the kernel: macros, extents, scalars."""
+        return {**self.module.values, **self.extents, **self.scalars}
+
+    def number(self, e: Expr) -> int | None:
         """A whole-number expression of the kernel, of its first thread."""
-        whole = {name: int(v) for name, v in self.scalars.items() if isinstance(v, int | np.integer)}
+        whole = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
         first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
-        return evaluate(e, self.module.values | first | self.extents | whole)
+        return evaluate(e, first | whole)
 
     def shape(self, p: Param) -> tuple[int, ...]:
         """The shape of an argument, and of its gradient."""
@@ -77,26 +75,15 @@ class Run:
 
     def fills(self, found: Cover | None, p: Param) -> bool:
         """Whether this launch stores into every element of the gradient of a parameter."""
-        if found is None:
+        if found is None or found.size.at(self.known) != prod(self.shape(p)):
             return False
-        size, *enough = (self.total(value) for value in (found.size, *(v for pair in found.enough for v in pair)))
-        wide = all(
-            have is not None and wanted is not None and have >= wanted
-            for have, wanted in zip(enough[::2], enough[1::2], strict=True)
-        )
-        return wide and size == prod(self.shape(p))
-
-    def total(self, value: Polynomial) -> int | None:
-        """A polynomial of what the host knows; None of anything else."""
-        known = {**self.module.values, **self.extents, **self.scalars}
-        if not value.names() <= set(known):
-            return None
-        return sum(factor * prod(int(known[name]) for name in term) for term, factor in value.items())
+        gaps = [(have - wanted).at(self.known) for have, wanted in found.enough]
+        return all(gap is not None and gap >= 0 for gap in gaps)
 
     def dtype(self, kind: str) -> np.dtype:
         """The dtype behind a type; of `real` that of the first array that is real."""
         if kind != "real":
-            return np.dtype(DTYPES[kind])
+            return DTYPES[kind]
         reals = [p.name for p in self.module.kernel.params if p.pointer and p.type == "real"]
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
 

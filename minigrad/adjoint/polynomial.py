@@ -1,6 +1,8 @@
 """Whole-number expressions as polynomials, so that two ways of writing an index are one."""
 
-from math import gcd
+from collections.abc import Mapping
+from math import gcd, prod
+from typing import Any
 
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
 
@@ -41,6 +43,12 @@ class Polynomial(dict[Term, int]):
                 rest.remove(name)
                 found[tuple(rest)] = factor
         return found
+
+    def at(self, values: Mapping[str, Any]) -> int | None:
+        """Its value; None where that of a name is not known."""
+        if not self.names() <= set(values):
+            return None
+        return sum(factor * prod(int(values[name]) for name in term) for term, factor in self.items())
 
     def put(self, name: str, value: "Polynomial") -> "Polynomial | None":
         """With a value in place of a name."""

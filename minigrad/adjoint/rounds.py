@@ -154,7 +154,7 @@ class Loops(Sweep):
             slots = Name("tape_slots", "int")
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
             behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
-        body = [*front, *self.plain(s.body, rounds.pushes)]
+        body = [*front, *self.rerun(s.body, rounds.pushes)]
         loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, loop, *behind]

@@ -115,7 +115,7 @@ class Sweep(Assignments):
         """An expression of the forward sweep; from the tape where the round cannot compute it again."""
         return self.taped(e) if self.reads_lost(e) else e
 
-    def plain(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
+    def rerun(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
         before, self.copying = self.copying, True
         made = [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
@@ -128,11 +128,11 @@ class Sweep(Assignments):
         match s:
             case If():
                 condition = self.replay_value(s.condition)
-                return [If(condition, self.plain(s.then, pushes), self.plain(s.orelse, pushes), s.place)]
+                return [If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
             case For():
                 start, step = (next(iter(self.replay(part)), None) if part else None for part in (s.start, s.step))
                 condition = self.replay_value(s.condition)
-                return [For(start, condition, step, self.plain(s.body, pushes), s.pragma, s.place)]  # type: ignore[arg-type]
+                return [For(start, condition, step, self.rerun(s.body, pushes), s.pragma, s.place)]  # type: ignore[arg-type]
             case Jump() | Barrier():
                 return [s]
         return self.replay(s)
