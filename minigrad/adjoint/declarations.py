@@ -103,12 +103,10 @@ class Declarations(Expressions):
         """The values in braces of an array."""
         self.expect("{")
         values = []
-        while not self.accept("}"):
+        for _ in self.listed("}"):
             if self.next.text == "{":
                 raise self.refuse(self.next.place, "write all values of the array in one pair of braces.")
             values.append(self.expression())
-            if self.next.text != "}":
-                self.expect(",")
         return tuple(values)
 
     def right_side(self, target: Target, op: Token) -> Expr:

@@ -160,11 +160,9 @@ class Expressions(Scope):
         if known is None and not plain(name.text):
             why = f"{name.text} has no derivative rule here, and is no __device__ function; {way_out(name.text)}."
             raise self.refuse(name.place, why)
-        while not self.accept(")"):
-            pointer = known and len(given) < len(known.params) and known.params[len(given)].pointer
+        for n in self.listed(")"):
+            pointer = known and n < len(known.params) and known.params[n].pointer
             given.append(self.whole_array() if pointer else self.expression())
-            if self.next.text != ")":
-                self.expect(",")
         wanted = len(known.params) if known else operands(name.text)
         if len(given) != wanted:
             raise self.refuse(name.place, f"{name.text} takes {wanted} arguments; got {len(given)}.")

@@ -19,11 +19,9 @@ class Parser(Declarations):
         self.scopes.append({})
         self.expect("(")
         params = []
-        while not self.accept(")"):
+        for _ in self.listed(")"):
             params.append(self.parameter())
             self.scopes[-1][params[-1].name] = params[-1]
-            if self.next.text != ")":
-                self.expect(",")
         self.scopes.append({})
         body = [] if self.next.text == ";" else self.block()
         del self.scopes[-2:]

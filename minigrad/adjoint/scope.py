@@ -1,5 +1,8 @@
 """What a name stands for, where it is read; and the reading of tokens one by one."""
 
+from collections.abc import Iterator
+from itertools import count
+
 from minigrad.adjoint.expr import Name, Place
 from minigrad.adjoint.outside import word
 from minigrad.adjoint.tokens import Refused, Token, Tokens
@@ -57,6 +60,15 @@ class Scope:
             end = Place(last.place.line, last.place.column + len(last.text))
             raise self.refuse(end, "a ; is missing here, at the end of the statement.")
         raise self.stray(ahead) or self.refuse(ahead.place, f"expected {text!r}, found {found or 'the end'!r}.")
+
+    def listed(self, close: str) -> Iterator[int]:
+        """Number what stands between commas, up to `close`, for a loop that reads it."""
+        for n in count():
+            if self.accept(close):
+                return
+            yield n
+            if self.next.text != close:
+                self.expect(",")
 
     def identifier(self, what: str) -> Token:
         """Step over a name."""
