@@ -37,7 +37,7 @@ class Checkpoints:
             names = sorted(written(forward.body) & set(self.tapes))
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
             back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
-            found = Rounds(self, forward, back, names, body) if back else None
+            found = TapedLoop(self, forward, back, names, body) if back else None
             why = found.never if found else "another loop reads it"
             self.never |= dict.fromkeys(names, why) if why else {}
             if found and not why:
@@ -47,8 +47,8 @@ class Checkpoints:
         return body
 
 
-class Rounds:
-    """A loop and the loop of its rounds from last to first."""
+class TapedLoop:
+    """A loop that fills tapes, and the one that reads them, of its rounds from the last to the first."""
 
     def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body

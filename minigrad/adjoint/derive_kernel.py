@@ -9,10 +9,9 @@ from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import each, fixed, mentioned, name_of, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.hoist import Hoist
+from minigrad.adjoint.hoist import Hoist, Share
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.order import Share
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
@@ -79,8 +78,6 @@ class KernelAdjoint(Derivation):
                 why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
                 self.atomic[self.gradients[launch.of]] = why
                 continue
-            moved, instead = f"{launch.again} a round", f"atomic: {launch.atomics} in L2 a round"
-            one.choices.insert(0, Choice(f"d_{launch.of}", "ownership turned round", launch.why, "", moved, instead))
             made.join(one)
             taken |= sums
         rest = self.pruned(without(body, taken)) if taken else body
@@ -109,7 +106,7 @@ class KernelAdjoint(Derivation):
         names = {d.name for d in self.of.declared.values() if d.shared}
         names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
         memory = names | set(arrays) | self.kept_arrays()
-        made = self.derived(self.tidied(body, memory), choices)
+        made = self.derived(self.tidied(body, memory), [*launch.choices, *choices])
         launch.body, made.launches = made.launches[0].body, [launch]
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid

@@ -1,6 +1,7 @@
 """What statements read and write: by name, and a single one by element."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeGuard
 
 from minigrad.adjoint.build import change, opposite
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
@@ -57,6 +58,18 @@ def read_here(s: Stmt) -> set[str]:
 def self_read(s: Stmt) -> set[str]:
     """The target of `+=` and its like."""
     return {name_of(s.target)} if isinstance(s, Assign) and s.op != "=" else set()
+
+
+def is_sum(s: Stmt) -> TypeGuard[Assign]:
+    """Whether a statement adds to what it writes, as `+=` does."""
+    return isinstance(s, Assign) and s.op in ("+=", "-=")
+
+
+def used_otherwise(body: Iterable[Stmt], adds: Callable[[Stmt], bool] = is_sum) -> set[str]:
+    """The names that statements read, or write in another way than by adding to them."""
+    body = each(body)
+    sets = {n for s in body if not adds(s) for n in written_here(s)}
+    return sets.union(*(read_here(s) - self_read(s) for s in body))
 
 
 def expressions(s: Stmt) -> tuple[Expr, ...]:

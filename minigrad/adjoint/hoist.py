@@ -1,13 +1,12 @@
-"""Sums led out of loops: one addition behind the loop instead of one in each round."""
+"""Sums in loops: led out of them, so that one addition is left, or shared out over the threads of a warp."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from minigrad.adjoint.build import ZERO, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, name_of, read_here, reads_in, self_read, sides, written, written_here
-from minigrad.adjoint.expr import Expr, Index, Name, Target, children
-from minigrad.adjoint.tidy import is_sum
-from minigrad.adjoint.tree import Assign, Barrier, Declare, For, If, Stmt
+from minigrad.adjoint.effects import each, is_sum, name_of, reads_in, sides, used_otherwise, written
+from minigrad.adjoint.expr import Call, Expr, Index, Name, Target, Ternary, children, walk
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Stmt
 
 
 class Hoist:
@@ -21,13 +20,12 @@ class Hoist:
         return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
 
     def _loop(self, s: For) -> list[Stmt]:
-        inside = list(each([s]))
-        changed, read = written([s]), {n for t in inside for n in read_here(t) - self_read(t)}
+        inside = each([s])
+        changed, spoilt = written([s]), used_otherwise([s])
         sums: dict[Target, list[Assign]] = {}
-        spoilt = {n for t in inside if not is_sum(t) for n in written_here(t)} | read
         for t in inside:
-            if is_sum(t) and isinstance(t.target, Index) and t.target.array in self.arrays:  # type: ignore[union-attr]
-                sums.setdefault(t.target, []).append(t)  # type: ignore[union-attr,arg-type]
+            if is_sum(t) and isinstance(t.target, Index) and t.target.array in self.arrays:
+                sums.setdefault(t.target, []).append(t)
         before: list[Stmt] = []
         behind: list[Stmt] = []
         header = count(s)
@@ -68,3 +66,37 @@ def _guarded(way: list[Expr], s: Stmt) -> Stmt:
     for condition in reversed(way):
         s = If(condition, [s], [], s.place)
     return s
+
+
+class Share:
+    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns."""
+
+    def __init__(self, uniform: Container[str], fresh: Callable[[str], str]):
+        self.uniform, self.fresh = uniform, fresh  # uniform: names that are equal in all threads of a block
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """Share out the loops of a body."""
+        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
+
+    def _loop(self, s: For) -> list[Stmt]:
+        notes, adds = [t for t in s.body if isinstance(t, Comment)], [t for t in s.body if isinstance(t, Add)]
+        header = count(s)
+        if header is None or not (header.simple and header.exact) or len(notes) + len(adds) < len(s.body):
+            return [s]
+        if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
+            return [s]
+        add, indices = adds[0], adds[0].target.indices if isinstance(adds[0].target, Index) else ()
+        named = reads_in((header.bound, *indices)) - {header.var}
+        if not all(n in self.uniform for n in named):
+            return [s]
+        turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
+        total = Name(self.fresh("d_warp"), add.target.type)
+        value = add.value
+        if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
+            value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
+        summed = Call("warp_total", (value, turn, turns), total.type)
+        var = Name(header.var, "int")
+        one = Add(add.target, total, add.place, add.text)
+        loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
+        given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
+        return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]

@@ -1,12 +1,9 @@
-"""Loops in their own order where that is free, counted only where they must be; loops shared out over a warp."""
+"""Loops that run backwards made simple: in their own order where that is free, counted only where they must be."""
 
-from collections.abc import Callable, Container
-
-from minigrad.adjoint.build import ONE, ZERO, minus
-from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, mentioned, read_here, reads_in, self_read, written, written_here
-from minigrad.adjoint.expr import Binary, Call, Index, Name, Ternary, walk
-from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Reversal, Stmt
+from minigrad.adjoint.build import ONE, minus
+from minigrad.adjoint.effects import declared, is_sum, mentioned, used_otherwise, written
+from minigrad.adjoint.expr import Binary, Name
+from minigrad.adjoint.tree import Add, Declare, Do, For, If, Reversal, Stmt
 
 
 def in_order(body: list[Stmt]) -> list[Stmt]:
@@ -29,15 +26,7 @@ def _free(s: For, known: Reversal) -> bool:
     if start.name != var and start.name in mentioned(inside):
         return False  # it reads a tape
     own = declared(s.body) | known.filled | known.cleared
-    leaving = {n for t in each(s.body) for n in written_here(t)} - own
-    sets = {n for t in each(s.body) if not _adds(t) for n in written_here(t)}
-    read = {n for t in each(s.body) for n in read_here(t) - self_read(t)}
-    return not leaving & (sets | read)
-
-
-def _adds(s: Stmt) -> bool:
-    """Whether a statement only adds to what it writes."""
-    return isinstance(s, Add | Do) or (isinstance(s, Assign) and s.op in ("+=", "-="))
+    return not written(s.body) - own & used_otherwise(s.body, lambda t: is_sum(t) or isinstance(t, Add | Do))
 
 
 class Uncounted:
@@ -62,37 +51,3 @@ class Uncounted:
         return (
             over and isinstance(counter, Name) and counter.name.startswith("trips_") and counter.name not in self.taped
         )
-
-
-class Share:
-    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns."""
-
-    def __init__(self, uniform: Container[str], fresh: Callable[[str], str]):
-        self.uniform, self.fresh = uniform, fresh  # uniform: names that are equal in all threads of a block
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Share out the loops of a body."""
-        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
-
-    def _loop(self, s: For) -> list[Stmt]:
-        notes, adds = [t for t in s.body if isinstance(t, Comment)], [t for t in s.body if isinstance(t, Add)]
-        header = count(s)
-        if header is None or not (header.simple and header.exact) or len(notes) + len(adds) < len(s.body):
-            return [s]
-        if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
-            return [s]
-        add, indices = adds[0], adds[0].target.indices if isinstance(adds[0].target, Index) else ()
-        named = reads_in((header.bound, *indices)) - {header.var}
-        if not all(n in self.uniform for n in named):
-            return [s]
-        turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
-        total = Name(self.fresh("d_warp"), add.target.type)
-        value = add.value
-        if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
-            value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
-        summed = Call("warp_total", (value, turn, turns), total.type)
-        var = Name(header.var, "int")
-        one = Add(add.target, total, add.place, add.text)
-        loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
-        given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
-        return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]

@@ -14,6 +14,7 @@ from minigrad.adjoint.effects import (
     declared,
     each,
     elements,
+    is_sum,
     name_of,
     nested,
     read_here,
@@ -23,7 +24,8 @@ from minigrad.adjoint.effects import (
     written_here,
 )
 from minigrad.adjoint.expr import Expr, Name
-from minigrad.adjoint.tidy import is_sum, renamed
+from minigrad.adjoint.sites import Choice
+from minigrad.adjoint.tidy import renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
 
@@ -41,9 +43,7 @@ class Launch:
     of: str = ""  # the gradients that it computes, as a part of its name; empty where it is the only launch
     extents: dict[str, Expr] = field(default_factory=dict)  # of its own grid
     blocks: dict[str, str] = field(default_factory=dict)  # parameters that tell an extent of the kernel's grid
-    why: str = ""
-    again: int = 0  # bytes that a round reads anew
-    atomics: int = 0  # bytes that its atomics would move
+    choices: tuple[Choice, ...] = ()  # why it is a launch of its own
 
 
 OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
@@ -68,7 +68,7 @@ class Split:
 
     def alone(self, body: list[Stmt]) -> bool:
         """Whether all that a launch leaves behind is sums that it does not read: then it may go in several."""
-        sums = {name_of(s.target) for s in each(body) if is_sum(s)} & self.gradients  # type: ignore[union-attr]
+        sums = {name_of(s.target) for s in each(body) if is_sum(s)} & self.gradients
         others = {n for s in each(body) if not is_sum(s) for n in written_here(s)}
         read = {n for s in each(body) for n in read_here(s) - self_read(s)}
         memory = {p.name for p in self.made.of.params} | set(self.made.gradients.values()) | set(self.made.tapes)
@@ -94,7 +94,7 @@ class Split:
         """The sums to gradients of inputs, each with how often a round comes by."""
         found: list[Sum] = []
         for s in body:
-            if isinstance(s, Assign) and is_sum(s) and name_of(s.target) in self.gradients:
+            if is_sum(s) and name_of(s.target) in self.gradients:
                 found.append((s, times))
             header = count(s) if isinstance(s, For) else None
             rounds = evaluate(header.trips, self.made.module.values) if header else None
@@ -138,12 +138,13 @@ class Split:
         )
         note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
         why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
-        whole = [*outside, note, begin, each_block]
-        return Launch(whole, name, {extent: rounds}, {blocks.name: extent}, why, again, atomics)
+        instead = f"atomic: {atomics} in L2 a round"
+        row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
+        return Launch([*outside, note, begin, each_block], name, {extent: rounds}, {blocks.name: extent}, (row,))
 
     def own(self, body: list[Stmt]) -> set[int]:
         """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""
-        return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}  # type: ignore[union-attr]
+        return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}
 
 
 def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:

@@ -117,11 +117,6 @@ def _may_wait(s: Assign, body: list[Stmt]) -> bool:
     return name_of(s.target) not in mentioned(behind) and not reads_in(expressions(s)) & written(behind)
 
 
-def is_sum(s: Stmt) -> bool:
-    """Whether a statement adds to what it writes."""
-    return isinstance(s, Assign) and s.op in ("+=", "-=")
-
-
 def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
     """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
     same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
