@@ -7,80 +7,182 @@ import minigrad as mg
 from minigrad.adjoint import Refused
 from minigrad.errors import LaunchError
 
-HEAD = "__device__ float twice(float v) { return 2 * v; }\n"
+PARAMS = "const double* x, double* y, double a, int n"
 KERNEL = 'extern "C" __global__ void f(const float* x, float* y, float a, int n) {{\n{}\n}}\n'
 GUARD = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 
+
+def source(body, ahead="", params=PARAMS):
+    """A kernel whose body begins in line 4."""
+    return f'{ahead}\nextern "C" __global__ void f({params}) {{\nint i = threadIdx.x; y[0] = a;\n{body}\n}}\n'
+
+
+def refused(text, message):
+    with pytest.raises(Refused) as caught:
+        mg.adjoint(text, name="f")
+    assert str(caught.value).startswith(f"f.cu:{message}")
+
+
+# the body, then where it is refused and why
 BODIES = {
-    "switch (n) { }": "3:1: switch is outside the differentiable subset",
-    "goto end;": "3:1: goto is outside",
-    "do { } while (n);": "3:1: do is outside",
-    "float& r = y[0];": "3:6: local pointers and references",
-    "float* p = y;": "3:6: local pointers and references",
-    "y += n;": "3:1: y is an array of 1 axes and is used here with 0 indices",
-    "y[0] = *x;": "3:8: * before an operand is outside the subset; write x[i]",
-    "y[0] = foo(x[0]);": "3:8: foo has no derivative rule here",
-    "y[0] = x[n++];": "3:11: '++' is outside",
-    "x[0] = 1;": "3:1: x is const and is written here",
-    "const float c = 1; c = 2;": "3:20: c is const and is written here",
-    "a = 2;": "3:1: the parameter a is changed here; copy it into a variable first",
-    "extern __shared__ float s[];": "3:1: extern variables",
-    "__shared__ float s;": "3:18: s is one value shared by the block, which is outside the subset; "
-    "make it an array of one element: __shared__ float s[1];",
-    "__shared__ float s[2], t;": "3:24: t is one value shared by the block",
-    "static float s;": "3:1: static variables",
-    "y[0] = 010 * x[0];": "3:8: 010 is octal in C++; write it in decimal",
-    "y[007u] = x[0] * 00.5 + 1e05;": "3:3: 007u is octal",
-    "y[0] = 0b11 * x[0];": "3:8: the literal 0b11 is outside the differentiable subset; write it in decimal",
-    "y[0] = 0x1p3 * x[0];": "3:8: the literal 0x1p3 is outside",
-    "#define EIGHT 010": "3:15: 010 is octal",
-    "half h = 0;": "3:1: the type half is outside",
-    "y[0] = undeclared;": "3:8: undeclared is not declared here",
-    "int k = 0; k = x[0];": "3:14: a float becomes int here; write the cast",
-    "y[x[0]] = 1;": "3:3: an index must be a whole number",
-    "y[0] = pow(x[0]);": "3:8: pow takes 2 arguments; got 1",
-    "y[0] = twice(x[0], a);": "3:8: twice takes 1 arguments; got 2",
-    "y[0] = (x[0] = 1);": "3:14: = inside an expression is outside the subset; make it a statement",
-    "atomicCAS(&n, 0, 1);": "3:1: the call of atomicCAS as a statement",
-    "float old = atomicAdd(&y[0], a);": "3:13: the value that atomicAdd returns depends on the order of the threads",
-    "#pragma once": "3:1: of pragmas only #pragma unroll",
-    "#define F(x) x\ny[0] = F(a);": "3:1: the macro F takes arguments; write it as a __device__ function",
-    "#if 1": "3:1: #if is outside",
-    "for (int i = 0, j = 0; i < n; ++i) y[i] = a;": "3:1: a for with several variables",
-    "for (int i = 0; i < n; ++i) { if (x[i] > 0) return; y[i] = x[i]; }": "3:1: a return inside a loop",
-    "if (threadIdx.x < 3) __syncthreads();": "3:22: __syncthreads() where only some threads come by",
-    "if (threadIdx.x > 3) return; __syncthreads();": "3:30: __syncthreads() where only some threads come by",
-    "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "3:39: __syncthreads() where only some",
-    "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "3:47: __syncthreads() where only some",
-    "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }": "3:31: "
-    "__syncthreads() where only some",
-    "y[0] = x[0] %2;": "3:13: % of floating-point numbers",
-    "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "3:18: __shfl_down_sync has no derivative rule",
-    "char c = 0;": "3:1: the type char is outside",
-    "int i = 0; { int i = 1; y[i] = 1; } @": "3:37: '@' is outside",
-    "y[0] = x[0] +;": "3:14: expected an operand, found ';'",
-    "y[0] = blockDim;": "3:8: blockDim is used by its parts x, y and z",
-    "y[0] = threadIdx.w;": "3:18: threadIdx.w does not exist",
+    "y[i] = reinterpret_cast<const double*>(x)[i];": "4:8: reinterpret_cast is outside the differentiable subset; pass",
+    "y[i] = ((const double*)x)[i];": "4:10: pointers cannot be cast in the subset; pass the array with its own type",
+    "y[i] = x[i]; /* never ends": "4:14: this comment has no end; close it with */",
+    "\n#if 1\ny[i] = x[i];\n#else\ny[i] = 2 * x[i];\n#endif": "5:1: #if is outside the differentiable subset; leave in",
+    "\n#ifndef FAST\ny[i] = x[i];\n#endif": "5:1: #ifndef is outside the differentiable subset; leave in the lines",
+    "\n#define A (1 + \\\n 2)\n": "5:1: this #define goes on in the next line; write it in one line",
+    "\n#define A 2\n#define A 3\n": "6:1: A is defined twice; give the second another name",
+    "\n#define A 2\n#ifndef A\n#define A 3\n#endif": "7:1: A is defined twice",
+    "\n#pragma unroll\nwhile (i < 3) { }": "5:1: of pragmas only #pragma unroll before a for",
+    "const double& d = x[i];": "4:13: local pointers and references are outside the subset; use an index",
+    "const double* p = x + i;": "4:13: local pointers and references are outside the subset; use an index",
+    "y[i] = *(x + i);": "4:8: * before an operand is outside the subset; write x[i]",
+    "*y = x[i];": "4:1: write what is assigned as a variable or as an element: y[i] = ...;",
+    "*(y + i) = x[i];": "4:1: write what is assigned as a variable or as an element",
+    "(i > 3 ? y[0] : y[1]) = x[i];": "4:1: write what is assigned as a variable or as an element",
+    "if (x != y) y[i] = x[i];": "4:5: x is an array of 1 axes and is used here with 0 indices; pointers cannot be",
+    "y[i] = x[i][0];": "4:12: '[' is outside the differentiable subset here; an array takes one index for each of its",
+    "do { y[i] = x[i]; } while (i > 9);": "4:1: do is outside the differentiable subset; write its body once, and then",
+    "switch (i) { case 0: y[i] = x[i]; }": "4:1: switch is outside the differentiable subset; write if and else if",
+    "goto end; end: ;": "4:1: goto is outside the differentiable subset; write if, or leave a loop with break",
+    "end: y[i] = x[i];": "4:1: labels are outside the differentiable subset; leave a loop with break",
+    "y[i] = x[i] > 0 ? x[i++] : 0;": "4:22: '++' is outside the differentiable subset here; make it a statement",
+    "x[i] > 0 ? y[i] = 1 : y[i] = 2;": "4:6: expected an assignment, found '>'",
+    "for (int j = 0, k; j < 3; ++j) y[i] = 0;": "4:1: a for with several variables; declare the others before the loop",
+    "int k = 0; for (int j = 0; j < 3; ++j, ++k) y[i] = 0;": "4:38: the comma operator is outside the subset; write",
+    "double a = (i, x[i]);": "4:14: the comma operator is outside the subset; write two statements",
+    "y[i] = 0, i = 2;": "4:9: the comma operator is outside the subset; write two statements",
+    "int k = 0; y[k++] = x[i];": "4:15: '++' is outside the differentiable subset here; make it a statement",
+    "int k = 0; y[i] = x[++k];": "4:21: ++ before an operand is outside the subset; make it a statement",
+    "struct P { double a; } p;": "4:1: struct is outside the differentiable subset; write a variable, or an array, for",
+    "P p;": "4:1: the type P is outside the differentiable subset; int, unsigned, long long, bool, float, double and",
+    "float4 v = make_float4(1, 2, 3, 4);": "4:1: the type float4 is outside the differentiable subset; int, unsigned",
+    "unsigned char c = 1;": "4:1: the type unsigned char is outside",
+    "unsigned long long c = 1;": "4:1: the type unsigned long is outside",
+    "uint32_t c = 1;": "4:1: the type uint32_t is outside",
+    "auto g = [](double v) { return v; };": "4:1: auto is outside the differentiable subset; write the type",
+    "y[i] = __ldg(x + i);": "4:14: __ldg takes the element: __ldg(&x[i])",
+    "atomicMax(&i, 3);": "4:1: the call of atomicMax as a statement is outside the subset; of the atomics only",
+    "double old = atomicAdd(&y[i], 1.0);": "4:14: the value that atomicAdd returns depends on the order of the threads",
+    "atomicAdd(y + i, x[i]);": "4:11: atomicAdd takes the element: atomicAdd(&x[i], value)",
+    "for (int j = 0; j < 3; ++j) { if (x[j] > 1) return; y[i] = x[j]; }": "4:1: a return inside a loop is outside the",
+    "return 3;": "4:1: f returns no value; so must this return",
+    'printf("%d", i);': "4:1: printf is outside the differentiable subset; leave it out",
+    "assert(i < 8);": "4:1: assert is outside the differentiable subset; leave it out",
+    "double v = x[i]; { double v = v * v; y[i] = v; }": "4:27: v is read in its own first value, before it has one",
+    "double sin = x[i];": "4:8: sin is the name of a function or macro; choose another name",
+    "int blockIdx = 3;": "4:5: blockIdx is the name of a builtin; choose another name",
+    "double v; y[i] = v * x[i];": "4:8: v is read and never given a value; give it one",
+    "int k = 3; double q[k]; q[0] = x[i]; y[i] = q[0];": "4:21: the extent of q must be a constant: a number, a macro",
+    "double q[] = {x[i], 2};": "4:10: write the extent of q",
+    "double q[2][2] = {{1, 2}, {3, 4}};": "4:19: write all values of the array in one pair of braces",
+    "double v{x[i]};": "4:9: write double v = ...; with an equals sign",
+    "double v(x[i]);": "4:9: write double v = ...; with an equals sign",
+    "double a; if ((a = x[i]) > 0) y[i] = a;": "4:18: = inside an expression is outside the subset; make it a",
+    "if (double a = x[i]) y[i] = a;": "4:5: declare the variable a in a statement ahead of this one",
+    "if constexpr (true) y[i] = x[i];": "4:4: if constexpr is outside the subset; write if",
+    "for (double v : x) y[i] = v;": "4:1: a for over all elements is outside the subset; count with an int",
+    "x[i]; y[i] = x[i];": "4:5: expected an assignment, found ';'",
+    "y[i] = x[i]": "4:12: a ; is missing here, at the end of the statement",
+    "y[i] = std::sin(x[i]);": "4:8: std is outside the differentiable subset; write the name without std::",
+    "y[i] = x[i] * sizeof(double);": "4:15: sizeof is outside the differentiable subset; write the number of bytes",
+    "if (i > 2 and i < 5) y[i] = x[i];": "4:11: and is outside the differentiable subset; write &&",
+    "y[i] = __shfl_xor_sync(1, x[i], 1);": "4:8: __shfl_xor_sync has no derivative rule here, and is no __device__ fun",
+    "__syncwarp();": "4:1: the call of __syncwarp as a statement is outside the subset; use __syncthreads()",
+    "extern __shared__ double s[];": "4:1: extern variables are outside the differentiable subset; give the array its",
+    "volatile double v = 1;": "4:1: volatile variables are outside the differentiable subset; leave volatile out",
+    "y[i] = x[i]; }": "5:1: this } closes nothing; there is one too many, or a { is missing",
+    "if (i > 3) { y[i] = x[i];": "6:1: the file ends within f; a } is missing",
+    "y += n;": "4:1: y is an array of 1 axes and is used here with 0 indices",
+    "y[0] = foo(x[0]);": "4:8: foo has no derivative rule here",
+    "x[0] = 1;": "4:1: x is const and is written here",
+    "const double c = 1; c = 2;": "4:21: c is const and is written here",
+    "a = 2;": "4:1: the parameter a is changed here; copy it into a variable first",
+    "__shared__ double s;":
+        "4:19: s is one value shared by the block, which is outside the subset; "
+        "make it an array of one element: __shared__ double s[1];",
+    "__shared__ double s[2], t;": "4:25: t is one value shared by the block",
+    "static double s;": "4:1: static variables",
+    "y[0] = 010 * x[0];": "4:8: 010 is octal in C++; write it in decimal",
+    "y[007u] = x[0] * 00.5 + 1e05;": "4:3: 007u is octal",
+    "y[0] = 0b11 * x[0];": "4:8: the literal 0b11 is outside the differentiable subset; write it in decimal",
+    "y[0] = 0x1p3 * x[0];": "4:8: the literal 0x1p3 is outside",
+    "#define EIGHT 010": "4:15: 010 is octal",
+    "half h = 0;": "4:1: the type half is outside",
+    "y[0] = undeclared;": "4:8: undeclared is not declared here",
+    "int k = 0; k = x[0];": "4:14: a double becomes int here; write the cast",
+    "y[x[0]] = 1;": "4:3: an index must be a whole number",
+    "y[0] = pow(x[0]);": "4:8: pow takes 2 arguments; got 1",
+    "atomicCAS(&n, 0, 1);": "4:1: the call of atomicCAS as a statement",
+    "#pragma once": "4:1: of pragmas only #pragma unroll",
+    "#define F(x) x\ny[0] = F(a);": "4:1: the macro F takes arguments; write it as a __device__ function",
+    "if (threadIdx.x < 3) __syncthreads();": "4:22: __syncthreads() where only some threads come by",
+    "if (threadIdx.x > 3) return; __syncthreads();": "4:30: __syncthreads() where only some threads come by",
+    "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "4:39: __syncthreads() where only some",
+    "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "4:47: __syncthreads() where only some",
+    "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }":
+        "4:31: __syncthreads() where only some",
+    "y[0] = x[0] %2;": "4:13: % of floating-point numbers",
+    "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "4:18: __shfl_down_sync has no derivative rule",
+    "char c = 0;": "4:1: the type char is outside",
+    "int i = 0; { int i = 1; y[i] = 1; } @": "4:37: '@' is outside",
+    "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
+    "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
+    "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_outside_the_subset(body):
-    with pytest.raises(Refused) as caught:
-        mg.adjoint(HEAD + KERNEL.format(f"{body}\ny[0] = a;"))
-    assert str(caught.value).startswith(f"f.cu:{BODIES[body]}")
+@pytest.mark.parametrize(("body", "message"), BODIES.items())
+def test_refused_in_a_body(body, message):
+    refused(source(body), message)
 
 
-@pytest.mark.parametrize("params, message", [
-    ("float** x", "1:39: references and pointers to pointers"),
-    ("float& x", "1:38: references and pointers to pointers"),
-    ("float x[4]", "1:39: write the array parameter as a pointer: float* x"),
-    ("View x", "1:33: a parameter of type 'View' is outside"),
+# what stands ahead of the kernel, in line 1, and the kernel's body where it is not y[i] = g(x[i]);
+FILES = [
+    ("template <class T> __device__ T g(T v) { return v; }", "1:1: template is outside the"),
+    ("__device__ double g(const double& v) { return v; }", "1:33: references and pointers to"),
+    ("__device__ void g(double* v) { }", "1:12: a __device__ function must return a number; void is none", "g(y);"),
+    ("__device__ double g(const double* v) { return v[0]; }", "4:12: hand over x alone, and the", "y[i] = g(x + i);"),
+    ("__device__ double g(const double* v) { return v[0]; }", "4:10: hand over the array alone,", "y[i] = g(&x[i]);"),
+    ("__device__ double g(double v) { return v > 0 ? 1 : g(v); }", "1:52: g calls itself;"),
+    ("__device__ double h(double v);", "4:8: h has no derivative rule here, and is no __device__", "y[i] = h(x[i]);"),
+    ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
+    ("__device__ double g(double v) { return; }", "1:33: g returns a double; so must this return"),
+    ("__device__ double g(double v, double w = 3) { return v; }", "1:40: w has a default value;"),
+    ("__device__ double g(int v) { return v; } __device__ double g(double v) { return v; }",
+        "1:42: g is defined twice, with other parameters; give each function a name of its own"),
+    ("#define SQ(v) ((v) * (v))", "1:1: the macro SQ takes arguments; write it as a __device__", "y[i] = SQ(x[i]);"),
+    ("#define SET y[i] = x[i];", "1:13: the macro SET must be a type or an expression in parentheses, of", "SET"),
+    ("#define CHECK(v)\nCHECK(1)", "1:1: the macro CHECK takes arguments; write it as a", "y[i] = x[i];"),
+    ("struct P { double a; };", "1:1: struct is outside the differentiable subset; write a variable, or an", "P p;"),
+    ("typedef double T;", "1:1: typedef is outside the differentiable subset; use #define", "T v = x[i];"),
+    ("__constant__ double C[3];", "1:21: C has no values here; write them, or pass it as a", "y[i] = C[0] * x[i];"),
+    ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_refused_where_it_is_used(case):
+    text, message, *body = case
+    refused(source(*(body or ["y[i] = g(x[i]);"]), ahead=text), message)
+
+
+@pytest.mark.parametrize(("params", "message"), [
+    ("const float4* x, double* y", "2:30: a parameter of type 'float4' is outside the differentiable subset;"),
+    ("const double x[8], double* y", "2:44: write the array parameter as a pointer: double* x"),
+    ("const double* x, double* y, int n = 3", "2:64: n has a default value; leave it out and pass it every time"),
+    ("const double* x, double* y, int", "2:61: expected the parameter's name, found ')'"),
+    ("double** x", "2:37: references and pointers to pointers"),
+    ("double& x", "2:36: references and pointers to pointers"),
+    ("View x", "2:30: a parameter of type 'View' is outside"),
 ])  # fmt: skip
-def test_parameters(params, message):
-    with pytest.raises(Refused) as caught:
-        mg.adjoint(f'extern "C" __global__ void kernel({params}) {{ }}\n', name="kernel")
-    assert message.split(": ", 1)[1] in str(caught.value)
+def test_refused_parameters(params, message):
+    refused(source(params=params, body=""), message)
+
+
+def test_a_template_cannot_be_asked_for():
+    with pytest.raises(ValueError, match="f is a template; write it for one set of types and values"):
+        mg.adjoint(f"template <int B>\n__global__ void f({PARAMS}) {{ y[0] = a; }}\n")
 
 
 def test_an_array_carried_around_two_loops_is_refused_and_not_guessed():
