@@ -5,45 +5,23 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.adjoint import ladder
 
-TILES = """
-#define T 3
-extern "C" __global__ void f(const double* a, const double* b, double* y, int m, int n, int k) {
-    __shared__ double s[T][T], r[T][T];
-    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * T + ty, column = blockIdx.x * T + tx;
-    double sum = 0;
-    for (int start = 0; start < k; start += T) {
-        s[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx] : 0;
-        r[ty][tx] = start + ty < k && column < n ? b[(start + ty) * n + column] : 0;
-        __syncthreads();
-        for (int j = 0; j < T; ++j) {
-            ROUND
-        }
-        __syncthreads();
-    }
-    if (row < m && column < n) y[row * n + column] = LAST;
-}
-"""
-PRODUCT = TILES.replace("ROUND", "sum += s[ty][j] * r[j][tx];").replace("LAST", "sum")
+ROUND = "sum += a_tile[ty][j] * b_tile[j][tx];"
 FORMS = {  # what stands in the innermost loop, what is stored; and how many launches there are
-    "a product": ("sum += s[ty][j] * r[j][tx];", "sum", 2),
-    "squares of differences": ("double d = s[ty][j] - r[j][tx]; sum += d * d;", "sum", 2),
-    "its exponential": ("sum += s[ty][j] * r[j][tx];", "exp(0.1 * sum)", 1),  # the sum is computed again: not twice
-    "a round needs the one before": ("sum = 0.5 * sum + s[ty][j] * r[j][tx];", "sum", 1),
+    "a product": (ROUND, "sum", 2),
+    "squares of differences": ("double d = a_tile[ty][j] - b_tile[j][tx]; sum += d * d;", "sum", 2),
+    "its exponential": (ROUND, "exp(0.1 * sum)", 1),  # the sum is computed again: not twice
+    "a round needs the one before": ("sum = 0.5 * sum + a_tile[ty][j] * b_tile[j][tx];", "sum", 1),
 }
 
 
-def checked(made, args, grid, block):
-    """Compare the gradients with the complex step, and look for races and for what nobody has written."""
-    rng = np.random.default_rng(2)
-    on_sim = [mg.tensor(v, device="sim") if isinstance(v, np.ndarray) else v for v in args]
-    w = rng.standard_normal(args[2].size)
-    with mg.microscope.watching() as report:
-        found = made.vjp(*on_sim, dy=[mg.tensor(w, device="sim")], grid=grid, block=block)
-    assert not report.problems
-    v = [rng.standard_normal(a.shape) for a in args[:2]]
-    forward = np.vdot(w, oracle.directional(made, args, dict(zip("ab", v, strict=True)), grid, block)["y"])
-    np.testing.assert_allclose(sum(np.vdot(d.numpy(), u) for d, u in zip(found, v, strict=True)), forward, rtol=1e-11)
+def product(inner=ROUND, last="sum"):
+    """The adjoint of the ladder's product in tiles of 3, or with another innermost statement, another value stored."""
+    text = ladder("matmul_tiled").source.text
+    assert ROUND in text and "column] = sum;" in text
+    text = text.replace(ROUND, inner).replace("column] = sum;", f"column] = {last};")
+    return mg.adjoint(mg.kernel(text, "matmul_tiled", defines={"TILE": 3}), wrt=["a", "b"])
 
 
 def tiles(m, n, k):
@@ -54,20 +32,20 @@ def tiles(m, n, k):
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_tiles(form):
     inner, last, launches = FORMS[form]
-    made = mg.adjoint(TILES.replace("ROUND", inner).replace("LAST", last), wrt=["a", "b"], name="f")
+    made = product(inner, last)
     assert len(made.kernels) == launches
     assert ("atomicAdd" in made.source) == (launches == 1)
-    checked(made, tiles(7, 5, 8), (2, 3), (3, 3))
+    oracle.check(made, tiles(7, 5, 8), (2, 3), (3, 3))
 
 
 @pytest.mark.parametrize("extents", [(1, 1, 1), (3, 3, 3), (7, 5, 0), (2, 9, 4)])
 @pytest.mark.parametrize("more", [0, 2])
 def test_extents_of_the_product(extents, more):
     m, n, k = extents
-    made = mg.adjoint(PRODUCT, wrt=["a", "b"], name="f")
+    made = product()
     grid = ((n + 2) // 3 + more, (m + 2) // 3 + more)
     if k:
-        checked(made, tiles(m, n, k), grid, (3, 3))
+        oracle.check(made, tiles(m, n, k), grid, (3, 3))
     else:
         found = made.vjp(*tiles(m, n, k), dy=[np.ones(m * n)], grid=grid, block=(3, 3))
         assert [d.shape for d in found] == [(0,), (0,)]
@@ -75,7 +53,7 @@ def test_extents_of_the_product(extents, more):
 
 def test_a_grid_too_small_leaves_zeros():
     """What the kernel does not reach has no gradient, and no memory is read that nobody has written."""
-    made = mg.adjoint(PRODUCT, wrt=["a", "b"], name="f")
+    made = product()
     m, n, k = 7, 5, 4
     a, b, y = np.ones(m * k), np.ones(k * n), np.zeros(m * n)
     da, db = made.vjp(a, b, y, m, n, k, dy=[np.ones(m * n)], grid=(1, 2), block=(3, 3))
@@ -135,7 +113,7 @@ extern "C" __global__ void f(const double* a, const double* b, double* y, int n)
     rng = np.random.default_rng(3)
     assert [kernel.name for kernel in made.kernels] == ["f_adjoint_a", "f_adjoint_others"]
     assert "atomicAdd" not in made.source and "d_a[i] += " in made.source
-    checked(made, [rng.random(11), rng.random(11), np.zeros(11), 11], 3, 4)
+    oracle.check(made, [rng.random(11), rng.random(11), np.zeros(11), 11], 3, 4)
 
 
 STORES = {  # a body, and whether it fills d_a in a launch of 3 blocks of 8 threads over 20 elements
@@ -160,7 +138,7 @@ def test_zeros_are_left_out_where_all_is_stored(form):
     rng = np.random.default_rng(4)
     size = 24 if form == "no guard" else 20
     args = [rng.random(size), rng.random(size), np.zeros(size), size]
-    checked(made, args, 3, 8)
+    oracle.check(made, args, 3, 8)
     on_sim = [mg.tensor(a, device="sim") if np.ndim(a) else a for a in args]
     run = made.prepared(on_sim, 3, 8)
     d_a = made.module.kernel.param("a")

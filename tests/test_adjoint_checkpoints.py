@@ -52,14 +52,7 @@ def test_loops(form, m):
     made.slots = 0  # so that the first try is too short
     n, rng = 5, np.random.default_rng(1)
     args = [rng.random(17 * n) + 0.5, rng.random(n) + 0.5, np.zeros(n), n, m]
-    on_sim = [mg.tensor(v, device="sim") if isinstance(v, np.ndarray) else v for v in args]
-    u = rng.standard_normal(n)
-    with mg.microscope.watching() as report:
-        found = made.vjp(*on_sim, dy=[mg.tensor(u, device="sim")], grid=2, block=4)
-    assert not report.problems
-    v = [rng.standard_normal(a.shape) for a in args[:2]]
-    forward = np.vdot(u, oracle.directional(made, args, dict(zip("xw", v, strict=True)), 2, 4)["y"])
-    np.testing.assert_allclose(sum(np.vdot(d.numpy(), e) for d, e in zip(found, v, strict=True)), forward, rtol=1e-10)
+    oracle.check(made, args, 2, 4)
     assert any("every 8th" in row.how for row in made.decisions.rows) == (form in AGAIN)
 
 
