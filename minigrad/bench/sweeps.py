@@ -16,6 +16,7 @@ from minigrad.devices import get, why_not
 from minigrad.errors import LaunchError
 from minigrad.kernel import Kernel
 from minigrad.op import Op
+from minigrad.show.tables import Table, table
 
 
 @dataclass(frozen=True)
@@ -116,28 +117,18 @@ class Sweep:
         ]
         return f"{'; '.join(known)}, for {self.title}" if known else ""
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """One row for each value: value, live time, recorded time."""
-        values = sorted({*self.live, *self.recorded})
-        return [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in (self.live, self.recorded))) for v in values]
-
-    def _heads(self) -> tuple[str, str, str]:
-        return (
-            self.tunable,
-            self.live_on or "live: no GPU here",
-            f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}",
-        )
+    def table(self) -> Table:
+        """A row for each value: value, live time, recorded time."""
+        values, both = sorted({*self.live, *self.recorded}), (self.live, self.recorded)
+        recorded = f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}"
+        rows = [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in both)) for v in values]
+        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded))
 
     def __repr__(self) -> str:
-        table = [self._heads(), *self.rows()]
-        widths = [max(len(row[i]) for row in table) for i in range(3)]
-        lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table)
-        return "\n".join([self.title, *lines])
+        return f"{self.title}\n{self.table()!r}"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(word)}</th>" for word in self._heads())
-        body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
-        return f"<b>{escape(self.title)}</b><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<p>{escape(self.title)}</p>{self.table()._repr_html_()}"
 
 
 def sweep(
