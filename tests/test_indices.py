@@ -2,7 +2,8 @@
 
 import pytest
 
-from minigrad.devices.simulator.indices import Inserted, column, indices
+from minigrad.devices.simulator.changes import Change, change, column
+from minigrad.devices.simulator.indices import indices
 from minigrad.source import blank
 
 # What is marked by <> is one.
@@ -38,5 +39,16 @@ def test_macros_have_indices_and_what_is_outside_functions_has_none():
 
 
 def test_a_column_is_that_of_the_reader():
-    inserted = [Inserted(2, 10), Inserted(3, 5)]  # s[ and 10 signs, i and 5, ]
-    assert [column(inserted, at) for at in (1, 2, 3, 5, 13, 14, 16, 19)] == [1, 2, 3, 3, 3, 4, 4, 4]
+    changes = [Change(2, 0, 10), Change(3, 0, 5)]  # s[ and 10 signs, i and 5, ]
+    assert [column(changes, at) for at in (1, 2, 3, 5, 13, 14, 16, 19)] == [1, 2, 3, 3, 3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("text", ["a; bc; d[i];", "a;\nbc; d[i];", "a; b\nc; d[i];", "ä; bc; d[i];"])
+def test_the_columns_behind_what_was_replaced_are_the_readers(text):
+    start = text.index("b")
+    stop, made = text.index(";", start) + 1, "much longer, ö;" + "\n" * text.count("\n", start)
+    line, compiled = (
+        (text[:at] + rest).split("\n")[-1].encode() for at, rest in ((stop, " d[i];"), (start, made + " d[i];"))
+    )
+    found = column([change(text, start, stop, made)], compiled.index(b"d") + 1)
+    assert found == line.index(b"d") + 1

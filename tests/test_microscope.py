@@ -139,6 +139,7 @@ def test_an_index_that_leaves_its_row_inside_memory():
         ("q", "/* ä */ y[threadIdx.x] = s[1][0] + q[1].a[n];"),
         ("r", "r[n] += x[0];"),
         (None, "#define LAST(a) a[n]\ny[threadIdx.x] = LAST(r);"),
+        ("t", "__shared__ float t[2][8], u[3]; int i = 5; t[i][i % 2] = x[i];"),
     ],
 )
 def test_the_array_of_an_index_is_the_one_that_the_line_indexes(name, line):

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.devices.simulator.indices import column as original
+from minigrad.devices.simulator.changes import column as original
 from minigrad.devices.simulator.lines import Frame, frames
 from minigrad.devices.simulator.module import Module
 from minigrad.microscope.columns import Columns
@@ -111,7 +111,7 @@ class Places:
 
     def _read(self, name: str, line: int, column: int) -> int:
         """The column in the reader's text of one in the compiled text."""
-        return original(self._module.inserted.get((name, line), []), column)
+        return original(self._module.changes.get((name, line), []), column)
 
     def _raw(self, name: str, line: int) -> str:
         lines = self._lines.get(name, [])

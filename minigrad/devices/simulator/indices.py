@@ -109,17 +109,3 @@ class _Reader:
     def _word(self, stop: int) -> str:
         found = _NAME.search(self.code, max(0, stop - 100), stop)
         return found[1] if found else ""
-
-
-class Inserted(NamedTuple):
-    """What was put into a line: at which column of the reader's text, from 0 and in bytes, and how much."""
-
-    column: int
-    length: int
-
-
-def column(inserted: list[Inserted], compiled: int) -> int:
-    """The column in the reader's line of a column in the compiled one, both from 1."""
-    for one in inserted:  # in order
-        compiled -= min(max(compiled - 1 - one.column, 0), one.length)
-    return compiled

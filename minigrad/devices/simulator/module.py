@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minigrad.devices.simulator import cache
+from minigrad.devices.simulator.changes import Change
 from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
-from minigrad.devices.simulator.indices import Inserted
 from minigrad.devices.simulator.lines import explain, undefined
 from minigrad.devices.simulator.rewrite import translate
 from minigrad.devices.simulator.runtime import runtime
@@ -25,7 +25,7 @@ class Module:
     parts: dict[str, str]  # the texts that it was made of, by the names that messages use
     library: Any
     stamps: dict[Path, int]  # the included files, by their dates
-    inserted: dict[tuple[str, int], list[Inserted]]  # what was put into a line of a part
+    changes: dict[tuple[str, int], list[Change]]  # of a line of a part
     entries: dict[str, int] = field(default_factory=dict)
 
     def entry(self, kernel: str) -> int:
@@ -90,7 +90,7 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module
         library, path = cache.load(stem, text + str(recipe), compiler, compile, ctypes.DEFAULT_MODE)
     except OSError as error:
         raise undefined(source.name, str(error)) from error
-    return Module(source, path, translation.parts, library, _stamps(translation.files), translation.inserted)
+    return Module(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, int]:

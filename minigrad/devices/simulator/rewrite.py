@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minigrad.devices.simulator.indices import AFTER, BEFORE, Inserted, indices
+from minigrad.devices.simulator.changes import Change, change
+from minigrad.devices.simulator.indices import AFTER, BEFORE, indices
 from minigrad.source import Source, blank
 
 PTX = "MINIGRAD_PTX"  # an unknown name, so that only an `asm` that is really compiled is an error
@@ -27,7 +28,7 @@ class Translation:
     parts: dict[str, str] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)  # the included ones
     once: bool = False  # each index is evaluated once: see indices.py
-    inserted: dict[tuple[str, int], list[Inserted]] = field(default_factory=dict)  # by part and line
+    changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
 
 
 def translate(source: Source, once: bool = False) -> Translation:
@@ -49,10 +50,8 @@ def _translate(source: Source, here: Path, made: Translation) -> str:
         if start >= at:  # not within what is replaced already
             pieces += [source.text[at:start], replacement]
             at = stop
-            if replacement in (BEFORE, AFTER):
-                line = source.text[:at].split("\n")
-                inserted = Inserted(len(line[-1].encode()), len(replacement))
-                made.inserted.setdefault((source.name, len(line)), []).append(inserted)
+            line = source.text.count("\n", 0, stop) + 1
+            made.changes.setdefault((source.name, line), []).append(change(source.text, start, stop, replacement))
     return "".join([*pieces, source.text[at:]])
 
 
