@@ -94,6 +94,13 @@ def test_a_case_for_which_the_files_own_kernel_is_not_launched_is_left_out(monke
     assert found.correct, found
 
 
+def test_what_goes_wrong_in_a_function_of_a_header_has_its_place():
+    found = check.kernel(
+        mg.cross_entropy, "held", mg.cross_entropy["held"].text.replace("hold(own, x, n,", "hold(own, x, n + 1,")
+    )
+    assert found.kind == "out-of-bounds" and "In cuda/held.cuh(" in found.text, found
+
+
 def test_a_tree_that_forgets_one_where_a_block_is_odd():
     found = check.kernel(mg.sum, "tree", mg.sum["tree"].text.replace("half = (width + 1) / 2", "half = width / 2"))
     assert (found.kind, found.correct) == ("value", False) and "BLOCK=33, CHUNK=8192: y is" in found.text, found
@@ -123,7 +130,13 @@ def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
         ("i < n", "i <= n", "out-of-bounds", 4, "n=1, BLOCK=256: thread (1, 0, 0) of block (0, 0, 0) writes y[1]"),
         ("i < n", "i < n && n != 33 * 65", "never-written", None, "n=2145, BLOCK=256: y[0, 0] is nan"),
         ("b[b_at(i)]", "b[i]", "out-of-bounds", 4, "n=2145, BLOCK=256: "),
-        ("y[i] =", "y[i] +=", "nan", 4, "Thread (0, 0, 0) of block (0, 0, 0) writes it."),
+        (
+            "y[i] =",
+            "y[i] +=",
+            "nan",
+            4,
+            "(0, 0, 0) writes it. Before that it is read, and y begins undefined: write with =",
+        ),
         ("= b[b_at(i)]", "= 2 * b[b_at(i)]", "value", 4, "y is -0.13848, wanted -0.00637464. Thread (0, 0, 0) of"),
         ("i < n", "i < n && blockDim.x != 64", "never-written", None, "n=1, BLOCK=64: y is nan"),
         ("blockIdx.x * blockDim.x + ", "", "race", 4, "n=1025, BLOCK=256: y[256] is nan"),

@@ -11,6 +11,8 @@ from minigrad.microscope import Inspection
 from minigrad.microscope.problems import index
 from minigrad.outcome import Pair, largest
 
+FRESH = b"\xff\x7f"  # fresh memory is full of it, and so is a sum with what lay there: see native/memory.cpp
+
 
 class Fault(Exception):
     """The first thing that is wrong with a reader's kernel, and the lines that it is about."""
@@ -27,6 +29,7 @@ class Difference(NamedTuple):
     size: int
     element: int
     nan: bool
+    undefined: bool  # it holds what memory holds before it is written
     text: str
 
 
@@ -44,7 +47,8 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
         return None
     at = tuple(wrong[0])
     element = int(np.ravel_multi_index(at, got.shape)) if at else 0
-    return Difference(name, got.size, element, bool(got[at] != got[at]), in_words(got, wanted, wrong, name))
+    nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == FRESH * (got.itemsize // len(FRESH))
+    return Difference(name, got.size, element, nan, undefined, in_words(got, wanted, wrong, name))
 
 
 def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
@@ -59,4 +63,6 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     line = record.lines[last["site"]]
     thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
+    if wrong.undefined:
+        words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)

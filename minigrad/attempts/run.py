@@ -17,7 +17,7 @@ from minigrad.outcome import Pair
 ALL = 2**31 - 1  # blocks
 PATIENCE = 5.0  # seconds for a launch: the cases are small, and a loop without end is a common mistake
 SOON = 1.0  # and where it is known to be wrong, and is only compared
-WAITS = ("barrier-divergence", "timeout")  # what ends a launch in which many threads wait
+WAITS = ("barrier-divergence", "timeout")  # what ends a launch in which many threads wait: no one of them is to blame
 
 
 class Trial(Protocol):
@@ -100,8 +100,8 @@ class Run:
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
-            words = _without_place(str(error).removeprefix(f"{self.mine.name}: "), error.kind)
-            raise Fault(error.kind, f"{self.place}: {words}", error.line if error.file == CELL else None) from None
+            place = {"line": error.line, "block": error.block, "thread": error.thread}
+            raise self._problem(Problem(error.kind, error.reason, error.file or "", **place), "") from None
         finally:
             self._show()
 
@@ -145,11 +145,12 @@ class Run:
 
     def _problem(self, problem: Problem, came: str) -> Fault:
         """What the microscope has found; a problem that says nothing of its thread is told whose it is."""
-        words, other = problem.message.removeprefix(f"{self.mine.name}: "), problem.other
-        if problem.thread and not other and words == problem.message:
-            colon = ":" * words.startswith("index")
-            words = f"thread {problem.thread} of block {problem.block}{colon} {words}"
-        words = _without_place(words, problem.kind)
+        words, other = problem.message, problem.other
+        if problem.thread and not other and problem.kind not in WAITS:
+            words = f"thread {problem.thread} of block {problem.block}{':' * (not problem.access)} {words}"
+        if problem.line and problem.file != CELL:
+            words = f"in {problem.file}({problem.line}), {words}"
+        words = re.sub("; set the device's timeout[^.]*", "", words)  # the cases are small
         if came:
             words = came + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
@@ -163,12 +164,3 @@ class Run:
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
                 return written_by(record, wrong, what)
         return Fault("value", what)
-
-
-def _without_place(words: str, kind: str) -> str:
-    """What an error says, without its line, which is quoted below; nor its thread, where that is one of many that wait.
-
-    Nor that the device may be given more time: the cases are small.
-    """
-    words = re.sub(rf", {re.escape(CELL)}\(\d+\)|; set the device's timeout[^.]*", "", words)
-    return re.sub(r", block \(.*?\), thread \(.*?\)", "", words) if kind in WAITS else words
