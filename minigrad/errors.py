@@ -21,7 +21,7 @@ class KernelError(RuntimeError):
 
     kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
     "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of
-    the access. What is unknown is None.
+    the access; reason is what happened and the way out, without its place. What is unknown is None.
     """
 
     def __init__(
@@ -35,7 +35,9 @@ class KernelError(RuntimeError):
         line: int | None = None,
         file: str | None = None,
         address: int | None = None,
+        reason: str = "",
     ):
         super().__init__(message)
+        self.reason = reason or message
         self.kernel, self.kind, self.buffer, self.address = kernel, kind, buffer, address
         self.block, self.thread, self.line, self.file = block, thread, line, file

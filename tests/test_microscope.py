@@ -431,6 +431,20 @@ def test_an_output_that_only_atomics_write_is_written():
     assert mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=2, block=64, outputs=["y"]).ok
 
 
+@pytest.mark.parametrize(
+    "body, way_out",
+    [
+        ("if (threadIdx.x > 9) return;\n__syncthreads();", "let no thread return before it"),
+        ("if (threadIdx.x > 9) __syncthreads();\nelse __syncthreads();", "Move the call out of the condition, so that"),
+        ("y[0] = 1 / (n - 1000);", "integer division by zero. Check the divisor first."),
+    ],
+)
+def test_what_stops_a_kernel_says_its_place_once(body, way_out):
+    problem, _ = look(body)
+    assert way_out in problem.message and problem.thread and problem.line
+    assert not any(word in problem.message for word in ("k: ", "k.cu", "block (", "thread ("))
+
+
 def test_what_else_stops_a_kernel_is_a_problem_too():
     problem, _ = look("y[0] = n / (n - 1000);", block=1)
     assert (problem.kind, problem.line) == ("division", 2)
@@ -506,6 +520,15 @@ def test_more_accesses_than_can_be_kept_are_checked_and_not_counted(monkeypatch)
         ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later one"),
         ("atomicAdd(&y[0], 1);\ny[threadIdx.x + 1] = y[0];", "Read what all have added after a __syncthreads()."),
         ("if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);", "A plain write can undo what atomics have added"),
+        (
+            "if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);",
+            "changes y[0] by an atomic, which thread (40, 0, 0)",
+        ),
+        (
+            "__shared__ float s[64];\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\nfor (int j = 32; j; j /= 2) {\n"
+            "if (!(t & j) && s[t] < s[t ^ j]) { float v = s[t]; s[t] = s[t ^ j]; s[t ^ j] = v; }\n}",
+            "add to it with atomicAdd. Where they take turns, put a __syncthreads() into the loop.",
+        ),
     ],
 )
 def test_the_way_out_of_a_race_fits_its_place(body, mend):
@@ -525,7 +548,7 @@ def test_the_way_out_of_a_race_fits_its_place(body, mend):
         (
             "if (threadIdx.x == 0) y[blockIdx.x] = 1;\nif (threadIdx.x == 1) {\n__threadfence();\natomicAdd(&y[9], 1);\n"
             "if (blockIdx.x) y[10] = y[0];\n}",
-            "hands over what its own thread did before a __threadfence()",
+            "A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did",
         ),
     ],
 )

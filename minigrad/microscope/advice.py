@@ -1,5 +1,6 @@
 """What a problem means and what usually mends it, in a sentence or two."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from minigrad.microscope.variables import Variable, as_unsigned, signed
 if TYPE_CHECKING:
     from minigrad.microscope.problem import Access
 
-_DOES = {"read": "reads", "write": "writes", "atomic": "changes by an atomic"}
+_DOES = {"read": "reads{}", "write": "writes{}", "atomic": "changes{} by an atomic"}
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Scene:
 
     space: str
     barrier: int  # the line of one that stands between the two in the text; 0: there is none
-    apart: bool  # and a loop is around all three
+    turns: bool  # a loop is around the two
     one_warp: bool
     overwrites: bool  # threads that come by the same lines write the same element, too
     fenced: bool  # the kernel orders some accesses by fences
@@ -27,7 +28,7 @@ class Scene:
 
 def race(me: "Access", other: "Access", at: str, scene: Scene) -> str:
     """Two threads, one element, and no order between them."""
-    what = f"{_who(me, other)} {_DOES[me.kind]} {at}, which {_who(other, me)} {_DOES[other.kind]} in line {other.line}"
+    what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
     mend = _atomic if "atomic" in (me.kind, other.kind) else _between_blocks if me.block != other.block else _in_block
     return f"{what}. Nothing orders the two, so the result depends on chance. {mend(me, other, scene)}"
 
@@ -37,8 +38,8 @@ _LOCKED = (
     "before the atomicExch() that gives it back."
 )
 _HANDED_OVER = (
-    " A counter or a flag hands over what its own thread did before a __threadfence(), and of other threads what a "
-    "__syncthreads() has put before that fence."
+    " A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did before "
+    "a __threadfence(), and of other threads what a __syncthreads() has put before that fence."
 )
 
 
@@ -71,7 +72,9 @@ def _adds(me: "Access", other: "Access", scene: Scene) -> bool:
 def _own(me: "Access", other: "Access", scene: Scene) -> str:
     """Of an element that is one thread's, or changed by an atomic; for a bool there is none."""
     if scene.bytes > 1:
-        return "Let one thread own each element, or add to it with atomicAdd." + _LOCKED * scene.locks
+        turns = scene.space == "shared" and scene.turns and not re.search(r"[-+*/]=|\+\+|--", me.text)
+        wait = " Where they take turns, put a __syncthreads() into the loop." * turns
+        return "Let one thread own each element, or add to it with atomicAdd." + wait + _LOCKED * scene.locks
     if me.block == other.block:
         return "Let one thread write it, or ask all threads of the block by __syncthreads_or()."
     return "Let one thread write it, or make it an int and change it by atomicOr()."
@@ -91,7 +94,7 @@ def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
         return _own(me, other, scene)
     if scene.space == "global" and _same_line(me, other):
         return "Read from one array and write to another."
-    if scene.apart:
+    if scene.barrier and scene.turns:
         first, last = sorted((me.line, other.line))
         return f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
     if scene.barrier:
@@ -109,6 +112,10 @@ def _in_block(me: "Access", other: "Access", scene: Scene) -> str:
     return mend + _LOCKED * scene.locks
 
 
+def _does(access: str, at: str = "") -> str:
+    return _DOES[access].format(at and f" {at}")
+
+
 def _who(one: "Access", other: "Access") -> str:
     return f"thread {one.thread}" + (f" of block {one.block}" if one.block != other.block else "")
 
@@ -116,8 +123,8 @@ def _who(one: "Access", other: "Access") -> str:
 def outside(access: str, at: str, variable: Variable | None) -> str:
     """An access beside an array."""
     if variable is None:
-        return f"{_DOES[access]} {at}, where no array is. Check the pointer and the index."
-    has = f"{_DOES[access]} {at}, and {variable.name} has {variable.size} element{'s' * (variable.size != 1)}"
+        return f"{_does(access, at)}, where no array is. Check the pointer and the index."
+    has = f"{_does(access, at)}, and {variable.name} has {variable.size} element{'s' * (variable.size != 1)}"
     if variable.space == "shared":
         shape = " x ".join(map(str, variable.shape))
         extents = f" ({shape})" if len(variable.shape) > 1 else ""

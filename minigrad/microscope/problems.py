@@ -78,14 +78,14 @@ class Finder:
             me, other = other, me
         first, last = sorted((me.line, other.line))
         barrier = self.places.barrier(me.file, first, last) if me.file == other.file else 0
-        apart = barrier > 0 and encloses(self.places.text(me.file), first, last)
+        turns = me.file == other.file and encloses(self.places.text(me.file), first, last)
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         one_warp = len(warps) == 1 and me.block == other.block
         locks = LOCK.search(self.places.text(me.file)) is not None
         overwrites = self._lines(finding) in self._overwritten
         scene = advice.Scene(
-            variable.space, barrier, apart, one_warp, overwrites, self.fenced, locks, variable.itemsize
+            variable.space, barrier, turns, one_warp, overwrites, self.fenced, locks, variable.itemsize
         )
         place, count = (me.file, me.line or None, me.text), finding.count
         message = advice.race(me, other, at, scene)
@@ -106,7 +106,7 @@ class Finder:
         if error.kind in ("out-of-bounds", "illegal-access") and any(p not in wild for p in last):
             return found
         place = self.places.at(error.file or "", error.line) if error.line else Place("", 0, "")
-        name, element, message = error.buffer, None, str(error)
+        name, element, message = error.buffer, None, error.reason
         if error.kind == "misaligned" and (found_at := self.variables.at(error.address or 0)):
             variable, element = found_at
             name = name or variable.name

@@ -56,8 +56,9 @@ def explain(
     where = [f"block {block}, thread {thread}"] if block else []
     where += [f"{file}({line})"] if line else []
     message = f"{kernel}: {', '.join([finding.what, *where])}. {finding.way_out}".strip()
-    address = report.address or None
-    return KernelError(message, kernel, finding.kind, finding.buffer, block, thread, line, file or None, address)
+    reason, address = f"{finding.what}. {finding.way_out}".strip(), report.address or None
+    place = (block, thread, line, file or None, address)
+    return KernelError(message, kernel, finding.kind, finding.buffer, *place, reason)
 
 
 def damage(kernel: str, name: str, array: Array) -> KernelError:
@@ -86,6 +87,11 @@ def _find(report: Any, module: "Module", kernel: str, timeout: float, arguments:
             return Finding("division", "integer division by zero", "Check the divisor first.")
         case Cause.DIVERGENCE:
             way_out = "Move the call out of the condition, so that every thread makes it."
+            if "have returned" in text:
+                way_out = (
+                    "Move the call out of the condition, and let no thread return before it: what it must not touch "
+                    "goes behind a guard, as in if (i < n)."
+                )
             return Finding("barrier-divergence", f"not all threads reach the same call; {text}", way_out)
         case Cause.TIMEOUT if text:  # so many blocks run, and all seem to wait
             what = f"still running after {timeout:g} s; {text} run at once here, and these wait for memory to change"
