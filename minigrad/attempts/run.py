@@ -100,8 +100,10 @@ class Run:
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
-            place = {"line": error.line, "block": error.block, "thread": error.thread}
-            raise self._problem(Problem(error.kind, error.reason, error.file or "", **place), "") from None
+            problem = Problem(
+                error.kind, error.reason, error.file or "", error.line, block=error.block, thread=error.thread
+            )
+            raise self._problem(problem, "") from None
         finally:
             self._show()
 
