@@ -30,7 +30,7 @@ extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int
     }
     __syncthreads();  // the element that a thread writes was read by another
     // [store tile]
-    row = blockIdx.y * TILE + threadIdx.x;  // x and y have changed places
+    row = blockIdx.y * TILE + threadIdx.x;  // threadIdx.x and threadIdx.y have changed places
     col = blockIdx.x * TILE + threadIdx.y;
     if (row < rows && col < cols) {
         y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];  // down a column, in few banks
