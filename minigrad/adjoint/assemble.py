@@ -120,9 +120,19 @@ def function_adjoints(module: Module, body: list[Stmt]) -> list[str]:
             made = FunctionAdjoint(module, f)
             found = made.derive()
             called |= {s.function for s in each(found.body) if isinstance(s, Do)}
+            check_fresh(module, f, mentioned(found.body), body)
             adjoint = "\n\n" + function_text(made, found)
         texts.insert(0, f.text + adjoint)
     return texts
+
+
+def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -> None:
+    """Raise Refused where the adjoint of a function reads an array that has been overwritten since its call."""
+    for s in each(body):
+        if isinstance(s, Do) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
+            array = min(s.stale[min(stale)])
+            why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
+            raise module.refuse(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
 
 
 def function_text(made: FunctionAdjoint, found: Derived) -> str:

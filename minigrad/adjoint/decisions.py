@@ -10,7 +10,7 @@ from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.effects import each, elements, name_of
 from minigrad.adjoint.expr import Index, Number, walk
-from minigrad.adjoint.printer import expression
+from minigrad.adjoint.printer import UNARY, expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tree import Assign, Declare
@@ -108,7 +108,9 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     loop = f"each round of the loop at line {tape.place.line}"
     why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
     why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
-    size = BYTES[tape.type] * prod(evaluate(e, made.module.values) or 0 for e in tape.dims)
+    extents = [(e, evaluate(e, made.module.values)) for e in tape.dims]
+    size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
+    inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # rounds of loops inside
     moved, again = (
         f"{2 * size} a round",
         f"every {EVERY}th round: not where {made.never.get(tape.name, 'another loop reads it')}",
@@ -125,4 +127,4 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     if tape.every > 1:
         how, why = f"global tape, every {EVERY}th round", f"{why}; those between are run again"
         moved, again = str(made.counted[tape.name]), f"every round: {moved.partition(' ')[0]}"
-    return Choice(tape.name, how, why, f"{size} x rounds ({rounds_text})", moved, again)
+    return Choice(tape.name, how, why, f"{size}{inside} x rounds ({rounds_text})", moved, again)

@@ -105,7 +105,7 @@ def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
     name = f"blockDim.{axis}"
     if known := sweep.conditions.get(name):
         return [known]
-    stores = [t.element.indices for t in fill.touches if t.stores]
+    stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
     along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
     return [*([sweep.limits[name]] if name in sweep.limits else []), *along[:1]]
 

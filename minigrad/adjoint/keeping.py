@@ -3,23 +3,24 @@
 from itertools import chain, count
 from math import prod
 
-from minigrad.adjoint.build import change, opposite
+from minigrad.adjoint.build import ZERO, change, opposite
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.tapes import Rounds, Tape, base
+from minigrad.adjoint.tapes import Numbered, Rounds, Tape, base
 from minigrad.adjoint.tree import Assign, Comment, Declare, Function, If, Stmt
 
 LOST = "?"  # the name of a value that cannot be had again
 INNER = (
-    "is overwritten in an outer loop and read in an inner one while the gradient still needs it; work on a local copy"
+    "is overwritten in an outer loop and read in an inner one while the gradient still needs it, and only the running "
+    "kernel knows how many rounds that makes; give it a bound that the launch knows, and leave it with break"
 )
 HEADER = (
     "is overwritten in an outer loop and read in the header of an inner one while the gradient still needs it; "
-    "copy it into a variable before the inner loop"
+    "copy it into a variable before the inner loop, or test it in the rounds of a for that break leaves"
 )
 
 
@@ -50,7 +51,7 @@ class Keeping:
         self.kept: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
         self.rounds: Rounds | None = None
         self.guards: list[Expr] = []
-        self.copying = False  # a loop as the kernel has it, whose rounds share one slot of an outer loop's tape
+        self.copied: list[Numbered | None] = []  # the loops around, in what is copied as the kernel has it
         self.why: dict[str, tuple[Place, str]] = {}
 
     def at(self, s: Stmt, gone: set[str]) -> None:
@@ -76,7 +77,7 @@ class Keeping:
                 return self.capture(e)
             case Index() if e.array in self.gone or self.is_lost(e.array):
                 return self.capture(e)
-            case Call() if any(map(self.is_lost, handed(e))):
+            case Call() if any(a in self.gone or self.is_lost(a) for a in self.arrays_of(e)):
                 return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
@@ -94,12 +95,17 @@ class Keeping:
         self.guards.pop()
         return kept
 
-    def is_lost(self, array: str, outside: bool = False) -> bool:
+    def is_lost(self, array: str) -> bool:
         """Whether the round that is being run again, or one of a loop outside, would find other values in an array."""
-        rounds = self.rounds.outer if outside and self.rounds else self.rounds
+        rounds = self.rounds
         while rounds and array not in rounds.lost:
             rounds = rounds.outer
         return rounds is not None
+
+    def arrays_of(self, e: Call) -> list[str]:
+        """The arrays that a call hands to a function of the file."""
+        params = self.module.functions[e.function].params if e.function in self.module.functions else ()
+        return [a.name for p, a in zip(params, e.arguments, strict=False) if p.pointer and isinstance(a, Name)]
 
     def reads_lost(self, e: Expr) -> bool:
         """Whether it reads an array whose values are lost to the round that is being run again."""
@@ -123,38 +129,51 @@ class Keeping:
         return Name(name, value.type)
 
     def taped(self, value: Expr) -> Expr:
-        """The value on the tape of the loop that is being reversed."""
-        rounds = self.rounds
-        reads = {array for x in walk(value) for array in handed(x)}
-        if rounds is None or self.copying or not reads & rounds.lost or any(self.is_lost(a, True) for a in reads):
+        """The value on the tape of the outermost loop whose rounds cannot repeat it, which loops inside make wider."""
+        outermost, inside = self.losing({array for x in walk(value) for array in handed(x)})
+        numbers = [number for number, _ in inside if number is not None]
+        if outermost is None or len(numbers) < len(inside):
             return self.lost(value)
-        tape = self.tape(base(value), value.type, of=expression(value))
-        rounds.pushes.setdefault(self.here.place, []).append(self.bounded(Assign(tape.slot(rounds.k), "=", value)))
-        return tape.slot(rounds.k)
+        key = self.here.place, value
+        if not inside or key not in outermost.wide:
+            dims, at = tuple(n.rounds for n in numbers), tuple(n.this for n in numbers)
+            outermost.wide[key] = tape = self.tape(outermost, base(value), value.type, dims, expression(value))
+            store = self.bounded(outermost, Assign(tape.slot(outermost.k, at), "=", value))
+            outermost.pushes.setdefault(self.here.place, []).append(store)
+        return outermost.wide[key].slot(outermost.k, tuple(k for _, k in inside))
+
+    def losing(self, arrays: set[str]) -> tuple[Rounds | None, list[tuple[Numbered | None, Expr]]]:
+        """The outermost loop in which one of these is lost, and those inside: how it is numbered, and which is run."""
+        around: list[tuple[Numbered | None, Expr]] = [(n, n.this if n else ZERO) for n in self.copied]
+        outermost, inside, rounds = None, around, self.rounds
+        while rounds:
+            if arrays & rounds.lost:
+                outermost, inside = rounds, around
+            around, rounds = [(rounds.number, rounds.k), *around], rounds.outer
+        return outermost, inside
 
     def lost(self, value: Expr, why: str = INNER) -> Name:
         """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
         name = f"{LOST}{len(self.why)}"
-        self.why[name] = self.here.place, f"{base(value)} {why}."
+        arrays = [array for x in walk(value) for array in handed(x) if self.is_lost(array)]
+        self.why[name] = self.here.place, f"{arrays[0]} {why}."
         return Name(name, value.type)
 
-    def tape(self, value: str, kind: str, dims: tuple[Expr, ...] = (), of: str = "") -> Tape:
-        """A new tape of the loop that is being reversed: in the thread's own memory while it is short.
+    def tape(self, rounds: Rounds, value: str, kind: str, dims: tuple[Expr, ...] = (), of: str = "") -> Tape:
+        """A new tape of a loop that is being reversed: in the thread's own memory while it is short.
 
         of: what it is for that a round computes; empty for what a round begins with.
         """
-        rounds = self.rounds
-        assert rounds is not None
         name, size, trips = self.fresh(f"{value}_tape"), rounds.size, rounds.trips
-        extents = [evaluate(e, self.module.values) or 0 for e in ([] if size is None else [size, *dims])]
-        if size is not None and 8 * prod(extents) > LOCAL_BYTES:
-            size, trips = None, size
+        if size is not None:
+            extents = [evaluate(e, self.module.values) for e in (size, *dims)]
+            if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
+                size, trips = None, size
         self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims, of)
         return self.tapes[name]
 
-    def bounded(self, store: Stmt) -> Stmt:
+    def bounded(self, rounds: Rounds, store: Stmt) -> Stmt:
         """A store onto a tape, made only where there is a slot for this round."""
-        assert self.rounds is not None
-        if not self.rounds.checked:
+        if not rounds.checked:
             return store
-        return If(Binary("<", self.rounds.k, Name("tape_slots", "int"), "bool"), [store], [])
+        return If(Binary("<", rounds.k, Name("tape_slots", "int"), "bool"), [store], [])

@@ -179,5 +179,5 @@ def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:
     """Memory for a tape: slots for all threads, those of a round side by side."""
     rounds = slots if tape.trips is None else run.number(tape.trips)
     assert rounds is not None
-    values = prod(run.number(extent) or 0 for extent in tape.dims)
+    values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)
     return Array.empty(device, (max(rounds, 1) * values, run.threads), run.dtype(STORED.get(tape.type, tape.type)))

@@ -13,7 +13,7 @@ from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import polynomial, variable
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
-from minigrad.adjoint.tapes import Rounds, copied
+from minigrad.adjoint.tapes import Numbered, Rounds, copied
 from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Reversal, Stmt
 
 
@@ -48,7 +48,19 @@ class Loops(Sweep):
         own = self.kills(s) - declared(s.body)
         anew = frozenset(n for n in sorted(own) if self.is_array(n) and filled(self, s, n))
         lost = {n for n in arrays - self.own_arrays() - anew if n in after or n in own}
-        return Rounds(k, size, trips, lost, anew, s.place, self.rounds, self.fresh(f"trips_{s.place.line}"))
+        counter = self.fresh(f"trips_{s.place.line}")
+        return Rounds(k, size, trips, lost, anew, s.place, self.rounds, counter, self.numbered(s))
+
+    def numbered(self, s: For) -> Numbered | None:
+        """How the rounds of a loop are numbered, where the host knows how many there are at most."""
+        header = count(s)
+        if header is None:
+            return None
+        many = capacity(self.module, s, header) or self.hosted(self.trips(header))
+        if many is None:
+            return None
+        var = Name(header.var, "int")
+        return Numbered(many, var if header.simple else header.round(var))
 
     def trips(self, header: Count) -> Expr:
         """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
@@ -80,7 +92,7 @@ class Loops(Sweep):
         There is one slot for all rounds of this loop, so only what is the same in all may stand in it; and it is
         filled in front of the loop, so only what the kernel reads there too, in whatever case.
         """
-        lost = {n for part in (*heads(s)[1:], s) for n in read_here(part) if self.is_array(n) and self.is_lost(n)}
+        lost = {n for part in heads(s) for n in read_here(part) if self.is_array(n) and self.is_lost(n)}
         if not lost:
             return s
 
@@ -126,9 +138,9 @@ class Loops(Sweep):
             changed = changed - {inner}
             restore.append(Declare(inner, "int", value=halved, place=s.place))
         for d in self.own(changed - rounds.filled):
-            put, take = self.moves(d, lambda e: self.tape(d.name, d.type, d.dims).slot(rounds.k, e))  # noqa: B023
+            put, take = self.moves(d, lambda e: self.tape(rounds, d.name, d.type, d.dims).slot(rounds.k, e))  # noqa: B023
             restore.append(Declare(d.name, d.type, value=take.value) if d.name == inner else take)  # type: ignore[union-attr]
-            note.append(self.bounded(put))
+            note.append(self.bounded(rounds, put))
         return restore, note
 
     def own(self, names: set[str]) -> list[Declare]:
@@ -154,7 +166,9 @@ class Loops(Sweep):
             slots = Name("tape_slots", "int")
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
             behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
+        self.copied.append(rounds.number)
         body = [*front, *self.rerun(s.body, rounds.pushes)]
+        self.copied.pop()
         loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, loop, *behind]

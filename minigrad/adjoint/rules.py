@@ -79,8 +79,11 @@ class Rules(Keeping):
                 before.append(Declare(name.name, p.type, value=ZERO))
                 behind += self.pull(a, name)
                 sinks.append(name)
-        call = Do(f"{e.function}_adjoint", (*map(self.keep, e.arguments), seed, *sinks), tuple(n.name for n in sinks))
-        return [*before, call, *behind]
+        arrays = {a for a in self.arrays_of(e) if a in self.gone or self.is_lost(a)}
+        own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
+        stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
+        writes = tuple(n.name for n in sinks)
+        return [*before, Do(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
     def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""

@@ -6,6 +6,7 @@ from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.effects import declared, expressions, mentioned, name_of, nested, written
 from minigrad.adjoint.expr import Expr, Index, Name, Place
+from minigrad.adjoint.tapes import Numbered
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 
@@ -17,6 +18,14 @@ class Sweep(Assignments):
 
     def loop(self, s: For, after: set[str]) -> Pair:
         """Forward and backward sweep of a loop."""
+        raise NotImplementedError
+
+    def headed(self, s: For) -> For:
+        """The loop, of whose header the tape of a loop around has what a round of that could not read again."""
+        raise NotImplementedError
+
+    def numbered(self, s: For) -> Numbered | None:
+        """How the rounds of a loop are numbered, where the host knows how many there are at most."""
         raise NotImplementedError
 
     # --- bodies ---
@@ -117,10 +126,7 @@ class Sweep(Assignments):
 
     def rerun(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with what a tape wants put in front of those that it is for."""
-        before, self.copying = self.copying, True
-        made = [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
-        self.copying = before
-        return made
+        return [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
 
     def copy(self, s: Stmt, pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
         """One statement of them."""
@@ -130,9 +136,11 @@ class Sweep(Assignments):
                 condition = self.replay_value(s.condition)
                 return [If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
             case For():
-                start, step = (next(iter(self.replay(part)), None) if part else None for part in (s.start, s.step))
-                condition = self.replay_value(s.condition)
-                return [For(start, condition, step, self.rerun(s.body, pushes), s.pragma, s.place)]  # type: ignore[arg-type]
+                s = self.headed(s)
+                self.copied.append(self.numbered(s))
+                body = self.rerun(s.body, pushes)
+                self.copied.pop()
+                return [For(s.start, s.condition, s.step, body, s.pragma, s.place)]
             case Jump() | Barrier():
                 return [s]
         return self.replay(s)

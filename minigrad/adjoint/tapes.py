@@ -1,6 +1,7 @@
 """Tapes: memory for what each round of a loop begins with; and short names for what is kept."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from minigrad.adjoint.build import ONE, ZERO, plus, test, times
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Place, Target, Ternary, Unary
@@ -43,6 +44,13 @@ def copied(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple
     return made
 
 
+class Numbered(NamedTuple):
+    """A loop: how many rounds it makes at most, as the host knows it, and which one this is, as the kernel has it."""
+
+    rounds: Expr
+    this: Expr
+
+
 @dataclass
 class Rounds:
     """A loop being reversed: its round k, the length of its tapes, and the arrays that a round cannot compute again."""
@@ -55,7 +63,9 @@ class Rounds:
     place: Place
     outer: "Rounds | None"
     counter: str
+    number: Numbered | None
     pushes: dict[Place, list[Stmt]] = field(default_factory=dict)
+    wide: dict[tuple[Place, Expr], Tape] = field(default_factory=dict)  # of values at a place
 
     @property
     def checked(self) -> bool:

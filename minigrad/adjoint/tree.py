@@ -125,6 +125,7 @@ class Do:
     writes: tuple[str, ...]
     place: Place = NOWHERE
     text: str = ""
+    stale: dict[str, frozenset[str]] = field(default_factory=dict)  # parameters whose arrays now have other values
 
 
 Stmt = Declare | Assign | Add | If | For | Jump | Barrier | Comment | Do

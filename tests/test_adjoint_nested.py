@@ -1,0 +1,78 @@
+"""Arrays that an outer loop overwrites and an inner one reads, and functions that read them: the complex step."""
+
+import adjoint_oracle as oracle
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+RNG = np.random.default_rng(4)
+HEAD = "__device__ double g(const double* v, int j) { return v[j] - 2 * v[j + 1]; }\n"
+HEAD += "__device__ double h(double u, double v) { return u * v; }\n"
+HEAD += 'extern "C" __global__ void f(const double* x, double* y, double* c, int* k, int n) {\n'
+HEAD += "int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x); double s = x[i];\n"
+LAST = "y[i] = s; }"
+BODIES = {
+    "an array in place": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 3; ++j) { c[i] = c[i] * x[i + j]; } "
+    "c[i] = c[i] * 0.5; } s = c[i];",
+    "read in a loop, stored behind it": "for (int r = 0; r < 3; ++r) { for (int j = 0; j < n; ++j) { s = s * c[i + j] "
+    "+ x[i + j]; } c[i + r % 2] = s * 0.1; }",
+    "three loops": "for (int r = 0; r < n; ++r) { for (int b = 0; b < n; ++b) { for (int j = 3; j > 0; j -= 2) { "
+    "s = 0.5 * s * c[i + j] + sin(c[i + b]); } } c[i + r] = s * 0.2; }",
+    "stored in the loop between": "for (int r = 0; r < 3; ++r) { for (int b = 0; b < n; ++b) { for (int j = 0; j < 3; "
+    "++j) { s = s * c[i + j]; } c[i + b] = s * 0.3; } s += c[i]; }",
+    "a bound of three loops": "for (int r = 0; r < 3; ++r) { for (int b = 0; b < n; ++b) { for (int j = 0; j < k[i]; "
+    "++j) { s = s * x[i + j]; } } k[i] = r + 1; }",
+    "a while in three loops": "for (int r = 0; r < 3; ++r) { for (int b = 0; b < 2; ++b) { int j = 0; while (j < k[i]) "
+    "{ s = s * x[i + b] + j; ++j; } } k[i] = r + 1; }",
+    "an index": "for (int r = 0; r < 3; ++r) { for (int j = 0; j < n; ++j) { s = s * x[i + k[i + j]]; } k[i] = r; }",
+    "jumps": "for (int r = 0; r < 3; ++r) { for (int j = 0; j < n; ++j) { if (c[i + j] > 1.2) { break; } if (c[i + j] "
+    "< -1) { continue; } s = s * c[i + j] + x[i + j]; } c[i + r] = s * 0.5; }",
+    "a while outside": "int r = 0; while (r < n) { for (int j = 0; j < 3; ++j) { s = s * c[i + j] + x[i + j]; } "
+    "c[i + r] = s * 0.5; ++r; }",
+    "no round inside": "for (int r = 0; r < 3; ++r) { for (int j = 7; j < n; ++j) { s = s * c[i + j]; } c[i] = s; }",
+    "rounds as in a triangle": "for (int r = 0; r < 3; ++r) { for (int j = 0; j < n; ++j) { if (j >= r) { break; } "
+    "s = s * c[i + j] + x[i + j]; } c[i + r] = s * 0.5; }",
+    "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
+    "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
+    "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
+    "c[i + 1]); } c[i] = s * 0.5; }",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_arrays_that_an_outer_loop_overwrites(name):
+    made = mg.adjoint(f"{HEAD}{BODIES[name]}\n{LAST}", wrt=["x", "c"])
+    k = np.tile(np.int32([2, 1, 0, 1]), 4)
+    oracle.check(made, [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), k, 3], 2, 2)
+
+
+SHARED = """
+#define T 8
+extern "C" __global__ void f(const double* x, const double* w, double* y, int steps) {
+    __shared__ double s[T + 2];
+    int t = threadIdx.x;
+    s[t + 1] = x[blockIdx.x * T + t];
+    if (t < 2) s[t * (T + 1)] = 0;
+    __syncthreads();
+    for (int k = 0; k < steps; ++k) {
+        double v = 0;
+        for (int j = 0; j < 3; ++j) v += w[j] * s[t + j] * s[t + j];
+        __syncthreads();
+        s[t + 1] = v;
+        __syncthreads();
+    }
+    y[blockIdx.x * T + t] = s[t + 1];
+}
+"""
+
+
+def test_steps_of_a_stencil_in_shared_memory():
+    """The border is stored once, ahead of the loop; each step reads three elements in a loop and stores one."""
+    args = [RNG.standard_normal(16), RNG.standard_normal(3), np.zeros(16), 3]
+    oracle.check(mg.adjoint(SHARED, wrt=["x", "w"]), args, 2, 8)
+
+
+def test_the_table_counts_the_rounds_of_all_loops():
+    row = mg.adjoint(SHARED, wrt=["x", "w"]).decisions["s_tape"]
+    assert row.bytes == "24 x rounds (steps)" and "what it reads is overwritten" in row.why
