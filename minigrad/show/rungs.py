@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes as Canvas
-from matplotlib.colors import ListedColormap, to_rgba
+from matplotlib.colors import ListedColormap
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from minigrad.bench.measurement import Measurement
@@ -26,11 +26,11 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     record, values = record or newest(n), settings(name, n) | values
     counts = counted(name, **values)
     title = f"{name}: {_finding(counts)}"
-    figure, axes = canvas(9.6, 3.9, title)
+    figure, axes = canvas(9.6, 2.8, title)
     axes.remove()
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.55))
+    left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
-    _draw_ladder(right, measured(record, n), record, name)
+    _draw_step(right, name, n, record)
     return Picture(figure, title, "\n".join(_told(name, values, counts, n, record)))
 
 
@@ -89,18 +89,39 @@ def _draw_owners(axes: Canvas, owners: np.ndarray, tile: int) -> None:
     axes.set_xlabel(note, fontsize=10, color=INK)
 
 
-def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | None, here: str | None = None) -> None:
-    """A bar for each rung that was measured, the first at the foot; marked the one at `here`, pale those above it."""
+def _draw_step(axes: Canvas, name: str, n: int, record: Record | None) -> None:
+    """The speed of a rung, beside the rung below, PyTorch's and what the chip could do at most."""
+    frame(axes, "", "")
+    axes.grid(visible=False)
+    found = measured(record, n)
+    if record is None or name not in found:
+        words(axes, 0.5, 0.5, "not timed: there is no record")
+        return
+    names, unit = list(found), found[name].unit
+    climbed = names[: names.index(name) + 1][-2:]
+    bars = [(each, found[each].flops_per_second, COLOURS[found[each].unit]) for each in climbed]
+    if (rival := pytorch(record, n).get(unit)) is not None:
+        bars.append(("PyTorch", rival, GREY))
+    if record.chip and (peak := record.chip.peak(unit)) is not None:
+        bars.append((f"{unit}, at most", peak, PALE))
+    for at, (_, speed, colour) in enumerate(bars):
+        axes.barh([at], [speed / 1e12], 0.72, color=colour, alpha=0.4 if len(climbed) == 2 and not at else 1)
+        words(axes, speed / 1e12, at, f"  {_short(speed / 1e12)}", ha="left", fontsize=10, color=INK)
+    axes.set_yticks(range(len(bars)), [label for label, *_ in bars])
+    axes.set_xlim(0, 1.12 * max(speed for _, speed, _ in bars) / 1e12)
+    axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place}", fontsize=10, color=INK)
+
+
+def _short(speed: float) -> str:
+    return f"{speed:.1f}" if speed < 100 else f"{speed:.0f}"
+
+
+def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | None) -> None:
+    """A bar for each rung that was measured, the first at the foot."""
     frame(axes, "", "")
     speeds = [m.flops_per_second / 1e12 for m in found.values()]
     axes.grid(visible=False)
-    if not speeds:
-        words(axes, 0.5, 0.5, "not timed: there is no record")
-        return
-    edges = [VERMILLION if name == here else "none" for name in found]
-    climbed = list(found).index(here) + 1 if here in found else len(found)
-    colours = [to_rgba(COLOURS[m.unit], 1 if at < climbed else 0.25) for at, m in enumerate(found.values())]
-    axes.barh(range(len(found)), speeds, 0.72, color=colours, edgecolor=edges, linewidth=3)
+    axes.barh(range(len(found)), speeds, 0.72, color=[COLOURS[m.unit] for m in found.values()])
     axes.set_yticks(range(len(found)), list(found))
     n = next(iter(found.values())).title.split(" of ")[1].split(" x ")[0]
     units = [m.unit for m in found.values()]
@@ -110,9 +131,9 @@ def _draw_ladder(axes: Canvas, found: dict[str, Measurement], record: Record | N
     axes.set_ylim(-0.6, len(found) - 0.1)
     for at, speed in enumerate(speeds):
         inside = speed > 4 * min(speeds)
-        told, side = f"{speed:.1f}" if speed < 100 else f"{speed:.0f}", "right" if inside else "left"
-        words(axes, speed / 1.06 if inside else speed * 1.06, at, told, ha=side, fontsize=10,
-              color="white" if inside and at < climbed else INK)  # fmt: skip
+        side = "right" if inside else "left"
+        words(axes, speed / 1.06 if inside else speed * 1.06, at, _short(speed), ha=side, fontsize=10,
+              color="white" if inside else INK)  # fmt: skip
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]
         axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)
