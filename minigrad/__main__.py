@@ -52,8 +52,12 @@ def _bench(asked: argparse.Namespace) -> int:
     wrong = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, StepMismatch, HostMismatch)
     try:
         _must_go_together(asked)
-        reason = why_not("cuda")
-        return _recorded(asked, reason) if reason and not _by_hand(asked) else _measured(asked, bool(reason))
+        if not (reason := why_not("cuda")):
+            return _measured(asked)
+        if asked.what == "step" and {*asked.against} == {"numpy"}:  # needs no GPU; a processor has no record
+            _training_steps(asked)
+            return 0
+        return _recorded(asked, reason)
     except wrong as error:
         print(f"minigrad bench: {error}", file=sys.stderr)
         return 2
@@ -71,11 +75,6 @@ def _must_go_together(asked: argparse.Namespace) -> None:
         raise ValueError(f"--only {asked.only}: {what} measures one thing, and nothing of it alone; leave --only out.")
     elif asked.only != works.CHAIN:
         works.named(asked.only)
-
-
-def _by_hand(asked: argparse.Namespace) -> bool:
-    """Whether it is the step by NumPy and by hand, which needs no GPU."""
-    return asked.what == "step" and {*asked.against} == {"numpy"}
 
 
 def _recorded(asked: argparse.Namespace, reason: str) -> int:
@@ -98,16 +97,13 @@ def _recorded(asked: argparse.Namespace, reason: str) -> int:
     return 0
 
 
-def _measured(asked: argparse.Namespace, on_processor: bool) -> int:
-    """Measure what was asked for, show it, and write it to the record of today; a processor has none."""
-    if not on_processor:
-        _must_take_files(asked.save)
+def _measured(asked: argparse.Namespace) -> int:
+    """Measure what was asked for, show it, and write it to the record of today."""
+    _must_take_files(asked.save)
     command = ["minigrad bench", *(["--only", asked.only] if asked.only else [])]
     command += [*([f"--{asked.what}"] if asked.what else []), *(["--against", *asked.against] if asked.against else [])]
     how = {"step": _steps, "host": _host, "adjoint": _adjoints}.get(asked.what, _ops)
-    record = how(asked, " ".join(command), not on_processor)
-    if record is None:
-        return 0
+    record = how(asked, " ".join(command))
     print(f"\nWritten to {record.save(asked.save)}.")
     for wrong in dict.fromkeys(record.refused.values()):
         print(f"minigrad bench: {wrong}", file=sys.stderr)
@@ -126,18 +122,23 @@ def _must_take_files(folder: str | None) -> None:
         raise ValueError(f"no record can be written to {at}: {error.strerror}. Name another: --save FOLDER.") from error
 
 
-def _steps(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+def _training_steps(asked: argparse.Namespace) -> list[Any]:
     from minigrad import bench
 
     steps = [bench.training_step(optimizer, asked.against) for optimizer in bench.steps.OPTIMIZERS]
     print(*steps, sep="\n\n")
-    record = bench.works.blank(command) if keep else None
-    if record:
-        record.steps = {step.title: dict(step.times) for step in steps}
+    return steps
+
+
+def _steps(asked: argparse.Namespace, command: str) -> Any:
+    from minigrad import bench
+
+    steps, record = _training_steps(asked), bench.works.blank(command)
+    record.steps = {step.title: dict(step.times) for step in steps}
     return record
 
 
-def _host(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+def _host(asked: argparse.Namespace, command: str) -> Any:
     from minigrad import bench
 
     cost, record = bench.host_cost(asked.against), bench.works.blank(command)
@@ -146,7 +147,7 @@ def _host(asked: argparse.Namespace, command: str, keep: bool) -> Any:
     return record
 
 
-def _adjoints(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+def _adjoints(asked: argparse.Namespace, command: str) -> Any:
     from minigrad.bench import adjoints
     from minigrad.show.bar import progress
 
@@ -155,7 +156,7 @@ def _adjoints(asked: argparse.Namespace, command: str, keep: bool) -> Any:
     return record
 
 
-def _ops(asked: argparse.Namespace, command: str, keep: bool) -> Any:
+def _ops(asked: argparse.Namespace, command: str) -> Any:
     from minigrad import bench, tune
     from minigrad.show.bar import progress
 
