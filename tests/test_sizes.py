@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.array import Array
+from minigrad.bench.work import work_of
 from minigrad.devices.base import MAX_GRID
 from minigrad.devices.dry import DryRun
 from minigrad.op import OPS
@@ -140,6 +141,12 @@ def test_every_kernel_takes_two_million_rows(name, device):
         starts = [(arrays[way].address - whole.address) // (4 * whole.shape[1]) for arrays in given]
         assert starts == list(range(0, rows, most))
         assert [arrays[way].shape[0] for arrays in given] == [min(most, rows - start) for start in starts]
+
+
+def test_a_product_whose_copies_would_be_too_large_goes_without():
+    """2050000 x 1025 elements are few enough, and rows of 1056 are not."""
+    dry = work_of("matmul", [(1025, 2_050_000), (2_050_000, 1040)]).dry()
+    assert [run.kernel for run in dry.launches] == ["matmul_warp_tiled"]
 
 
 def test_a_batch_of_products_with_very_many_rows_is_refused(device):

@@ -1,6 +1,7 @@
 """Large products of copies that lie as the fastest kernel wants them: n^2 elements are copied, n^3 multiplied."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from minigrad.launch import ceil_div
 from minigrad.op import OPS
 from minigrad.ops.ladder import is_small
 from minigrad.ops.slabs import ONE
+from minigrad.spec import MAX_ELEMENTS
 from minigrad.view import View
 
 LANES = 4  # neighbours that the kernel reads at once
@@ -36,24 +38,27 @@ class Operand(NamedTuple):
         return self.rows * self.columns if self.across or self.columns % LANES else 0
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Its rows as the kernel reads them, and how long they are: of copies a multiple of FILL."""
+        height, width = (self.columns, self.rows) if self.across else (self.rows, self.columns)
+        return height, ceil_div(width, FILL) * FILL if self.copied else width
+
+    @property
     def pitch(self) -> int:
-        """The length of a row as the kernel reads it: of copies a multiple of FILL."""
-        width = self.rows if self.across else self.columns
-        return ceil_div(width, FILL) * FILL if self.copied else width
+        """The length of a row as the kernel reads it."""
+        return self.shape[1]
 
     def laid(self) -> Array:
         """The matrix with its rows filled up, with anything, to the pitch."""
         if not self.copied:
-            return self.x.reshape((self.rows, self.columns))
-        height, width = (self.columns, self.rows) if self.across else (self.rows, self.columns)
-        pitch = self.pitch
-        y = Array.empty(self.x.device, (height, pitch), self.x.dtype)
+            return self.x.reshape(self.shape)
+        y = Array.empty(self.x.device, self.shape, self.x.dtype)
         if self.across:
             swap = OPS["transpose"].kernels["strips_apart"].launch(self.rows, self.columns, 1)
-            swap(self.x, y, self.rows, self.columns, self.columns, pitch, ONE, ONE)
+            swap(self.x, y, self.rows, self.columns, self.columns, self.pitch, ONE, ONE)
         else:
             place = OPS["concatenate"].kernels["vectorized"].launch(self.x.size)
-            place(self.x, y, View.of((height, width), (pitch, 1)), self.x.size)
+            place(self.x, y, View.of((self.rows, self.columns), (self.pitch, 1)), self.x.size)
         return y
 
 
@@ -66,7 +71,8 @@ def multiply(kernels: Mapping[str, Kernel], count: int, a: Operand, b: Operand, 
     worth = rows * columns * terms >= (RAGGED if ragged else ALIGNED) * (a.copied + b.copied)
     fast = "large" in kernels and out.dtype == np.float32 and not is_small(rows, columns, 1, out.device.processors)
     tall = max(a.rows, b.rows, rows) > TALLEST
-    if count != 1 or tall or not (asked or (fast and worth)):
+    large = max(prod(a.shape), prod(b.shape)) > MAX_ELEMENTS  # filled up
+    if count != 1 or tall or large or not (asked or (fast and worth)):
         return False
     launch = kernels["packed"].launch(rows, columns, terms, out.device.processors)
     launch(a.laid(), b.laid(), out, rows, columns, terms, a.pitch // LANES, b.pitch // LANES)
