@@ -14,8 +14,18 @@ import minigrad as mg
 from minigrad import check
 from minigrad.devices import get
 from minigrad.devices.simulator import Simulator
+from minigrad.devices.simulator.runtime import Order, Report, runtime
 from minigrad.errors import KernelError
-from minigrad.microscope import watching
+from minigrad.microscope import native, watching
+
+
+def test_python_and_the_runtime_mean_the_same_records():
+    sizes = runtime().minigrad_sizes
+    sizes.restype = ctypes.POINTER(ctypes.c_uint32)
+    structures = (Order, Report, native.Order, native.Answer, native.Variable, native.Finding)
+    here = [*map(ctypes.sizeof, structures), *(each.itemsize for each in (native.RECORD, native.CELL, native.PAIR))]
+    assert sizes()[: len(here)] == here
+
 
 OVER = """extern "C" __global__ void over(float* y) {
     y[threadIdx.x] = 1;  // runs over

@@ -20,3 +20,10 @@
 #include "fences.cpp"
 #include "turns.cpp"
 #include "hooks.cpp"
+
+// What ctypes and NumPy read, in runtime.py and native.py, has to be as large there; a test compares.
+MINIGRAD_EXPORT const uint32_t* minigrad_sizes() {
+    static const uint32_t sizes[] = {sizeof(Order), sizeof(Report), sizeof(WatchOrder), sizeof(WatchAnswer),
+                                     sizeof(Variable), sizeof(Finding), sizeof(Record), sizeof(Cell), sizeof(Pair)};
+    return sizes;
+}
