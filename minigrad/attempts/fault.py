@@ -7,8 +7,8 @@ import numpy as np
 
 from minigrad.answer import differing, in_words
 from minigrad.attempts.written import CELL
+from minigrad.devices.base import index_of
 from minigrad.microscope import Inspection
-from minigrad.microscope.problems import index
 from minigrad.outcome import Pair, largest
 
 FRESH = b"\xff\x7f"  # fresh memory is full of it, and so is a sum with what lay there: see native/memory.cpp
@@ -61,7 +61,7 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
         return Fault("never-written", f"{what} No thread writes it.")
     last = seen[mine][-1]
     line = record.lines[last["site"]]
-    thread, block = index(int(last["thread"]), record.block), index(int(last["block"]), record.grid)
+    thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     if wrong.undefined:
         words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."

@@ -22,6 +22,12 @@ PROCESSORS = 132  # multiprocessors of an H100 (SXM) or H200, for devices that a
 MAX_SHARED = 48 * 1024
 
 
+def index_of(number: int, extent: Dim3) -> Dim3:
+    """The index (x, y, z) of a block or thread that is counted along x first."""
+    x, y, _ = extent
+    return number % x, number // x % y, number // (x * y)
+
+
 class Buffer(Protocol):
     """Device memory, given back when the object is collected."""
 

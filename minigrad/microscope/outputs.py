@@ -10,7 +10,7 @@ from minigrad.errors import LaunchError
 from minigrad.microscope import advice, native
 from minigrad.microscope.problem import Problem
 from minigrad.microscope.problems import Finder
-from minigrad.microscope.sites import Place
+from minigrad.microscope.sites import NOWHERE
 
 
 def check(
@@ -49,11 +49,10 @@ def _never_written(name: str, writes: np.ndarray, finder: Finder) -> list[Proble
     if not missing.size:
         return []
     pcs = np.unique(writes["pc"][writes["epoch"] > 0])
-    place = finder.places.of(pcs[0]) if pcs.size else Place("", 0, "")  # where the others are written
+    place = finder.places.of(pcs[0]) if pcs.size else NOWHERE  # where the others are written
     element = int(missing[0])
     message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
-    at = (place.file, place.line or None, place.text)
-    return [Problem("never-written", message, *at, name, element, count=missing.size)]
+    return [Problem("never-written", message, *place.told, name, element, count=missing.size)]
 
 
 def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: native.Seen, finder: Finder) -> list[Problem]:
@@ -69,5 +68,4 @@ def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: native.Seen, fi
     block = int(seen.blocks(stamp["epoch"], prod(finder.grid)))
     where = finder.at(block, int(stamp["place"]) % (1 << native.THREAD_BITS))
     message = advice.nan(f"{name}[{element}]", bad.size)
-    at = (place.file, place.line or None, place.text)
-    return [Problem("nan", message, *at, name, element, "write", *where, count=bad.size)]
+    return [Problem("nan", message, *place.told, name, element, "write", *where, count=bad.size)]

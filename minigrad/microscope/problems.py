@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 
-from minigrad.devices.base import Dim3
+from minigrad.devices.base import Dim3, index_of
 from minigrad.errors import KernelError
 from minigrad.microscope import advice, native
 from minigrad.microscope.loops import encloses
 from minigrad.microscope.native import Finding, Wrong
 from minigrad.microscope.problem import Access, Problem, merge, sort, without_echoes
 from minigrad.microscope.requests import WARP
-from minigrad.microscope.sites import Place, Places
+from minigrad.microscope.sites import NOWHERE, Places
 from minigrad.microscope.variables import Variable, Variables, signed
 
 LOCK = re.compile(r"\batomicCAS\b|\bwhile\s*\(\s*atomicExch\b")  # takes one, or may be meant to
@@ -34,7 +34,7 @@ class Finder:
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
         """Indices of a block and of a thread as CUDA has them."""
-        return index(block, self.grid), index(thread, self.block)
+        return index_of(block, self.grid), index_of(thread, self.block)
 
     def _problem(self, finding: Finding) -> Problem:
         place = self.places.of(finding.pc)
@@ -55,8 +55,8 @@ class Finder:
                 kind, message = "uninitialised", advice.uninitialised(at)
         element = None if element is None else signed(element)
         return Problem(
-            kind, message, place.file, place.line or None, place.text, variable.name if variable else None, element,
-            access, block, thread, None, finding.count,
+            kind, message, *place.told, variable.name if variable else None, element, access, block, thread, None,
+            finding.count,
         )  # fmt: skip
 
     def _index(self, finding: Finding) -> Problem:
@@ -65,9 +65,8 @@ class Finder:
         name = self.places.indexed(finding.file.decode(), finding.line, finding.column)
         array = re.findall(r"'(.*?)'", finding.type.decode())[-1]  # of a typedef Clang says: 'T' (aka 'float[8]')
         return Problem(
-            "out-of-bounds", advice.index(finding.offset, array.replace(" [", "["), name), place.file,
-            place.line or None, place.text, name or None, None, None, *self.at(finding.block, finding.thread), None,
-            finding.count,
+            "out-of-bounds", advice.index(finding.offset, array.replace(" [", "["), name), *place.told, name or None,
+            None, None, *self.at(finding.block, finding.thread), None, finding.count,
         )  # fmt: skip
 
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
@@ -105,19 +104,11 @@ class Finder:
         last = [p for p in found if p.kind == "out-of-bounds" and (p.block, p.thread) == (error.block, error.thread)]
         if error.kind in ("out-of-bounds", "illegal-access") and any(p not in wild for p in last):
             return found
-        place = self.places.at(error.file or "", error.line) if error.line else Place("", 0, "")
+        place = self.places.at(error.file or "", error.line) if error.line else NOWHERE
         name, element, message = error.buffer, None, error.reason
         if error.kind == "misaligned" and (found_at := self.variables.at(error.address or 0)):
             variable, element = found_at
             name = name or variable.name
             message = message.replace(f"address {error.address:#x}", variable.subscript(element))
-        problem = Problem(
-            error.kind, message, place.file, error.line, place.text, name, element, None, error.block, error.thread
-        )
+        problem = Problem(error.kind, message, *place.told, name, element, None, error.block, error.thread)
         return [p for p in found if p not in wild or p.thread != error.thread] + [problem]
-
-
-def index(number: int, extent: Dim3) -> Dim3:
-    """The index (x, y, z) of a block or thread that is counted along x first."""
-    x, y, _ = extent
-    return number % x, number // x % y, number // (x * y)

@@ -17,8 +17,16 @@ class Place(NamedTuple):
     """A line of a file."""
 
     file: str
-    line: int
+    line: int  # 0: unknown
     text: str
+
+    @property
+    def told(self) -> tuple[str, int | None, str]:
+        """As a problem has it: None for a line that is unknown."""
+        return self.file, self.line or None, self.text
+
+
+NOWHERE = Place("", 0, "")
 
 
 def indexed(text: str, column: int) -> str:

@@ -5,6 +5,7 @@ from math import prod
 from matplotlib.axes import Axes as Canvas
 from matplotlib.figure import Figure
 
+from minigrad.devices.base import index_of
 from minigrad.launch import Launch
 from minigrad.show.grid import Axis, Slot, owned, slots, verdict
 from minigrad.show.picture import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE, box, canvas, words
@@ -118,9 +119,8 @@ def shared(launch: Launch) -> tuple[Figure, str]:
         if slot.block is None:
             words(axes, slot.at + slot.width / 2, 1.5, f"{launch.blocks - len(drawn) + 1}\nmore\nblocks")
         else:
-            x, y, z = launch.grid
-            at = slot.block % x, slot.block // x % y, slot.block // (x * y)
-            words(axes, slot.at + 0.5, 0.45, f"block {at if y * z > 1 else at[0]}")
+            at = index_of(slot.block, launch.grid)
+            words(axes, slot.at + 0.5, 0.45, f"block {at if prod(launch.grid[1:]) > 1 else at[0]}")
             box(axes, slot.at + 0.04, 1, 0.92, 1, colour(slot.block), linewidth=2.2)
             words(axes, slot.at + 0.5, 1.5, f"threads\n0 … {prod(launch.block) - 1}")
     axes.set_xlim(-0.02, (drawn[-1].at if drawn else 0) + 1.02)
