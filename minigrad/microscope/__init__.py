@@ -32,7 +32,7 @@ __all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "V
 
 @contextmanager
 def watching(blocks: int = 0) -> Iterator[Microscope]:
-    """Watch every launch on `sim`: `with watching() as report: mg.matmul(a, b)`, then `report.problems`.
+    """Watch every launch of this thread on `sim`: `with watching() as report: mg.matmul(a, b)`, then `report.problems`.
 
     report.launches has a record for each launch, as `mg.inspect` returns it. The first `blocks` blocks of each are
     counted; the checks are made in all blocks. What a kernel does wrong does not raise here.
