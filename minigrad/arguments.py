@@ -18,7 +18,7 @@ C_NAMES = {
     np.dtype(name): c
     for name, c in {
         "float32": "float", "float64": "double", "int32": "int", "uint32": "unsigned", "int64": "long long",
-        "uint8": "unsigned char", "bool": "bool",
+        "uint64": "unsigned long long", "uint8": "unsigned char", "bool": "bool",
     }.items()
 }  # fmt: skip
 _SCALARS: dict[str, Any] = {
@@ -35,6 +35,7 @@ _ELEMENTS = {
         "int32": {"int": 1, "int2": 2, "int4": 4},
         "uint32": {"unsigned": 1, "unsigned int": 1, "uint2": 2, "uint4": 4},
         "int64": {"long long": 1},
+        "uint64": {"unsigned long long": 1},
         "uint8": {"unsigned char": 1},
         "bool": {"bool": 1},
     }.items()

@@ -10,7 +10,7 @@ from minigrad.array import Array
 from minigrad.devices import get
 from minigrad.require import short
 
-DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "uint32", "int64")))
+DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "uint32", "int64", "uint64")))
 FLOATS = DTYPES[:2]
 
 

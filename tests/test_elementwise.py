@@ -74,7 +74,7 @@ def test_where_sends_gradients_to_what_was_chosen(device):
     assert b.grad.item() == 15 and cond.grad is None
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"])
 def test_where_takes_any_dtype_and_numbers_follow_it(dtype, device):
     x = mg.tensor(np.array([0, 1, 1], dtype), device=device)
     cond = mg.tensor([True, False, True], device=device)
@@ -102,7 +102,7 @@ SIGNS = ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
 
 
 @pytest.mark.parametrize("name", SIGNS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"])
 def test_comparisons_of_every_dtype(name, dtype, device):
     a, b = np.array([[0, 1, 1, 0]], dtype), np.array([[0], [1]], dtype)
     y = getattr(mg, name)(mg.tensor(a, device=device), mg.tensor(b, device=device))

@@ -61,7 +61,8 @@ def test_a_real_parameter_has_the_type_of_the_arrays(dtype, value, error):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value"), [(np.int64, 2**40), (np.uint32, 2**32 - 1), (np.uint8, 255), (np.float64, 0.1)]
+    ("dtype", "value"),
+    [(np.int64, 2**40), (np.uint64, 2**64 - 1), (np.uint32, 2**32 - 1), (np.uint8, 255), (np.float64, 0.1)],
 )
 def test_a_real_parameter_arrives_whole(dtype, value):
     y = on_sim([0], dtype)
@@ -75,6 +76,17 @@ TURNS = """extern "C" __global__ void k(
     atomicMax(&turns[1], x[threadIdx.x]);
     pairs[threadIdx.x] = {fours[threadIdx.x].w, n};
 }"""
+
+
+def test_atomics_of_64_bits(kernel_device):
+    text = """extern "C" __global__ void k(unsigned long long* w) {
+    atomicAdd(&w[0], 1ull << 40);
+    atomicCAS(&w[1], 5ull, ~0ull);
+    atomicMax(&w[2], (unsigned long long)threadIdx.x);
+}"""
+    w = mg.tensor(np.array([1, 5, 0], np.uint64), device=kernel_device)
+    mg.kernel(text, "k")(w, grid=1, block=3)
+    assert w.dtype == np.uint64 and w.numpy().tolist() == [1 + 3 * 2**40, 2**64 - 1, 2]
 
 
 def test_arrays_without_sign(kernel_device):

@@ -7,7 +7,7 @@ import minigrad as mg
 from minigrad.ops.transpose import matrices
 from minigrad.view import strides_of
 
-DTYPES = ["float32", "float64", "int32", "uint32", "int64", "uint8", "bool"]
+DTYPES = ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"]
 
 
 def numbers(*shape, dtype="float32"):
