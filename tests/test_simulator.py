@@ -687,6 +687,20 @@ def test_a_function_that_is_defined_nowhere():
         kernel(text, "k")(filled(1), grid=1, block=1)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#include <cuda_fp16.h>\n", "error: there is no file cuda_fp16.h. Of CUDA's own headers the simulator has"),
+        ('#include "mine.cuh"\n', "error: there is no file mine.cuh. Of"),
+        ("__device__ int f(int x) { return __dp4a(x, x, x); }\n", "If it is a function of CUDA, the simulator does not"),
+    ],
+)
+def test_what_only_a_gpu_has_is_called_so(text, words):
+    with pytest.raises(CompileError) as caught:
+        kernel(text + 'extern "C" __global__ void k(int* y) {}', "k")(filled(1, np.int32), grid=1, block=1)
+    assert words in str(caught.value) and "?." not in str(caught.value)
+
+
 def test_ptx_that_is_not_compiled_is_no_error():
     text = """extern "C" __global__ void k(float* y) {
 #ifdef MINIGRAD_SIM

@@ -13,6 +13,12 @@ from minigrad.errors import CompileError, DeviceError
 MOST = 5  # errors shown
 _PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
+_NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
+_HEADERS = (
+    "Of CUDA's own headers the simulator has those of the runtime and math_constants.h; half precision, cooperative "
+    "groups, CUB, Thrust and cuRAND run only on a GPU."
+)
+_UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
 # An error inside a header says where the header was used: GCC before the error, Clang and macros after it.
 _USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
 _USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
@@ -106,6 +112,11 @@ def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[s
 def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
     if PTX in words:
         words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Write this line in CUDA C++."
+    if found := _NO_FILE.match(words):
+        words = f"there is no file {found[1]}. {_HEADERS}"
+    elif _UNKNOWN.search(words):
+        end = "" if words.endswith("?") else "."
+        words += f"{end} If it is a function of CUDA, the simulator does not have it: it runs only on a GPU."
     return _quoted(file, number, parts, f": error: {words}")
 
 
