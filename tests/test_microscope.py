@@ -277,6 +277,15 @@ def test_only_a_loop_around_the_two_has_a_next_turn(where):
     assert (turn if where in ("around", "without braces") else missed) in problem.message
 
 
+def test_lines_without_a_barrier_race_with_the_line_above_each():
+    steps = "\n".join(f"if (t < {half}) s[t] += s[t + {half}];" for half in (16, 8, 4, 2, 1))
+    text = source(
+        f"__shared__ float s[32];\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\n{steps}\ny[t] = s[t];"
+    )
+    races = mg.inspect(text, X, np.zeros_like(X), 32, grid=1, block=32).problems
+    assert [(race.line, race.other.line, race.count) for race in races] == [(7, 6, 8), (8, 7, 8), (9, 8, 6), (10, 9, 4)]
+
+
 def test_a_race_that_gives_the_right_value():
     problem, _ = look("if (threadIdx.x > 61) y[0] = 1;")
     assert (problem.kind, problem.access, problem.other.kind) == ("race", "write", "write")

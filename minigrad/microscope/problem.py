@@ -61,7 +61,7 @@ def sort(problems: Sequence[Problem]) -> list[Problem]:
 def joined(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:
     """The problems, and those of a second look that are new."""
     known = set(map(_key, problems))
-    return sort([*problems, *(problem for problem in more if _key(problem) not in known)])
+    return sort(nearest([*problems, *(problem for problem in more if _key(problem) not in known)]))
 
 
 def _key(problem: Problem) -> tuple:
@@ -80,6 +80,33 @@ def merge(problems: Sequence[Problem]) -> list[Problem]:
         known = merged.get(key)
         merged[key] = replace(known, count=known.count + problem.count) if known else problem
     return list(merged.values())
+
+
+def nearest(problems: Sequence[Problem]) -> list[Problem]:
+    """Of races of one line with several lines above it, or below it, the one with the nearest: what puts these two in
+    order puts the others in order, too.
+    """
+    kept: dict[object, Problem] = {}
+    for number, problem in enumerate(problems):
+        key = _side(problem) or number
+        if known := kept.get(key):
+            first, second = sorted((known, problem), key=_distance)
+            problem = replace(first, count=first.count + second.count)
+        kept[key] = problem
+    return list(kept.values())
+
+
+def _side(problem: Problem) -> tuple | None:
+    """The same for races of one line with lines on one side of it."""
+    if not (other := problem.other):
+        return None
+    below = (other.file, other.line) > (problem.file, problem.line or 0)
+    same = other.block == problem.block, other.file, other.line == problem.line
+    return problem.variable, problem.file, problem.line, problem.access, other.kind, below, *same
+
+
+def _distance(problem: Problem) -> int:
+    return abs(problem.other.line - (problem.line or 0)) if problem.other else 0
 
 
 def without_echoes(problems: Sequence[Problem]) -> list[Problem]:

@@ -8,7 +8,7 @@ from minigrad.errors import KernelError
 from minigrad.microscope import advice, native
 from minigrad.microscope.loops import encloses
 from minigrad.microscope.native import Finding, Wrong
-from minigrad.microscope.problem import Access, Problem, merge, sort, without_echoes
+from minigrad.microscope.problem import Access, Problem, merge, nearest, sort, without_echoes
 from minigrad.microscope.requests import WARP
 from minigrad.microscope.sites import NOWHERE, Places
 from minigrad.microscope.variables import Variable, Variables, signed
@@ -30,7 +30,7 @@ class Finder:
         found = [self._problem(finding) for finding in findings]
         if stopped:
             found = self._stopped(found, stopped)
-        return sort(without_echoes(merge(found)))
+        return sort(nearest(without_echoes(merge(found))))
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
         """Indices of a block and of a thread as CUDA has them."""
