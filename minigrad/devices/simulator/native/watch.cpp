@@ -166,13 +166,6 @@ struct WatchAnswer {
     uint32_t fenced, relied, lost;
 };
 
-// How many bytes each of what native.py repeats has here, in its order there.
-MINIGRAD_EXPORT void minigrad_watch_layout(uint32_t* bytes) {
-    const uint32_t all[] = {sizeof(Cell), sizeof(Pair), sizeof(Record), sizeof(WatchOrder), sizeof(Variable),
-                            sizeof(Finding), sizeof(WatchAnswer)};
-    memcpy(bytes, all, sizeof all);
-}
-
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
     if (!watch.full) number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
