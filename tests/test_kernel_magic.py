@@ -349,3 +349,46 @@ def test_the_magics_are_there_as_soon_as_minigrad_is_imported_in_ipython(script,
     end = "; print({'kernel', 'exercise'} <= set(s.magics_manager.magics['cell']))"
     done = subprocess.run([sys.executable, "-c", script + end], capture_output=True, text=True, check=True)
     assert done.stdout == f"{there}\n"
+
+
+# --- what the compiler refuses, for who comes from Python ---
+
+MEANT = [
+    ("i = threadIdx.x;", "A new variable begins with its type: int i"),
+    ("int i = threadIdx.x\n    y[i] = 0;", "Each statement ends with a semicolon"),
+    ("if n > 3: y[0] = 0;", "A condition stands in brackets"),
+    ("for i in range(n): y[i] = 0;", "A loop is for (int i = 0; i < n; ++i)"),
+    ("y[0] = 1 if n > 3 else 0;", "is `condition ? a : b`"),
+    ("y[0][1] = 0;", "element (row, column) is x[row * columns + column]"),
+    ("y[0] = x[0] ** 2;", "There is no power operator"),
+    ("y[0] = np.exp(x[0]);", "expf, logf, sqrtf"),
+    ("y[0] = len(x);", "a bare address, without its length"),
+    ("y[0] = max(x[0], 0);", "Write 0.0f for a float, and real(0) for a real"),
+    ("atomicAdd(y[0], x[0]);", "atomicAdd(&y[i], value)"),
+    ("int i = 0;\n    int i = max(1, 2);", "without the type, the line sets it anew"),
+    ("int i = threadIdx;", "It has parts, one for each axis"),
+    ("y[0] = None;", "0 for nothing"),
+    ("# a comment\n", "A comment begins with //"),
+    ("y[0] = n // 2;", "What is behind // is a comment"),
+    ("x[0] = y[0];", "An array with `const` is to be read"),
+    ("return x[0];", "A kernel returns nothing"),
+    ("syncthreads();", "__syncthreads()"),
+    ("if (n > 3) { y[0] = 0;", "A brace that was opened is not closed"),
+]
+
+
+def relu_of(line):
+    head = 'extern "C" __global__ void relu_forward(const real* x, real* y, int n) {'
+    return check.kernel(mg.relu, "forward", f"{head}\n    {line}\n}}\n")
+
+
+@pytest.mark.parametrize(("line", "words"), MEANT, ids=[line.splitlines()[0] for line, _ in MEANT])
+def test_what_python_has_taught_is_answered_in_cpp(line, words):
+    found = relu_of(line)
+    assert (found.correct, found.kind) == (False, "compile") and words in found.text.splitlines()[-1], found
+
+
+@pytest.mark.parametrize("line", ["y[0] = y[0]->z;", "int i = nowhere;", "y.z = 1;"])
+def test_where_nothing_is_known_the_compiler_alone_is_heard(line):
+    found = relu_of(line)
+    assert found.kind == "compile" and found.text.splitlines()[-1] == f"    {line}", found
