@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minigrad.microscope.native import Access
+from minigrad.microscope.native import Kind
 from minigrad.microscope.requests import WARP, group
 from minigrad.microscope.sites import Places
 
@@ -35,7 +35,7 @@ class Branch:
 
 def branches(records: np.ndarray, places: Places, threads: int) -> list[Branch]:
     """The stretches that a warp did not enter as a whole, in the order of the source."""
-    rows = records[records["access"] == Access.ENTER]
+    rows = records[records["access"] == Kind.ENTER]
     sites = places.sites(np.unique(rows["pc"]))
     # The block in which Clang leaves a loop has no line: the reader wrote none there.
     told = [pc for pc, site in sites.items() if site.written and site.place.line]

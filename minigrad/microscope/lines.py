@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.microscope.echoes import reads_back
-from minigrad.microscope.native import Access
+from minigrad.microscope.native import Kind
 from minigrad.microscope.requests import Requests, group, sectors, wavefronts
 from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variables
@@ -81,7 +81,7 @@ class Accesses:
     @staticmethod
     def read(records: np.ndarray, places: Places, variables: Variables) -> "Accesses":
         """From what the runtime recorded; lines are in the order of the source."""
-        rows = records.compress(records["access"] != Access.ENTER)
+        rows = records.compress(records["access"] != Kind.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, site = np.unique(code, return_inverse=True)
         keys, kept = _keys(codes.tolist(), places, variables)
@@ -145,7 +145,7 @@ def _keys(codes: Sequence[int], places: Places, variables: Variables) -> tuple[l
     for code in codes:
         site, number = sites[code >> 16], code & 255
         name = variables.name(number, site.place.text, site.column)
-        kind = Access(code >> 8 & 255).name.lower()
+        kind = Kind(code >> 8 & 255).name.lower()
         column = *site.place, variables.space(number), kind, name, site.column or -(code >> 16)
         stored = written.get((site.place, site.function, number), 0)
         kept.append(not (kind == "read" and stored and reads_back(site, stored)))
@@ -165,7 +165,7 @@ def _costs(requests: Requests, rows: np.ndarray, site: np.ndarray, shared: np.nd
 
     in_shared = shared[site]
     touched, ideal = sectors(requests, rows, ~in_shared)
-    passes, fewest = wavefronts(requests, rows, in_shared, rows["access"] == Access.ATOMIC)
+    passes, fewest = wavefronts(requests, rows, in_shared, rows["access"] == Kind.ATOMIC)
     threads, executions = np.unique(
         (site << 42) | rows["block"].astype(np.int64) << 10 | rows["thread"], return_counts=True
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.devices.simulator.runtime import runtime
 
-Access = IntEnum("Access", "READ WRITE ATOMIC ENTER", start=0)
+Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access: Access in watch.h
 Wrong = IntEnum("Wrong", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
 
 PC = (1 << 30) - 1  # the bits above say whether an access was volatile or atomic, and for its block alone

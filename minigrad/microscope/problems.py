@@ -26,7 +26,7 @@ class Finder:
     def find(self, findings: Sequence[Finding], stopped: KernelError | None) -> list[Problem]:
         """All problems but those of the outputs."""
         self.places.sites(pc for f in findings for pc in (f.pc, f.other_pc) if pc)  # all at once
-        self._overwritten = {self._lines(f) for f in findings if f.access == f.other_access == native.Access.WRITE}
+        self._overwritten = {self._lines(f) for f in findings if f.access == f.other_access == native.Kind.WRITE}
         found = [self._problem(finding) for finding in findings]
         if stopped:
             found = self._stopped(found, stopped)
@@ -43,7 +43,7 @@ class Finder:
         variable = self.variables.find(finding.variable, place.text)
         element = finding.offset // variable.itemsize if variable else None
         block, thread = self.at(finding.block, finding.thread)
-        access = native.Access(finding.access).name.lower()
+        access = native.Kind(finding.access).name.lower()
         at = variable.subscript(element) if variable and element is not None else f"address {finding.offset:#x}"
         match finding.wrong:
             case Wrong.RACE:
@@ -96,7 +96,7 @@ class Finder:
     def _other(self, finding: Finding) -> Access:
         place = self.places.of(finding.other_pc)
         block, thread = self.at(finding.other_block, finding.other_thread)
-        return Access(native.Access(finding.other_access).name.lower(), *place, block, thread)
+        return Access(native.Kind(finding.other_access).name.lower(), *place, block, thread)
 
     def _stopped(self, found: list[Problem], error: KernelError) -> list[Problem]:
         """With the error that ended the launch, unless the access that led to it is known already."""
