@@ -46,10 +46,9 @@ def _doctor() -> int:
 
 
 def _bench(asked: argparse.Namespace) -> int:
-    from minigrad.bench.host import HostMismatch
-    from minigrad.bench.steps import StepMismatch
+    from minigrad.check import ValueMismatch
 
-    wrong = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, StepMismatch, HostMismatch)
+    wrong = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, ValueMismatch)
     try:
         _must_go_together(asked)
         if not (reason := why_not("cuda")):

@@ -8,6 +8,7 @@ import minigrad as mg
 from minigrad import __main__ as command_line
 from minigrad.bench import dated, steps
 from minigrad.bench.timing import Timing
+from minigrad.check import ValueMismatch
 from minigrad.devices import why_not
 from minigrad.errors import DeviceError
 
@@ -23,7 +24,7 @@ def test_the_step_is_the_same_on_sim_and_numpy(optimizer, monkeypatch):
 
 def test_a_wrong_loss_is_not_timed():
     right, wrong = mg.tensor(2.0, device="numpy"), mg.tensor(float("nan"), device="numpy")
-    with pytest.raises(steps.StepMismatch, match=r"other: the loss of step 1 is nan, on numpy 2.0; not timed"):
+    with pytest.raises(ValueMismatch, match=r"other: the loss of step 1 is nan, on numpy 2.0; not timed"):
         steps.must_agree({"ours": lambda: right, "other": lambda: wrong}, lambda: right)
 
 
@@ -132,7 +133,7 @@ def test_without_a_gpu_the_recorded_steps_are_shown(command, monkeypatch, capsys
 
 def test_a_wrong_step_is_a_sentence_of_the_command(command, monkeypatch, capsys):
     def refuse(optimizer, against):
-        raise steps.StepMismatch("PyTorch: the loss of step 4 is 1, on numpy 2; not timed.")
+        raise ValueMismatch("PyTorch: the loss of step 4 is 1, on numpy 2; not timed.")
 
     monkeypatch.setattr(command_line, "why_not", lambda name: "")
     monkeypatch.setattr(mg.bench, "training_step", refuse)

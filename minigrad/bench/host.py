@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.bench.record import records
 from minigrad.bench.timing import Timing
+from minigrad.check import ValueMismatch
 from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.optim import SGD
@@ -20,10 +21,6 @@ CALLS = 50  # in a row: their launches fit into the GPU's queue, so that the hos
 RIVALS = ("torch",)
 Call = Callable[[], Any]
 TITLES = ("add", "add, recorded", "exp", "matmul", "three ops, forward and backward", "SGD step of one parameter")
-
-
-class HostMismatch(RuntimeError):
-    """A result that is not PyTorch's or NumPy's; its call is not timed."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +109,14 @@ def works_of(made: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, Cal
 
 
 def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call], atol: float = 1e-4) -> None:
-    """Raise HostMismatch where a result differs from that of the truth."""
+    """Raise ValueMismatch where a result differs from that of the truth."""
     for title, call in truth.items():
         wanted = call().numpy()
         for name, calls in works.items():
             got = calls[title]()
             got = got.detach().cpu().numpy() if name == "PyTorch" else got.numpy()
             if not np.abs(got - wanted).max() <= atol:
-                raise HostMismatch(f"{title} by {name} is off by {np.abs(got - wanted).max():.2g}; it is not timed.")
+                raise ValueMismatch(f"{title} by {name} is off by {np.abs(got - wanted).max():.2g}; it is not timed.")
 
 
 def in_turns(works: Mapping[str, Call], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:

@@ -15,6 +15,7 @@ from minigrad.bench.by_hand import training_step as by_hand_step
 from minigrad.bench.measurement import RIVALS
 from minigrad.bench.record import records
 from minigrad.bench.timing import Timing
+from minigrad.check import ValueMismatch
 from minigrad.create import seeded, tensor
 from minigrad.cuda_graph import graph
 from minigrad.devices import check, get, why_not
@@ -28,10 +29,6 @@ OPTIMIZERS = ("SGD", "Adam")
 CHECKED = 6  # steps that are compared with NumPy's: of a graph, three replays among them
 CALLS, ENOUGH = 50, 0.1  # steps in a row that are timed, or as many as fill so many seconds
 Step = Callable[[], Any]
-
-
-class StepMismatch(RuntimeError):
-    """A step whose loss is not that of NumPy; it is not timed."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +145,13 @@ def by_hand(optimizer: str, images: np.ndarray, labels: np.ndarray) -> Step:
 
 
 def must_agree(works: Mapping[str, Step], truth: Step, rtol: float = 1e-4) -> None:
-    """Raise StepMismatch where a loss differs from that of the truth."""
+    """Raise ValueMismatch where a loss differs from that of the truth."""
     for number in range(1, CHECKED + 1):
         expected = truth().item()
         for name, step in works.items():
             loss = step().item()
             if not abs(loss - expected) <= rtol * abs(expected):
-                raise StepMismatch(f"{name}: the loss of step {number} is {loss}, on numpy {expected}; not timed.")
+                raise ValueMismatch(f"{name}: the loss of step {number} is {loss}, on numpy {expected}; not timed.")
 
 
 def in_turns(works: Mapping[str, Step], wait: Callable[[], None], repeats: int) -> dict[str, Timing]:
