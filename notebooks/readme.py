@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from minigrad.bench import recorded_host, recorded_step
+from minigrad.bench import Timing, recorded_host, recorded_step
 
 README = Path(__file__).parents[1] / "README.md"
 FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!-- until here -->"
@@ -20,13 +20,13 @@ def tables() -> str:
             "(`minigrad bench --step --against torch numpy`):",
             "",
             *rows(["a step of an MLP 784-512-256-10, batch 128", "minigrad", "as a graph", "PyTorch", "as a graph"]),
-            *(line([name, *(micro(step.times[way], 0) for way in ways)]) for name, step in steps.items()),
+            *(line([name, *(micro(step.times.get(way), 0) for way in ways)]) for name, step in steps.items()),
             "",
             f"What a call costs the host until its launches are queued, {host.device}, {host.date} "
             "(`minigrad bench --host --against torch`):",
             "",
             *rows(["work", *libraries]),
-            *(line([title, *(micro(of[name], 1) for name in libraries)]) for title, of in host.times.items()),
+            *(line([title, *(micro(of.get(name), 1) for name in libraries)]) for title, of in host.times.items()),
             "",
         ]
     )
@@ -42,9 +42,9 @@ def line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def micro(timing, digits: int) -> str:
-    """The median in microseconds."""
-    return f"{timing.seconds * 1e6:.{digits}f}"
+def micro(timing: Timing | None, digits: int) -> str:
+    """The median in microseconds; nothing where it was not timed."""
+    return f"{timing.seconds * 1e6:.{digits}f}" if timing else ""
 
 
 def written(text: str) -> str:
