@@ -1,7 +1,7 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
 from minigrad.adjoint.activity import flows
-from minigrad.adjoint.build import ZERO, is_number, negative, opposite, over, test, times
+from minigrad.adjoint.build import ZERO, is_number, literal, negative, opposite, over, test, times
 from minigrad.adjoint.derivatives import derivative, slopes
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Ternary, Unary
 from minigrad.adjoint.keeping import Keeping
@@ -97,11 +97,13 @@ class Rules(Keeping):
 
     def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
         """Sum, difference, product, quotient."""
-        both = self.carries(e.left) and self.carries(e.right)
+        both = self.carries(e.left) and self.carries(e.right) and not equal_factors(e)
         before, seed = self.shared(seed) if both else ([], seed)
         if e.op in "+-":
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
+        if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x), by one statement
+            return self.pull(e.right, times(times(literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
         value = self.keep(e)
@@ -145,6 +147,16 @@ class Rules(Keeping):
         before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
+
+
+def equal_factors(e: Expr) -> int:
+    """How many factors a product has, if they are equal; 0 if they are not."""
+    if not isinstance(e, Binary) or e.op != "*":
+        return 0
+    if e.left == e.right:
+        return 2
+    inner = equal_factors(e.left)
+    return inner + 1 if inner and isinstance(e.left, Binary) and e.left.right == e.right else 0
 
 
 def _works(seed: Expr) -> bool:
