@@ -14,6 +14,17 @@ DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "u
 FLOATS = DTYPES[:2]
 
 
+def dtype_of(name: Any) -> np.dtype:
+    """The dtype of that name; NumPy has no bfloat16 but that of ml_dtypes. Raises TypeError, ImportError."""
+    if isinstance(name, str) and name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install ml_dtypes.") from error
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
 def is_bfloat16(dtype: np.dtype) -> bool:
     """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
@@ -58,7 +69,7 @@ def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
     """A dtype that kernels know. Raises TypeError with the list."""
     try:
-        found = None if dtype is None else np.dtype(dtype)
+        found = None if dtype is None else dtype_of(dtype)
     except TypeError:
         found = None
     if found is None or (found not in among and not (among is DTYPES and is_bfloat16(found))):

@@ -170,6 +170,8 @@ def test_bfloat16_is_checked_and_measured_in_two_bytes():
     pytest.importorskip("ml_dtypes")
     dry = replace(work_of("matmul", [(64, 64), (64, 64)]), dtype="bfloat16").dry()
     assert [run.kernel for run in dry.launches] == ["matmul_wgmma"] and dry.nbytes == 3 * 64 * 64 * 2
+    given = work_of("matmul", [mg.ones(64, 64, device="numpy").astype("bfloat16")] * 2)
+    assert (given.title, given.unit) == ("matmul of 64 x 64, 64 x 64, bfloat16", "bfloat16")
 
 
 def test_an_unknown_rival():

@@ -1,5 +1,8 @@
 """What a tensor can be made of: numbers that do not fit, dtypes and shapes that do not exist."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,20 @@ def test_dtypes_that_do_not_exist_here(dtype):
             TypeError, match="one of float32, float64, bool, uint8, int32, uint32, int64, uint64; choose"
         ):
             make()
+
+
+def test_bfloat16_goes_by_its_name(monkeypatch):
+    """In a process of its own: NumPy knows the name once ml_dtypes was imported by anybody."""
+    pytest.importorskip("ml_dtypes")
+    code = "import minigrad as mg; print(mg.tensor([1.0], dtype='bfloat16').dtype, mg.ones(2).astype('bfloat16').dtype)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["bfloat16"] * 2
+
+
+def test_bfloat16_without_ml_dtypes_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match="bfloat16 is a dtype of ml_dtypes: pip install ml_dtypes"):
+        mg.tensor([1.0], dtype="bfloat16")
 
 
 NO_NUMBERS = [

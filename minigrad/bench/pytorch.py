@@ -5,7 +5,7 @@ from itertools import cycle
 from typing import Any
 
 from minigrad.array import Array
-from minigrad.bench.work import dtype_of
+from minigrad.convert import dtype_of
 from minigrad.op import Op
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's

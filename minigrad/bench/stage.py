@@ -10,8 +10,9 @@ import numpy as np
 
 from minigrad.array import Array
 from minigrad.bench.agree import Reference
-from minigrad.bench.work import Work, dtype_of
+from minigrad.bench.work import Work
 from minigrad.check import ValueMismatch
+from minigrad.convert import dtype_of
 from minigrad.op import Op
 
 RANDOM = 2**26  # numbers that are drawn; a larger array repeats them

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import dtype_of, is_bfloat16
 from minigrad.create import extents
 from minigrad.devices.dry import Launched, dry_run
 from minigrad.op import OPS, Case, Op
@@ -76,15 +77,6 @@ class Dry:
     output: tuple[int, ...]
 
 
-def dtype_of(name: str) -> np.dtype:
-    """The dtype of that name; bfloat16 is that of ml_dtypes."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
 def _distinct(found: Sequence[Any]) -> int:
     """The bytes of the arrays among these, each counted once."""
     return sum({x.address: x.nbytes for x in found if isinstance(x, Array)}.values())
@@ -117,13 +109,14 @@ def work_of(
     elif not shapes:
         raise TypeError(f"{op.name} got no inputs. Give each by its shape, e.g. (1024, 1024), or as a tensor.")
     positive = bool(op.cases) and op.cases[0].positive
-    return Work(op, Case(tuple(map(_input, shapes)), params, positive), way, variant)
+    dtype = "bfloat16" if any(is_bfloat16(x.dtype) for x in shapes if hasattr(x, "dtype")) else "float32"
+    return Work(op, Case(tuple(map(_input, shapes)), params, positive), way, variant, dtype)
 
 
 def _input(given: Any) -> Any:
     """A shape, of numbers to be drawn, or an array of whole numbers or flags, as it is."""
     if not hasattr(given, "dtype"):
         return extents((given,))
-    if given.dtype.kind == "f":
+    if given.dtype.kind == "f" or is_bfloat16(given.dtype):
         return tuple(given.shape)
     return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
