@@ -64,7 +64,7 @@ def measure(
 ) -> Measurement:
     """Check, then time an op on random float32 numbers: `measure(mg.relu, (2**26,), against=["torch"])`.
 
-    shapes stand for the inputs, as shapes or arrays; those of bfloat16 stand for random numbers of that type. params are
+    shapes stand for the inputs, as shapes or arrays; those of bfloat16 stand for random numbers of it. params are
     the op's own, as axis=0. Before each run the cache is flushed, and each call gets other inputs. Raises ValueMismatch
     for a wrong result, ValueError where there is nothing to time, DeviceError where there is no GPU: no time of `sim`
     says anything about one.
