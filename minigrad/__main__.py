@@ -132,7 +132,7 @@ def _training_steps(asked: argparse.Namespace) -> list[Any]:
 def _steps(asked: argparse.Namespace, command: str) -> Any:
     from minigrad import bench
 
-    steps, record = _training_steps(asked), bench.works.blank(command)
+    steps, record = _training_steps(asked), bench.machine.blank(command)
     record.steps = {step.title: dict(step.times) for step in steps}
     return record
 
@@ -140,7 +140,7 @@ def _steps(asked: argparse.Namespace, command: str) -> Any:
 def _host(asked: argparse.Namespace, command: str) -> Any:
     from minigrad import bench
 
-    cost, record = bench.host_cost(asked.against), bench.works.blank(command)
+    cost, record = bench.host_cost(asked.against), bench.machine.blank(command)
     print(cost)
     record.host = {title: dict(times) for title, times in cost.times.items()}
     return record

@@ -106,7 +106,7 @@ def command(tmp_path, monkeypatch):
     monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
     monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
     blank = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step --against torch", {"python": "3.12"})
-    monkeypatch.setattr(mg.bench.works, "blank", lambda command: dataclasses.replace(blank, command=command))
+    monkeypatch.setattr(mg.bench.machine, "blank", lambda command: dataclasses.replace(blank, command=command))
     return command_line.main
 
 

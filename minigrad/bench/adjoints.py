@@ -21,9 +21,9 @@ from minigrad.array import Array
 from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio, Resources
 from minigrad.bench.backward import Backward, Chain
 from minigrad.bench.draw import Draw
+from minigrad.bench.machine import blank, versions
 from minigrad.bench.rungs import RUNGS, Inputs
 from minigrad.bench.timing import Timing, timer
-from minigrad.bench.works import blank, versions
 from minigrad.check import ValueMismatch
 from minigrad.devices import check, get
 from minigrad.devices.toolkit import find_nvcc

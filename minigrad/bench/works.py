@@ -1,29 +1,21 @@
 """The set of works that `minigrad bench` measures, and the run over it."""
 
-import platform
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
 from minigrad.bench import chain
+from minigrad.bench.machine import blank, copy_bandwidth, versions
 from minigrad.bench.measurement import RIVALS, staged, timed
 from minigrad.bench.record import Record
 from minigrad.bench.stage import Stage
 from minigrad.bench.sweeps import alike
-from minigrad.bench.timing import Timing, timer
 from minigrad.bench.work import WAYS, Work, work_of
 from minigrad.check import ValueMismatch
-from minigrad.devices import check, get
 from minigrad.devices.dry import dry_run
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.op import OPS, Op
@@ -36,7 +28,6 @@ MUCH = 2**26  # elements: a GPU's cache holds a quarter of them at most
 OTHERS = MUCH // 2  # where nobody asks for more
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
 FLAGS = np.asarray(np.arange(OTHERS) % 3 == 0)
-GIB = 2**30
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # of one work; the others go on
 More = Callable[[Record, Stage], None]
 
@@ -183,36 +174,3 @@ def rivals(work: Work, against: Sequence[str]) -> Sequence[str]:
     if work.unit != "float32":
         return [name for name in against if name == "torch"]
     return () if work.variant else against
-
-
-def blank(command: str) -> Record:
-    """A record of this GPU, of today, with nothing measured yet."""
-    gpu: Any = get(check("cuda"))
-    return Record(gpu.label, date.today().isoformat(), command, versions(), gpu.chip)
-
-
-def copy_bandwidth(nbytes: int = GIB) -> float:
-    """Bytes per second of a copy within the device, read and written both counted: what memory-bound work can reach."""
-    gpu: Any = get(check("cuda"))
-    source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
-    gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
-    (runs,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
-    return 2 * nbytes / Timing.of(runs.seconds).seconds
-
-
-def versions() -> dict[str, str]:
-    """What the numbers depend on: driver, CUDA compiler, Python and its packages."""
-    return dict(_versions())
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    from minigrad.devices.toolkit import find_nvcc, nvcc_version
-
-    if smi := shutil.which("nvidia-smi"):
-        asked = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        yield "driver", subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
-    if nvcc := find_nvcc():
-        yield "nvcc", nvcc_version(nvcc)
-    yield "python", platform.python_version()
-    yield "numpy", np.__version__
-    yield from ((name, metadata.version(name)) for name in ("pycuda", "torch") if name in sys.modules)
