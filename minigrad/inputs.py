@@ -38,6 +38,14 @@ class Inputs:
             raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
         return inputs, params
 
+    def fit(self, given: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        """Whether a call may be written so."""
+        try:
+            self.split(given, dict(named))
+        except TypeError:
+            return False
+        return True
+
 
 def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list:
     """The inputs of an op as tensors of one device; numbers follow the last tensor. Raises TypeError, ValueError."""

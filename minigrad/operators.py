@@ -108,13 +108,15 @@ class Operators:
         return op_of(name)(*inputs, **named)
 
     def __array_function__(self, function: Any, types: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """np.sum(x, axis=1) is the op of that name."""
-        name = function.__name__
-        return OPS[name](*given, **named) if name in OPS else self._without_op(function, given, named)
+        """np.sum(x, axis=1) is the op of that name, if it takes such arguments."""
+        op = OPS.get(function.__name__)
+        if op and op.inputs.fit(given, named):
+            return op(*given, **named)
+        return self._without_op(function, given, named)
 
     def _without_op(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """What a function of NumPy does that no op does."""
-        return op_of(function.__name__)
+        """What a function of NumPy does that no op does. Raises TypeError."""
+        return op_of(function.__name__)(*given, **named)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(

@@ -163,6 +163,9 @@ def test_arrays_and_tensors_in_one_function_of_numpy(device):
 def test_functions_that_are_no_ops_take_the_values(device):
     x = mg.tensor([3.0, 4.0], device=device)
     assert np.linalg.norm(x) == 5 and np.stack([x, x]).shape == (2, 2) and np.allclose(x, [3, 4])
+    assert np.where(x > 3)[0].tolist() == [1] and np.sum(x, initial=1) == 8  # of these arguments there is no op
+    with pytest.raises(TypeError, match=r"where takes \(cond, a, b\); got 1 arguments"):
+        mg.fuse(lambda x: np.where(x > 3))
     with pytest.raises(TypeError, match=r"np\.sin of a tensor: no op has that name; there is add, .*np\.sin\(x\.numpy"):
         np.sin(x)
     with pytest.raises(TypeError, match=r"np\.add\.reduce of a tensor: no op"):
