@@ -73,3 +73,16 @@ def test_shifts_and_masks_count_as_other_operations(bound, rows):
     loop = f"for (int j = 0; j < {bound}; ++j) {{ p = sin(p) * exp(p) / (1 + x[i]); }}"
     made = mg.adjoint("#define ROUNDS 11\n" + HEAD.replace("LOOP", loop), wrt=["x"], name="f")
     assert made.decisions["p_tape"].bytes == rows
+
+
+@pytest.mark.parametrize("loop", [
+    "for (int j = 8; p < 9; j /= 2) { p = p * (1 + 0.1 * x[i]); }",
+    "for (int j = 0; j < m; j *= 2) { if (p > 9) break; p = p * (1 + 0.1 * x[i]); }",
+    "for (long long j = 1; j < 1000000000000000; j *= 2) { p = p * (1 + 0.1 * x[i]); }",
+    "for (int j = -8; j < m; j >>= 1) { if (p > 9) break; p = p * (1 + 0.1 * x[i]); }",
+])  # fmt: skip
+def test_a_variable_that_is_halved_or_doubled_may_not_end_the_loop(loop):
+    """Then there are more rounds than it has bits."""
+    made = mg.adjoint(HEAD.replace("LOOP", loop), wrt=["x", "w"], name="f")
+    x, w = np.random.default_rng(1).random((2, 5))
+    oracle.check(made, [0.5 + 0.1 * x, 0.5 + w, np.zeros(5), 5, 3], 2, 4)

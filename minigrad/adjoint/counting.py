@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
-from minigrad.adjoint.effects import name_of, written
+from minigrad.adjoint.effects import conjuncts, name_of, written
 from minigrad.adjoint.expr import Binary, Expr, Name, Number, Ternary, Unary
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
-from minigrad.adjoint.tree import Assign, Declare, For
+from minigrad.adjoint.tree import Declare, For
 from minigrad.adjoint.types import floating
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory
@@ -96,16 +96,21 @@ def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
     if found and found.trips.type == "int" and evaluate(found.trips, module.values) is not None:
         return found.trips
-    steps = s.step and not floating(s.step.target.type) and name_of(s.step.target) not in written(s.body)
-    if s.step and steps and _halves(s.step):
-        return Number(str(HALVINGS), "int")
-    return None
+    return Number(str(HALVINGS), "int") if _ends_by_bits(s, module.values) else None
 
 
-def _halves(step: Assign) -> bool:
-    """`i /= 2`, `i >>= 1`, `i *= 2`, or by more."""
-    by = whole(step.value) or 0
-    return (step.op in ("/=", "*=") and by >= 2) or (step.op in (">>=", "<<=") and by >= 1)
+def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
+    """Whether the variable is halved while it is above 0, or doubled from 1 on, or from more, up to a bound."""
+    step = s.step
+    if step is None or name_of(step.target) in written(s.body):
+        return False
+    by, start = whole(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.left == step.target]
+    if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
+        least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
+        return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
+    doubled = (step.op == "*=" and by >= 2) or (step.op == "<<=" and by >= 1)
+    return doubled and step.target.type == "int" and (start or 0) >= 1 and any(e.op in ("<", "<=") for e in tests)
 
 
 def shifted(s: For, k: Expr) -> Expr | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import unfolded
+from minigrad.adjoint.effects import conjuncts, unfolded
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
@@ -67,12 +67,7 @@ def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
 def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
     """The bounds that have been tested, by variable; None where something else has been."""
     found: dict[str, Polynomial] = {}
-    left = list(guards)
-    while left:
-        e = left.pop()
-        if isinstance(e, Binary) and e.op == "&&":
-            left += [e.left, e.right]
-            continue
+    for e in (e for guard in guards for e in conjuncts(guard)):
         bound = polynomial(e.right) if isinstance(e, Binary) and e.op == "<" else None
         if bound is None or not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name in found:
             return None

@@ -28,6 +28,11 @@ def sides(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
     return ((s.condition, s.then), (opposite(s.condition), s.orelse)) if isinstance(s, If) else ()
 
 
+def conjuncts(e: Expr) -> tuple[Expr, ...]:
+    """The conditions that hold where this one does: the parts that `&&` joins."""
+    return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, Binary) and e.op == "&&" else (e,)
+
+
 def heads(s: Stmt) -> tuple[Stmt, ...]:
     """A statement and, of a for, its start and its step."""
     return (s, *(part for part in (s.start, s.step) if part)) if isinstance(s, For) else (s,)

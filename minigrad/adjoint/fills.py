@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minigrad.adjoint.counting import Count, evaluate
-from minigrad.adjoint.effects import each, expressions
+from minigrad.adjoint.effects import each, expressions, reads_in, unfolded
 from minigrad.adjoint.expr import Expr, walk
 from minigrad.adjoint.space import Space
 from minigrad.adjoint.stores import axis_of
@@ -39,12 +39,8 @@ class Fill:
     @property
     def axes(self) -> list[str]:
         """The parts of threadIdx on which it depends."""
-        left = [e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops))]
-        names = set[str]()
-        while left:
-            new = left.pop().names - names
-            names |= new
-            left += [self.fixed[n] for n in new if n in self.fixed]
+        parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
+        names = reads_in(unfolded(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool:

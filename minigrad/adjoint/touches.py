@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from minigrad.adjoint.counting import Count, count
-from minigrad.adjoint.effects import accesses, heads, sides
-from minigrad.adjoint.expr import Binary, Expr, Index
+from minigrad.adjoint.effects import accesses, conjuncts, heads, sides
+from minigrad.adjoint.expr import Expr, Index
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, For, If, Stmt
 
@@ -38,12 +38,7 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
 
 def _most(s: For) -> Count | None:
     """The count of a loop, or one that it does not exceed: of `j < T && start + j < n` that of `j < T`."""
-    return next((found for e in _all(s.condition) if (found := count(replace(s, condition=e)))), None)
-
-
-def _all(e: Expr) -> tuple[Expr, ...]:
-    """The conditions that hold where this one does."""
-    return (*_all(e.left), *_all(e.right)) if isinstance(e, Binary) and e.op == "&&" else (e,)
+    return next((found for e in conjuncts(s.condition) if (found := count(replace(s, condition=e)))), None)
 
 
 def _either(s: If, array: str) -> list[Touch]:
@@ -51,5 +46,5 @@ def _either(s: If, array: str) -> list[Touch]:
     ways = [(condition, touches(side, array)) for condition, side in sides(s)]
     (_, then), (_, orelse) = ways
     both = [t for t in then if t.stores and t in orelse]
-    guarded = [t._replace(guards=(*_all(condition), *t.guards)) for condition, found in ways for t in found]
+    guarded = [t._replace(guards=(*conjuncts(condition), *t.guards)) for condition, found in ways for t in found]
     return [*guarded, *both]
