@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -336,3 +337,8 @@ def test_several_outputs_take_one_run_of_the_adjoint(monkeypatch):
     assert len(runs) == 2 and runs[1][0] is None
     with pytest.raises(RuntimeError, match="the graph behind f was freed"):
         y.sum().backward()
+
+
+def test_the_map_of_the_package_names_every_module():
+    modules = {path.stem for path in Path(mg.adjoint.__file__).parent.glob("*.py")} - {"__init__"}
+    assert modules <= {*re.findall(r"\w+", mg.adjoint.__doc__)}

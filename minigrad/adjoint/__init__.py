@@ -1,12 +1,25 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
-The modules in the order of the work. Parse: `tokens`, `outside`, `scope`, `expressions`, `declarations`, `parser`,
-`macros`, `module` read a file into a `tree`. Analyse: `wrt`, `activity`, `structure`, `counting`, `stores`,
-`injective`, `cover` find out about it. Reverse: `keeping`, `rules`, `assign`, `sweep`, `rounds`, each a class that the
-next one extends, make the forward and the backward sweep. Tidy: `prune`, `tidy`, `hoist` and `order` make them lean;
-`turn` and `split`, `accumulate` and `phases` say who adds what, so that no two threads meet. Print: `derive` and
-`derive_kernel` do these in turn, `assemble` writes the file, `given` and `launching` run it. `ladder` has kernels to
-try it on.
+What follows on what, each line with the modules that do it and what they give:
+
+  read         tokens, outside; scope < expressions < declarations < parser < module; macros: a `tree` of statements
+               and `expr`essions with `types`, or a refusal with line and column
+  choose       wrt, activity, reach: the parameters to differentiate by, the variables that carry derivatives
+  look         structure: jumps made branches, no barrier that threads could miss; stores, touches, fills, space: what
+               is stored once, read again, filled anew by each round of a loop; counting: how often a loop runs
+  sweep        keeping < rules < assign < sweep < rounds: forward and backward sweep, statement by statement, in full;
+               derivatives has the formulas, tapes the memory for what is kept
+  settle       prune: without what nobody reads; order: loops in their own order where that is free
+  turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
+  add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
+               by what injective, cover and polynomial know of indices and phases of barriers; hoist: shared sums
+  thin out     checkpoints, weigh: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
+  tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing
+  print        printer, assemble: the `.cu` file; decisions, page: the table and the notebook's view
+  run          adjoint: what a user holds; given, launching: arguments and memory; differentiable: on the tape
+
+A < B: the class of B extends that of A. derive and derive_kernel call sweep to tidy in this order. effects says what
+statements read and write, build puts expressions together; ladder has kernels to try all of it on.
 """
 
 import sys

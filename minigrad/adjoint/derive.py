@@ -92,21 +92,18 @@ class Derivation(Loops):
         """What the threads of a block may do at the same time."""
         return Phases(body, self.module.values, {**self.fixed, **fixed(body)}, self.conditions)
 
-    def derived(self, body: list[Stmt], choices: list[Choice]) -> Derived:
-        """The record."""
-        used = mentioned(body)
+    def derived(self, launch: Launch, choices: list[Choice]) -> Derived:
+        """The record of one launch, in front of which its tapes in a thread's own memory are declared."""
+        used = mentioned(launch.body)
         tapes = [t for t in self.tapes.values() if t.name in used]
         local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
-        names = {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
-        return Derived(
-            [Launch([*local, *body])],
-            names,
-            tapes,
-            self.conditions,
-            self.limits,
-            choices,
-            written(body) & self.kept_arrays(),
-        )
+        replayed = written(launch.body) & self.kept_arrays()
+        launch.body = [*local, *launch.body]
+        return Derived([launch], self.parameters(), tapes, self.conditions, self.limits, choices, replayed)
+
+    def parameters(self) -> dict[str, str]:
+        """The gradients of parameters, by parameter."""
+        return {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
 
     def kept_arrays(self) -> set[str]:
         """Arrays in global memory that the forward sweep may write."""
@@ -142,7 +139,7 @@ class FunctionAdjoint(Derivation):
         arrays = {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         facts = Facts({}, set(), set(), set(), {}, {})
         choices = Accumulate(arrays, set(), (), {}).decide(body, facts, self.phases(body))
-        made = self.derived(self.tidied(body, set()), choices)
+        made = self.derived(Launch(self.tidied(body, set())), choices)
         if outside := [t for t in made.tapes if t.size is None]:
             raise self.module.refuse(
                 outside[0].place, f"this loop in a device function would need a tape for {outside[0].value}, and how "

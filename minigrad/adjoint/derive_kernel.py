@@ -39,12 +39,12 @@ class KernelAdjoint(Derivation):
         self.flow = structured(module, module.kernel.body, ("return",))
         self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
         self.final = self.stored_once()
-        for p in self.of.params:
-            if p.name in self.active:
-                self.gradient(p.name)
-        self.totals = {
-            p.name: self.gradients[p.name] for p in self.of.params if p.name in self.active and not p.pointer
-        }
+        reached = [p for p in self.of.params if p.name in self.active]
+        self.scalars, self.arrays = [p for p in reached if not p.pointer], [p for p in reached if p.pointer]
+        self.shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
+        for p in reached:
+            self.gradient(p.name)
+        self.totals = {p.name: self.gradients[p.name] for p in self.scalars}
         self.results = {*self.gradients.values(), "tape_needed"}
         self.gradients |= {name: self.fresh(f"{total}_own") for name, total in self.totals.items()}
 
@@ -57,20 +57,18 @@ class KernelAdjoint(Derivation):
 
     def derive(self) -> Derived:
         """The adjoint. Raises Refused where a value it needs cannot be had."""
-        shared = [d for d in self.of.declared.values() if d.shared and d.name in self.active]
-        sweeps = self.both(self.flow)
-        own: list[Stmt] = [Declare(self.gradients[n], _type(self.of, n), value=ZERO) for n in self.totals]
-        body = self.settled([*own, *sweeps, *self.handed_over()])
-        turn = Turn(self, {self.gradients[d.name] for d in shared}, self.uniform)
+        own: list[Stmt] = [Declare(self.gradients[p.name], p.type, value=ZERO) for p in self.scalars]
+        body = self.settled([*own, *self.both(self.flow), *self.handed_over()])
+        turn = Turn(self, {self.gradients[d.name] for d in self.shared}, self.uniform)
         body = turn.body(everywhere(body, merged))
         results = set(activity.outputs(self.of))
-        inputs = {n: d for n, d in {**self.gradients, **self.totals}.items() if self.of.param(n) and n not in results}
+        inputs = {p.name: d for p in self.of.params if (d := self.parameters().get(p.name)) and p.name not in results}
         self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
         made = Derived([], self.parameters(), [], self.conditions, self.limits, list(turn.choices), fills=self.fills)
         taken: set[int] = set()
         for launch, sums in Split(self, {*inputs.values()} - {*self.totals.values()}).launches(body):
             before = dict(self.conditions), dict(self.limits)
-            one = self.finished(launch, shared, made)
+            one = self.finished(launch, made)
             if adds := [expression(s.target) for s in each(one.body) if isinstance(s, Add)]:
                 for known, kept in zip((self.conditions, self.limits), before, strict=True):
                     known.clear()
@@ -82,35 +80,36 @@ class KernelAdjoint(Derivation):
             taken |= sums
         rest = self.pruned(without(body, taken)) if taken else body
         if not taken or written(rest) & self.results:
-            made.join(self.finished(Launch(rest, "others" if taken else ""), shared, made))
+            made.join(self.finished(Launch(rest, "others" if taken else ""), made))
         return made
 
-    def finished(self, launch: Launch, shared: list[Declare], before: Derived) -> Derived:
-        """A launch, behind those before it, with every sum of it decided upon."""
-        body = launch.body
+    def finished(self, launch: Launch, before: Derived) -> Derived:
+        """A launch, behind those before it: sums led out of loops, added without races, shared out; tapes; zeros."""
         self.uniform |= {name.replace("blocks_", "block_") for name in launch.blocks}
-        arrays = {self.gradients[d.name]: True for d in shared} | dict.fromkeys(self.totals.values(), False)
-        arrays |= {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
-        body = everywhere(body, Hoist(arrays, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
-        sums = Accumulate(arrays, self.alike, self.totals.values(), self.strides, written(before.body))
+        sinks = {self.gradients[d.name]: True for d in self.shared} | dict.fromkeys(self.totals.values(), False)
+        sinks |= {self.gradients[p.name]: False for p in self.arrays}
+        body = everywhere(launch.body, Hoist(sinks, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
+        sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body))
         choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
         body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
-        memory = {p.name for p in self.of.params if p.pointer} | {d.name for d in self.of.declared.values() if d.shared}
-        checkpoints = Checkpoints(self.tapes, memory, self.fresh)
+        block = {d.name for d in self.of.declared.values() if d.shared}
+        checkpoints = Checkpoints(self.tapes, block | {p.name for p in self.of.params if p.pointer}, self.fresh)
         body = everywhere(body, checkpoints)
         self.counted |= checkpoints.counted
         self.never |= checkpoints.never
-        left = [d for d in shared if self.gradient(d.name) in mentioned(body)]
-        clear = [s for d in left for s in cleared(d, self.gradient(d.name), self.conditions, self.limited(d.name))]
-        body = [*clear, *([Barrier()] if clear else []), *body]
-        names = {d.name for d in self.of.declared.values() if d.shared}
-        names |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
-        memory = names | set(arrays) | self.kept_arrays()
-        made = self.derived(self.tidied(body, memory), [*launch.choices, *choices])
-        launch.body, made.launches = made.launches[0].body, [launch]
+        body = [*self.zeros_of_shared(body), *body]
+        block |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
+        launch.body = self.tidied(body, block | set(sinks) | self.kept_arrays())
+        made = self.derived(launch, [*launch.choices, *choices])
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
         return made
+
+    def zeros_of_shared(self, body: list[Stmt]) -> list[Stmt]:
+        """The gradients of shared arrays, declared and cleared, and a barrier."""
+        left = [d for d in self.shared if self.gradients[d.name] in mentioned(body)]
+        clear = [s for d in left for s in cleared(d, self.gradients[d.name], self.conditions, self.limited(d.name))]
+        return [*clear, Barrier()] if clear else []
 
     def explained(self, row: Choice) -> Choice:
         """The row of an atomic with the reason why no thread owns the element, where one was looked for."""
@@ -125,15 +124,15 @@ class KernelAdjoint(Derivation):
 
     def parameters(self) -> dict[str, str]:
         """The gradients of parameters, by parameter."""
-        return {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients} | self.totals
+        return super().parameters() | self.totals
 
     def handed_over(self) -> list[Stmt]:
         """Each thread's part of the gradient of a scalar parameter, added up."""
         made: list[Stmt] = []
-        for name, total in self.totals.items():
-            kind = _type(self.of, name)
-            made.append(Comment(f"the parameter {name} is shared by all threads"))
-            made.append(Assign(Index(total, (ZERO,), kind), "+=", Name(self.gradients[name], kind)))
+        for p in self.scalars:
+            made.append(Comment(f"the parameter {p.name} is shared by all threads"))
+            total = Index(self.totals[p.name], (ZERO,), p.type)
+            made.append(Assign(total, "+=", Name(self.gradients[p.name], p.type)))
         return made
 
     def facts(self, body: list[Stmt], blocks: Iterable[str] = ()) -> Facts:
@@ -148,10 +147,4 @@ class KernelAdjoint(Derivation):
 def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:
     """The names that have one value in all threads of a block."""
     names = {p.name for p in kernel.params if not p.pointer} | {n for n, d in kernel.declared.items() if not d.dims}
-    return ({*names, *IDS, *EXTENTS.values()} - divergence.varying) | set()
-
-
-def _type(function: Function, name: str) -> str:
-    found = function.param(name)
-    assert found is not None
-    return found.type
+    return {*names, *IDS, *EXTENTS.values()} - divergence.varying

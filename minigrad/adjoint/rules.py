@@ -98,7 +98,7 @@ class Rules(Keeping):
     def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
         """Sum, difference, product, quotient."""
         both = self.carries(e.left) and self.carries(e.right) and not equal_factors(e)
-        before, seed = self.shared(seed) if both else ([], seed)
+        before, seed = self.once(seed) if both else ([], seed)
         if e.op in "+-":
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
@@ -114,7 +114,7 @@ class Rules(Keeping):
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 
-    def shared(self, seed: Expr) -> tuple[list[Stmt], Expr]:
+    def once(self, seed: Expr) -> tuple[list[Stmt], Expr]:
         """A gradient that is used twice, in a variable of its own where it takes work to compute."""
         if not _works(seed):
             return [], seed
@@ -144,7 +144,7 @@ class Rules(Keeping):
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
-        before, seed = self.shared(seed) if self.carries(a) and self.carries(b) else ([], seed)
+        before, seed = self.once(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
