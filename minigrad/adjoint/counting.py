@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import conjuncts, name_of, written
@@ -138,26 +139,28 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
             return None if inner is None or e.op != "-" else -inner
         case Binary():
             left, right = evaluate(e.left, values), evaluate(e.right, values)
-            return None if left is None or right is None else _apply(e.op, left, right)
+            return None if left is None or right is None else applied(e.op, left, right)
         case Ternary():
             chosen = evaluate(e.condition, values)
             return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
     return None
 
 
-def _apply(op: str, a: int, b: int) -> int | None:
-    if (op in ("/", "%") and not b) or (op in ("<<", ">>") and not 0 <= b < 64):
+def applied(op: str, a: Any, b: Any, every: Callable[[Any], bool] = bool) -> Any:
+    """a op b as C++ has it, of whole numbers or of arrays of them; None where it has no value for `every` one."""
+    if (op in ("/", "%") and not every(b != 0)) or (op in ("<<", ">>") and not every((b >= 0) & (b < 64))):
         return None
     return OPERATIONS[op](a, b) if op in OPERATIONS else None
 
 
-def _quotient(a: int, b: int) -> int:
-    """a / b rounded towards 0, as C++ does."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b rounded towards 0."""
+    return abs(a) // abs(b) * (2 * ((a < 0) == (b < 0)) - 1)
 
 
-OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "<": operator.lt, ">": operator.gt, "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient,
-    "%": lambda a, b: a - b * _quotient(a, b), "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
-    "|": operator.or_, "^": operator.xor,
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient, "%": lambda a, b: a - b * _quotient(a, b),
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "&&": lambda a, b: (a != 0) & (b != 0), "||": lambda a, b: (a != 0) | (b != 0), "<<": operator.lshift,
+    ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from minigrad.adjoint.expr import Binary, Expr, Name, Target
 from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tree import Barrier, For, If, Stmt
 
-Touch = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
+Use = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 
 
 class Phases:
@@ -21,7 +21,7 @@ class Phases:
         self.flow: list[set[int]] = [set()]
         self.starts = [0]  # the phases that begin at a barrier, or with the kernel
         self.of: dict[int, int] = {}  # the phase of a statement, by its id
-        self.touches: dict[int, set[Touch]] = {}
+        self.uses: dict[int, set[Use]] = {}
         self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with the body, and the phases around
         self.visit(body, 0)
 
@@ -56,7 +56,7 @@ class Phases:
         return phase
 
     def note(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
-        """What a statement without a barrier touches. equal: parts of threadIdx, by the value that they have here."""
+        """What a statement without a barrier uses. equal: parts of threadIdx, by the value that they have here."""
         self.of[id(s)] = phase
         self.touch(s, phase, equal)
         for part in heads(s)[1:]:
@@ -70,9 +70,9 @@ class Phases:
                 self.note(t, phase, inside)
 
     def touch(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
-        """What a statement itself touches."""
+        """What a statement itself uses."""
         found = {(name_of(x), kind, self.own(x, equal)) for kind, x in accesses(s)}
-        self.touches.setdefault(phase, set()).update(found)
+        self.uses.setdefault(phase, set()).update(found)
 
     def own(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
         """Which index is which part of threadIdx, where together they name one thread of the block."""
@@ -105,12 +105,12 @@ class Phases:
                 self.flow[before].add(after)
                 self.starts.remove(after)
 
-    def all(self, phases: Iterable[int]) -> set[Touch]:
+    def all(self, phases: Iterable[int]) -> set[Use]:
         """What is touched in phases."""
-        return set().union(*(self.touches.get(p, set()) for p in phases))
+        return set().union(*(self.uses.get(p, set()) for p in phases))
 
 
-def _meet(a: Touch, b: Touch) -> bool:
+def _meet(a: Use, b: Use) -> bool:
     """Whether two threads may come to one element, and the order of the two matters."""
     alike = a[1] == b[1] and a[1] in ("read", "add")
     return a[0] == b[0] and not alike and (a[2] is None or a[2] != b[2])

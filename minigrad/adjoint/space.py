@@ -4,7 +4,7 @@ from functools import reduce
 
 import numpy as np
 
-from minigrad.adjoint.counting import Count
+from minigrad.adjoint.counting import Count, applied
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
 from minigrad.adjoint.injective import EXTENTS, IDS
 from minigrad.adjoint.touches import Touch
@@ -71,21 +71,7 @@ class Space:
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
-                found = _apply(e.op, left, right)
+                found = applied(e.op, left, right, np.all)
                 below = found is not None and (found < 0).any() and e.op in "+-*"
                 return None if below and e.names & UNSIGNED else found  # C++ has there a large number
         return None
-
-
-def _apply(op: str, a: np.ndarray, b: np.ndarray) -> Values:
-    """a op b, as C++ has it."""
-    if op in ("/", "%"):
-        if not b.all():
-            return None
-        rest = np.fmod(a, b)
-        return rest if op == "%" else (a - rest) // b
-    plain = {
-        "+": np.add, "-": np.subtract, "*": np.multiply, "<": np.less, "<=": np.less_equal, ">": np.greater,
-        ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal, "&&": np.logical_and, "||": np.logical_or,
-    }  # fmt: skip
-    return plain[op](a, b) if op in plain else None
