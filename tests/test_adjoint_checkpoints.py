@@ -86,3 +86,18 @@ def test_a_variable_that_is_halved_or_doubled_may_not_end_the_loop(loop):
     made = mg.adjoint(HEAD.replace("LOOP", loop), wrt=["x", "w"], name="f")
     x, w = np.random.default_rng(1).random((2, 5))
     oracle.check(made, [0.5 + 0.1 * x, 0.5 + w, np.zeros(5), 5, 3], 2, 4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 11])
+@pytest.mark.parametrize("header", [
+    "int j = threadIdx.x; j < n - 2; j += blockDim.x", "int j = threadIdx.x + 1; j < n - 1; j += blockDim.x",
+    "int j = n - 1; j > (int)threadIdx.x + 1; j -= blockDim.x",
+])  # fmt: skip
+def test_a_range_that_threads_share_may_end_below_0(header, n):
+    """There C++ would compute the number of rounds without a sign."""
+    made = mg.adjoint(f"""extern "C" __global__ void f(const double* x, double* y, int n) {{
+        double p = x[threadIdx.x];
+        for ({header}) {{ p = 0.5 * p + x[j] * x[j]; }}
+        y[threadIdx.x] = p;
+    }}""")
+    oracle.check(made, [np.random.default_rng(1).random(12), np.zeros(8), n], 1, 8)

@@ -7,7 +7,8 @@ from typing import Any
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import conjuncts, name_of, written
-from minigrad.adjoint.expr import Binary, Expr, Name, Number, Ternary, Unary
+from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Ternary, Unary
+from minigrad.adjoint.injective import COORDINATES
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Declare, For
@@ -50,8 +51,9 @@ class Count:
 
     @property
     def some(self) -> Expr:
-        """Whether there is a first round."""
-        return test(">" if self.down else "<", self.start, self.bound)
+        """Whether there is a first round, asked as the loop asks of its variable, an int."""
+        start = Cast("int", self.start) if self.start.names & COORDINATES else self.start
+        return test(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:
         """Whether the loop is known to make a round."""

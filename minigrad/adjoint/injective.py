@@ -17,6 +17,8 @@ from minigrad.adjoint.tree import Barrier, Declare, For, Stmt
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
 
+COORDINATES = frozenset((*IDS, *EXTENTS.values()))  # C++ computes with them without a sign
+
 
 @dataclass
 class Facts:

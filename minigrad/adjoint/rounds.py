@@ -8,7 +8,7 @@ from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.fills import filled
-from minigrad.adjoint.injective import EXTENTS, IDS
+from minigrad.adjoint.injective import COORDINATES, EXTENTS
 from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import polynomial, variable
 from minigrad.adjoint.structure import structured
@@ -70,15 +70,17 @@ class Loops(Sweep):
         """
         positive = evaluate(header.size, self.module.values)
         parts = (header.start, header.bound, header.step)
-        signed = not any({*IDS, *EXTENTS.values()} & e.names for e in parts)
+        signed = not any(COORDINATES & e.names for e in parts)
         begins = is_number(header.start, 0) and header.bound.names & {*EXTENTS.values()} and header.simple
         if (signed and positive is not None and positive > 0) or begins or self.strided(header):
             return header.trips
         return Ternary(header.some, header.trips, ZERO, "int")
 
     def strided(self, header: Count) -> bool:
-        """Whether the threads, or the blocks, share a range out among them."""
-        start, step = (polynomial(unfolded(e, self.fixed)) for e in (header.start, header.step))
+        """Whether the threads, or the blocks, share out a range whose bound is not below 0: n, and not n - 2."""
+        start, step, bound = (polynomial(unfolded(e, self.fixed)) for e in (header.start, header.step, header.bound))
+        if bound is None or any(factor < 0 for factor in bound.values()):
+            return False
         shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
         for a in "xyz":
             width = variable(f"blockDim.{a}")

@@ -6,12 +6,11 @@ import numpy as np
 
 from minigrad.adjoint.counting import Count, applied
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
-from minigrad.adjoint.injective import EXTENTS, IDS
+from minigrad.adjoint.injective import COORDINATES
 from minigrad.adjoint.touches import Touch
 from minigrad.adjoint.types import floating
 
 MOST = 1 << 16  # rounds of all threads that are gone through
-UNSIGNED = {*IDS, *EXTENTS.values()}
 Values = np.ndarray | None
 
 
@@ -73,5 +72,5 @@ class Space:
                     return None
                 found = applied(e.op, left, right, np.all)
                 below = found is not None and (found < 0).any() and e.op in "+-*"
-                return None if below and e.names & UNSIGNED else found  # C++ has there a large number
+                return None if below and e.names & COORDINATES else found  # C++ has there a large number
         return None
