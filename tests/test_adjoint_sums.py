@@ -67,3 +67,21 @@ def test_sums(name):
     rng = np.random.default_rng(1)
     oracle.check(made, [rng.random(32) + 0.2, rng.random(6) + 0.1, 0.7, rng.random(32)], 2, (4, 4), rtol=1e-12)
     assert any(row.how == "ownership turned round" for row in made.decisions.rows) == (name in TURNED)
+
+
+DOWN = {"j >= 0": "plain =", "j > -1": "plain =", "j >= -1": "global atomic", "j > low": "global atomic"}
+
+
+@pytest.mark.parametrize(("condition", "how"), DOWN.items())
+def test_a_loop_that_counts_down_below_0_reads_the_row_before(condition, how):
+    """Then an element is that of two threads."""
+    made = mg.adjoint(
+        f"""extern "C" __global__ void f(const double* x, double* y, int n, int low) {{
+        double v = 0;
+        for (int j = n - 1; {condition}; --j) v = 0.5 * v + x[threadIdx.x * n + j + 2] * x[threadIdx.x * n + j + 2];
+        y[threadIdx.x] = v;
+    }}""",
+        wrt=["x"],
+    )
+    assert made.decisions["d_x[threadIdx.x * n + j + 2]"].how == how
+    oracle.check(made, [np.random.default_rng(1).random(40), np.zeros(8), 4, -2], 1, 8)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minigrad.adjoint.build import ONE
-from minigrad.adjoint.effects import each, sides, written
+from minigrad.adjoint.effects import conjuncts, each, sides, written
 from minigrad.adjoint.expr import Binary, Expr, Name, Number
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.tree import Barrier, Declare, For, Stmt
@@ -92,9 +92,13 @@ class Facts:
         if first is None or size is None or step.op not in ("+=", "-="):
             return
         self.below.pop(start.name, None)
+        self.ranges.pop(start.name, None)
+        lowest: Polynomial | None = first
         if step.op == "-=":
             self.below[start.name] = [first + constant(1)]
-        self.ranges[start.name] = (first, size) if step.op == "+=" else (constant(0), constant(1))
+            lowest, size = _lowest(s), constant(1)
+        if lowest is not None:
+            self.ranges[start.name] = lowest, size
         self.assume(s.condition)
 
     # --- telling apart ---
@@ -226,3 +230,11 @@ class Facts:
     def positive(self, name: str) -> bool:
         """Whether a factor of a value is 0 or more."""
         return name in self.constants or name in EXTENTS.values() or self.natural(name)
+
+
+def _lowest(s: For) -> Polynomial | None:
+    """The least value that the variable of a loop that counts down may have, as its condition tells it."""
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.op in (">", ">=")]
+    e = next((e for e in tests if isinstance(e.left, Name) and e.left.name == s.variable), None)
+    bound = None if e is None else polynomial(e.right)
+    return None if e is None or bound is None else bound + constant(e.op == ">")
