@@ -73,6 +73,34 @@ def test_steps_of_a_stencil_in_shared_memory():
     oracle.check(mg.adjoint(SHARED, wrt=["x", "w"]), args, 2, 8)
 
 
+ROUNDS = """
+#define T 4
+extern "C" __global__ void f(const double* x, double* y, int n) {
+    __shared__ double s[T];
+    int t = threadIdx.x, i = blockIdx.x * T + t;
+    double v = x[i];
+    for (int k = 0; k < n; ++k) {
+        STORE
+        __syncthreads();
+        v += s[(t + 1) % T] * s[t];
+        __syncthreads();
+    }
+    y[i] = v + LAST;
+}
+"""
+
+
+@pytest.mark.parametrize(("store", "last"), [
+    ("s[t] = x[k * T + t] * v;", "s[0] * s[T - 1]"),
+    ("s[T - 1 - t] = x[k * T + t] * v;", "s[t] * s[t]"),
+    ("s[(t + k) % T] = x[k * T + t] * v;", "v"),
+])  # fmt: skip
+def test_no_round_stores_what_others_still_read_of_the_last_one(store, last):
+    """The adjoint runs rounds from the last to the first, each with its stores: it needs a barrier that was behind."""
+    made = mg.adjoint(ROUNDS.replace("STORE", store).replace("LAST", last), wrt=["x"])
+    oracle.check(made, [RNG.standard_normal(16), np.zeros(8), 3], 2, 4)
+
+
 def test_the_table_counts_the_rounds_of_all_loops():
     row = mg.adjoint(SHARED, wrt=["x", "w"]).decisions["s_tape"]
     assert row.bytes == "24 x rounds (steps)" and "what it reads is overwritten" in row.why

@@ -123,6 +123,11 @@ BODIES = {
     "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }":
         "4:31: __syncthreads() where only some",
     "y[0] = x[0] %2;": "4:13: % of floating-point numbers",
+    "y[0] = ~x[0];": "4:8: ~ of a floating-point number has no meaning",
+    "y[0] = __expf(x[0]);": "4:8: __expf has no derivative rule here, and is no __device__ function; call expf.",
+    "y[0] = __fdividef(x[0], a);": "4:8: __fdividef has no derivative rule here, and is no __device__ function; write "
+    "a / b.",
+    "y[0] = ::sqrt(x[0]);": "4:8: :: is outside the differentiable subset; write the name alone",
     "y[threadIdx.y] = __shfl_down_sync(1, x[0], 1);": "4:18: __shfl_down_sync has no derivative rule",
     "char c = 0;": "4:1: the type char is outside",
     "int i = 0; { int i = 1; y[i] = 1; } @": "4:37: '@' is outside",

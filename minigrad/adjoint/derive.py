@@ -21,7 +21,7 @@ from minigrad.adjoint.split import Launch
 from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tidy import Copies, Sink, everywhere
-from minigrad.adjoint.tree import Declare, Function, Stmt
+from minigrad.adjoint.tree import Barrier, Declare, For, Function, Stmt
 from minigrad.adjoint.types import floating
 
 
@@ -84,9 +84,24 @@ class Derivation(Loops):
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
         body = everywhere(everywhere(body, Sink()), Copies({*self.saved_names}))
-        body = self.pruned(body)
+        body = everywhere(self.pruned(body), self.parted)
         self.phases(body).tidy(memory)
         return body
+
+    def parted(self, body: list[Stmt]) -> list[Stmt]:
+        """A barrier before each round that stores a shared array anew: others may still read what the last one left.
+
+        The kernel has its barrier behind the round; there the reads of what follows the loop come without another one.
+        """
+        made: list[Stmt] = []
+        for s in body:
+            again = s.reversal.filled if isinstance(s, For) and s.reversal else frozenset()
+            waits = any(isinstance(t, Barrier) for t in each([s]))
+            if isinstance(s, For) and waits and any(self.of.declared[name].shared for name in again):
+                made.append(Barrier(s.place, made=True))
+                s.body = [Barrier(s.place, made=True), *s.body]
+            made.append(s)
+        return made
 
     def phases(self, body: list[Stmt]) -> Phases:
         """What the threads of a block may do at the same time."""

@@ -55,6 +55,8 @@ class Expressions(Scope):
         if token.text in ("-", "!", "~", "+"):
             self.take()
             operand = self.unary()
+            if token.text == "~" and floating(operand.type):
+                raise self.refuse(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common(operand.type)
             return operand if token.text == "+" else Unary(token.text, operand, kind)
         if token.text in ("++", "--", "*", "&"):

@@ -89,7 +89,7 @@ def filled(sweep: "Keeping", s: For, array: str) -> bool:
     if not fill.array.shared or all(t.stores for t in found):
         return False
     others = constants(sweep)
-    told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *others] for a, e in told.items()}
+    told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *_within(sweep, a, others)] for a, e in told.items()}
     if any(fill.holds(_extents(sweep, wanted)) for wanted in _choices(sweep, told)):
         sweep.fills.append(fill)
         return True
@@ -103,7 +103,14 @@ def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
         return [known]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
     along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
-    return [*([sweep.limits[name]] if name in sweep.limits else []), *along[:1]]
+    return [sweep.limits[name]] if name in sweep.limits else along[:1]
+
+
+def _within(sweep: "Keeping", axis: str, numbers: list[Expr]) -> list[Expr]:
+    """Those of some numbers that a block may have along an axis."""
+    limit = sweep.limits.get(f"blockDim.{axis}")
+    most = None if limit is None else evaluate(limit, sweep.module.values)
+    return [e for e in numbers if most is None or (evaluate(e, sweep.module.values) or 0) <= most]
 
 
 def constants(sweep: "Keeping") -> list[Expr]:

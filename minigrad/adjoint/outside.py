@@ -1,6 +1,7 @@
 """What C++ has and the differentiable subset has not, each with its way out."""
 
 from minigrad.adjoint.tokens import Token
+from minigrad.adjoint.types import plain
 
 WORDS = {
     "switch": "write if and else if", "goto": "write if, or leave a loop with break",
@@ -16,6 +17,7 @@ WORDS = {
     "sizeof": "write the number of bytes", "nullptr": "pass an array for every pointer",
     "reinterpret_cast": "pass the array with the type that it has", "const_cast": "pass the array without const",
     "dynamic_cast": "write (double)x", "warpSize": "write 32", "and": "write &&", "or": "write ||", "not": "write !",
+    "::": "write the name alone",
     "auto": "write the type", "case": "write if and else if", "default": "write if and else if",
 }  # fmt: skip
 CALLS = {
@@ -24,6 +26,7 @@ CALLS = {
     "__sync": "use __syncthreads();",
     "__threadfence": "leave it out: another thread's value is had by __syncthreads()",
     "sincos": "call sin and cos",
+    "__fdivide": "write a / b",
     "cooperative": "use threadIdx and blockIdx",
 }
 
@@ -36,5 +39,7 @@ def word(token: Token) -> str | None:
 
 def call(name: str) -> str:
     """The way out for a function without a derivative."""
+    if plain(name.removeprefix("__")):
+        return f"call {name.removeprefix('__')}"  # of __expf and its like
     ways = [way for start, way in CALLS.items() if name.startswith(start)]
     return ways[0] if ways else "write it as a __device__ function of what has one, above this line"

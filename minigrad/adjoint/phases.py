@@ -96,8 +96,12 @@ class Phases:
         return set().union(*(found for found in map(self.reached, self.starts) if phase in found))
 
     def tidy(self, memory: set[str]) -> None:
-        """Leave out every barrier on whose two sides no two threads touch one element of this memory."""
-        for body, barrier, before, after in self.barriers:
+        """Leave out every barrier on whose two sides no two threads touch one element of this memory.
+
+        At first those that the kernel has not; of them the one within a loop before the one ahead of it.
+        """
+        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].made]
+        for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
             ahead = self.all(p for p in range(len(self.flow)) if before in self.reached(p))
             behind = self.all(self.reached(after))
             if not any(a[0] in memory and _meet(a, b) for a in ahead for b in behind):

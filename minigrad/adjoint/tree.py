@@ -106,6 +106,7 @@ class Barrier:
 
     place: Place = NOWHERE
     text: str = ""
+    made: bool = False  # for the adjoint's own order of reads and stores; the kernel has none there
 
 
 @dataclass(eq=False)
