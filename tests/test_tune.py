@@ -319,6 +319,21 @@ def test_inputs_that_an_op_does_not_take_are_refused(given, params, message):
         mg.tune(*given, **params)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((1, 0, 16, 0, H200), "Occupancy: threads=0 must be a whole number of at least 1"),
+        ((1, 1025, 16, 0, H200), "Occupancy: threads=1025; a block has at most 1024"),
+        ((1, 32, -1, 0, H200), "Occupancy: registers=-1 must be"),
+        ((1, 32, 16, 0.5, H200), "Occupancy: shared=0.5 must be"),
+        ((1, 32, 16, 0, None), r"Occupancy: chip takes a chip, e\.g\. mg\.bench\.newest\(\)\.chip; got NoneType"),
+    ],
+)
+def test_blocks_that_no_chip_can_hold(numbers, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Occupancy("kernel", *numbers)
+
+
 def test_settings_that_there_are_not(monkeypatch):
     monkeypatch.setattr("minigrad.tune.search.why_not", lambda name: "no GPU")
     monkeypatch.setattr("minigrad.tune.search.recorded", lambda title: ({}, None))

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from minigrad.devices.base import MAX_THREADS
 from minigrad.devices.chip import Chip
 from minigrad.devices.dry import Launched
 from minigrad.launch import ceil_div
 from minigrad.op import Op
+from minigrad.require import a, whole
 
 WARP = 32
 REGISTERS = 256  # are given to a warp at a time
@@ -28,6 +30,13 @@ class Occupancy:
     registers: int  # of a thread
     shared: int  # bytes of a block
     chip: Chip
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "threads", "registers", "shared"):
+            whole("Occupancy", name, getattr(self, name), int(name == "threads"))
+        if self.threads > MAX_THREADS:
+            raise ValueError(f"Occupancy: threads={self.threads}; a block has at most {MAX_THREADS}.")
+        a("Occupancy: chip", self.chip, Chip, "a chip, e.g. mg.bench.newest().chip")
 
     @property
     def warps(self) -> int:
