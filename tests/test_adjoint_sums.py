@@ -50,6 +50,11 @@ STRAIGHT = {
     "++j) { v += x[at] * w[k] * (j + 1) + v * 0.1; } } y[at] = v;",
     "an element read and written": "y[at] = x[at]; for (int k = 0; k < 3; ++k) { y[at] = y[at] + x[at] *"
     " y[at] * 0.3; }",
+    "a branch that no round changes": "double v = 0; for (int j = 0; j < T; ++j) { if (a > 0.1) { v += x[at] * "
+    "w[j]; } } if (a > 0.1) { double t = v * w[0]; v = t * x[at]; } if (a > 0.1) { double t = v * a; v += t; } "
+    "y[at] = v * v;",
+    "a branch that a round changes": "double v = 0; int k = 0; for (int j = 0; j < T; ++j) { if (k < 2) { v += x[at] * "
+    "w[j]; k += 1; } } if (k < 3) { v *= a; k += 1; } if (k < 3) { v *= x[at]; } y[at] = v * v;",
     "rounds left out": "double v = 0; for (int k = 0; k < 3; ++k) { if (x[at] > 0.1 * k) { v"
     " += x[k] * x[at]; } } y[at] = v;",
     "one element twice in a statement": "double u = x[at] * w[0] + x[at] * w[1] + w[0] * w[0]; y[at] = u * x[at];",

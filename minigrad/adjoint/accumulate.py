@@ -2,16 +2,16 @@
 
 from collections.abc import Container, Mapping
 
-from minigrad.adjoint.build import literal, negative, plus, times
+from minigrad.adjoint.build import ZERO, literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
-from minigrad.adjoint.effects import each
+from minigrad.adjoint.effects import always, each, reads_in, written
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
-from minigrad.adjoint.polynomial import offsets, polynomial, stride
+from minigrad.adjoint.polynomial import Polynomial, offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
-from minigrad.adjoint.tree import Add, Assign, Do, Stmt
+from minigrad.adjoint.tree import Add, Assign, Do, If, Stmt
 from minigrad.adjoint.types import BYTES
 
 COPIES = 64  # of a gradient to which all blocks add: atomics on one address wait for one another
@@ -22,12 +22,13 @@ class Accumulate:
 
     def __init__(
         self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str],
-        begun: Container[str] = (),
+        begun: Container[str] = (), inputs: Mapping[str, str] | None = None,
     ):  # fmt: skip
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
         self.alike = alike  # names that are equal in all threads of a block that come by together
         self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
         self.begun = begun  # gradients that a launch before this one adds to
+        self.inputs = inputs or {}  # of a gradient: the array whose gradient it is
         self.totals = totals  # of these, each is the gradient of a scalar parameter
         self.sites: list[Site] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
@@ -54,15 +55,15 @@ class Accumulate:
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: Facts) -> None:
+    def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
                 self.stored(s)
                 if s.op in ("+=", "-=") and not s.owned:
-                    self.sites.append(Site(body, s, facts))
+                    self.sites.append(Site(body, s, facts, branch))
             for side, inside in facts.within(s):
-                self.visit(side, inside)
+                self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
 
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
@@ -75,13 +76,15 @@ class Accumulate:
         """One array between two barriers: plain if every place has the same index and it is the thread's own."""
         shared = self.arrays[array]
         where = "block" if shared else "grid"
-        alone = self.alone(sites, shared)
+        handed = array in self.handed
+        alone = None if handed else self.alone(sites, shared)
         if alone is not None:
             facts.limits.update(alone)
             why = f"the index belongs to one thread of the {where}"
             if self.sets(array, sites):
+                both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
                 return [
-                    self.row(sites[0], "plain =", f"{why}, which comes by once"),
+                    self.row(sites[0], "plain =", f"{why}, which comes by once{both}"),
                     *(self.row(site, "plain +=", why) for site in {site.target: site for site in sites[1:]}.values()),
                 ]
             return [self.row(site, "plain +=", why) for site in {site.target: site for site in sites}.values()]
@@ -90,7 +93,9 @@ class Accumulate:
         for site in sites:
             warp = not any(i.names - self.alike for i in site.target.indices)
             why = f"threads of the {where} may share the element"
-            if all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
+            if handed:
+                why = "a function that the kernel calls adds to the array, too"
+            elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
@@ -137,16 +142,36 @@ class Accumulate:
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
         index = polynomial(site.target.indices[0])
-        others = array in self.handed or array in self.begun or again
+        others = array in self.begun or again
         if array not in self.strides or others or index is None:
             return False
-        told = site.facts.told(index) or set()
-        if any(name not in told and f"@{name}" not in told for name in site.facts.rounds):
+        if not _once(index, site.facts):
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
         found = cover(site.target.indices[0], site.facts)
         if found is not None:
             self.covers[array] = found
+        return True
+
+    def completed(self, array: str, sites: list[Site]) -> bool:
+        """Store 0 on the other side of a branch, if that fills the array.
+
+        The element is there on either side where the branch itself has read that of the array whose gradient it is.
+        """
+        site = sites[0]
+        if array in self.covers or len(sites) > 1 or site.branch is None:
+            return False
+        (s, facts), indices = site.branch, site.target.indices
+        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
+        index = polynomial(indices[0])
+        if not there or index is None or reads_in(indices) & written([s]) or not _once(index, facts):
+            return False
+        found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
+        if found is None:
+            return False
+        other = s.orelse if site.body is s.then else s.then
+        other.insert(0, Assign(site.target, "=", ZERO, site.statement.place))
+        self.covers[array] = found
         return True
 
     def replace(self, site: Site, by: str, copies: bool) -> None:
@@ -159,3 +184,9 @@ class Accumulate:
             offset = times(copy, Name(self.strides[target.array], "int"))
             target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+
+
+def _once(index: Polynomial, facts: Facts) -> bool:
+    """Whether a thread comes by each element once."""
+    told = facts.told(index) or set()
+    return all(name in told or f"@{name}" in told for name in facts.rounds)

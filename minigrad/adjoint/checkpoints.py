@@ -8,10 +8,11 @@ an array of the thread's own, and goes through them backwards. What is cheaper i
 from collections.abc import Callable
 from dataclasses import replace
 
+from minigrad.adjoint.again import repeatable
 from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, written
-from minigrad.adjoint.expr import Binary, Expr, Index, Name
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.split import without
 from minigrad.adjoint.tapes import Tape
@@ -137,8 +138,10 @@ class TapedLoop:
         every = literal(EVERY)
         for s in self.pushes:
             self.thinned(s)
-        number = Declare(self.k.name, "int", value=plus(times(every, part), near))
-        inside = test("<", self.k, self.trips)
+        here = plus(times(every, part), near)
+        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
+        number = Declare(self.k.name, "int", value=self.last(here) if free else here)
+        inside = test("<", here if free else self.k, self.trips)
         begin, note, restore = list[Stmt](), list[Stmt](), dict[int, Stmt]()
         for s, variable in self.pushes.items():
             tape = self.of.tapes[self.tape(s)]
@@ -150,9 +153,10 @@ class TapedLoop:
             restore[id(s)] = replace(s, value=value)
         small = len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL
         pragma, place = "#pragma unroll" if small else "", self.back.place
+        again = [*map(replace, self.head), *note, *self.again]
         up = For(
             Declare(near.name, "int", value=ZERO), test("<", near, every), Assign(near, "+=", ONE),
-            [number, If(inside, [*map(replace, self.head), *note, *self.again], [])], pragma, place,
+            [number, *(again if free else [If(inside, again, [])])], pragma, place,
         )  # fmt: skip
         down = For(
             Declare(near.name, "int", value=literal(EVERY - 1)), test(">=", near, ZERO), Assign(near, "-=", ONE),
@@ -168,6 +172,10 @@ class TapedLoop:
             trips = tape.trips and over(plus(tape.trips, literal(EVERY - 1)), every)
             self.of.tapes[n] = replace(tape, trips=trips, every=EVERY)
         return [self.full(s) if s is not self.back else whole for s in self.body]
+
+    def last(self, here: Expr) -> Expr:
+        """The number of a round; beyond the last one, of that."""
+        return Call("min", (here, minus(self.trips, ONE)), "int")
 
     def thinned(self, s: Stmt) -> None:
         """A value put onto the tape in every EVERY-th round."""

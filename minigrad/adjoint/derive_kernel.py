@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
+from minigrad.adjoint.ahead import Ahead
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
@@ -13,6 +14,7 @@ from minigrad.adjoint.hoist import Hoist, Share
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
+from minigrad.adjoint.regroup import regrouped
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split, without
@@ -89,7 +91,8 @@ class KernelAdjoint(Derivation):
         sinks = {self.gradients[d.name]: True for d in self.shared} | dict.fromkeys(self.totals.values(), False)
         sinks |= {self.gradients[p.name]: False for p in self.arrays}
         body = everywhere(launch.body, Hoist(sinks, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
-        sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body))
+        inputs = {self.gradients[p.name]: p.name for p in self.arrays}
+        sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body), inputs)
         choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
         body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
         block = {d.name for d in self.of.declared.values() if d.shared}
@@ -99,7 +102,9 @@ class KernelAdjoint(Derivation):
         self.never |= checkpoints.never
         body = [*self.zeros_of_shared(body), *body]
         block |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
-        launch.body = self.tidied(body, block | set(sinks) | self.kept_arrays())
+        given = {self.gradients.get(n, "") for n in activity.outputs(self.of)} - written(body)
+        body = everywhere(self.tidied(body, block | set(sinks) | self.kept_arrays()), regrouped)
+        launch.body = everywhere(body, Ahead(given))
         made = self.derived(launch, [*launch.choices, *choices])
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid

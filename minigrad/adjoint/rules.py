@@ -106,9 +106,8 @@ class Rules(Keeping):
             return self.pull(e.right, times(times(literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
-        value = self.keep(e)
-        if both and isinstance(value, Name):  # a / b = value: one division, as d_b = -d_a * value
-            part = Name(self.fresh("d_part"), seed.type)
+        if both:  # of a / b, d_b = -d_a * (a / b): a division that the forward sweep has made already
+            value, part = self.keep(e), Name(self.fresh("d_part"), seed.type)
             before = [*before, Declare(part.name, part.type, value=over(seed, right))]
             return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))

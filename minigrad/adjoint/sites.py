@@ -6,7 +6,7 @@ from typing import NamedTuple
 from minigrad.adjoint.effects import unfolded
 from minigrad.adjoint.expr import Index, walk
 from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.tree import Assign, Stmt
+from minigrad.adjoint.tree import Assign, If, Stmt
 
 
 class Choice(NamedTuple):
@@ -27,6 +27,7 @@ class Site:
     body: list[Stmt]
     statement: Assign
     facts: Facts
+    branch: tuple[If, Facts] | None  # that it stands in directly, and what is known ahead of that
 
     @property
     def target(self) -> Index:
