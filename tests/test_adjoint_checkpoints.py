@@ -114,3 +114,27 @@ def test_a_range_that_threads_share_may_end_below_0(header, n):
         y[threadIdx.x] = p;
     }}""")
     oracle.check(made, [np.random.default_rng(1).random(12), np.zeros(8), n], 1, 8)
+
+
+def test_gradients_of_outputs_are_read_ahead_of_loops():
+    """Where the adjoint only reads them: what it overwrites is read where the kernel stored it."""
+    source = mg.adjoint(mg.adjoint.ladder("after_the_loop")).source
+    assert source.index("= d_y[i];") < source.index("for (int j = 0; j < m")
+    text = """extern "C" __global__ void f(const double* x, double* y, int n, int m) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        double v = y[i];
+        for (int j = 0; j < m; ++j) { v *= x[j * n + i]; }
+        y[i] = v * v;
+    }"""
+    source = mg.adjoint(text, name="f").source
+    assert source.index("d_y[i]") > source.index("v *= x[j * n + i];")
+
+
+def test_a_branch_that_no_round_changes_stands_around_the_loop():
+    source = mg.adjoint(mg.adjoint.ladder("nbody")).source
+    turned = source.index("real d_tile_sum = 0;")
+    branch, loop = (
+        source.index("if (start + t < n) {", turned),
+        source.index("for (int j = 0; j < TILE; ++j) {", turned),
+    )
+    assert branch < loop and source.count("if (start + t < n) {") == 2  # that, and the one of the tile's load
