@@ -294,6 +294,23 @@ extern "C" __global__ void counted(float* y, int* out) {
     assert capsys.readouterr().out == "last\n" * 2
 
 
+@pytest.mark.parametrize("there", ["atomicAdd(ready, 0)", "*(volatile int*)ready"])
+@pytest.mark.parametrize("fence", ["", "__threadfence();"])
+def test_a_block_that_looks_for_what_a_later_one_leaves_is_seen_finding_it(there, fence):
+    leave = "atomicExch(ready, 1)" if "atomic" in there else "*(volatile int*)ready = 1"
+    text = f"""extern "C" __global__ void k(int* ready, float* x, float* y) {{
+    if (blockIdx.x == 0 && {there}) y[0] = x[0];  // read
+    if (blockIdx.x == 2) {{
+        x[0] = 1;
+        {fence}
+        {leave};
+    }}
+}}"""
+    given = [np.zeros(1, dtype) for dtype in (np.int32, np.float32, np.float32)]
+    problems = mg.inspect(text, *given, grid=3, block=1).problems
+    assert [(problem.kind, problem.variable, problem.line) for problem in problems] == [("race", "x", 2)] * (not fence)
+
+
 def test_a_device_variable_begins_as_the_file_sets_it_in_each_call():
     text = """__device__ unsigned done = 0;
 __device__ float parts[2];

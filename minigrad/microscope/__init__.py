@@ -66,8 +66,9 @@ def inspect(
     what barriers and releases had ordered before, comes before its __threadfence; an atomic or volatile write after it
     releases that, and a thread that finds it there, by an atomic or a volatile read of the same word, has acquired it.
     __threadfence_block and atomics as atomicAdd_block do so within a block alone. A fence behind the acquiring read is
-    not asked for. Where an order hangs on a release, the launch is watched a second time, the last block and the last
-    thread first: what was in order by luck is not. In between, a thread hands over to others at each atomic only, and a
+    not asked for. Where blocks meet at a word, by atomics or volatile accesses, or an order hangs on a release, the
+    launch is watched a second time, the last block and the last thread first: what was in order by luck is not, and
+    who found nothing at the word may now find it. In between, a thread hands over to others at each atomic only, and a
     block runs after the other: two blocks that change an element between two atomics each, and wait for nobody, are
     not seen. Atomics do not race, nor in global memory does one thread's volatile write with volatile reads.
 

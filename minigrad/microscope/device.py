@@ -87,7 +87,7 @@ class Microscope:
                 seen = native.seen()
                 before = moved.leave()
                 record = look(module.source, name, one[2:], moved.groups, places(module), seen, stopped, self.outputs)
-            if seen.relied and not stopped:
+            if seen.turnable and not stopped:
                 patience = min(self._sim.timeout, 1 + 4 * (time.monotonic() - start))
                 races = self._turned(one, moved, before, statics, patience)
                 record.problems[:] = joined(record.problems, races)

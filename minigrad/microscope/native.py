@@ -101,7 +101,7 @@ class Answer(ctypes.Structure):
         ("count", ctypes.c_uint64),
         ("full", ctypes.c_uint64),
         ("fenced", ctypes.c_uint32),
-        ("relied", ctypes.c_uint32),
+        ("turnable", ctypes.c_uint32),
         ("lost", ctypes.c_uint32),
     )
 
@@ -116,7 +116,7 @@ class Seen:
     _begun: int | None
     full: int  # where there were more records than room for them: that room; records is empty then
     fenced: bool  # some thread has passed a fence
-    relied: bool  # some accesses are in order only by a fence, and an atomic or a volatile access that came after it
+    turnable: bool  # what happens may hang on who came first to a word: a release, or blocks that both change it
     lost: bool  # there was no room for some of what was found
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
@@ -167,7 +167,7 @@ def seen() -> Seen:
         answer.block_epochs,
         answer.full,
         bool(answer.fenced),
-        bool(answer.relied),
+        bool(answer.turnable),
         bool(answer.lost),
     )
 

@@ -86,6 +86,7 @@ static inline bool apart(const Stamp& before, const Stamp& now) {
 // shared memory, but there it is the mistake of old texts, which took volatile for an order.
 static inline bool flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
     if (!before.relaxed || !now.relaxed || apart(before, now)) return false;
+    watch.turnable |= !variable.shared && before.epoch < watch.first_epoch;  // what a block finds there depends on who came first
     return kind == access ? kind == ATOMIC : !variable.shared || kind == ATOMIC || access == ATOMIC;
 }
 

@@ -211,7 +211,7 @@ static bool shown(const Horizons& known, uint32_t block, const Stamp& access) {
 bool released(const Stamp& access, unsigned self) {
     uint32_t block = block_of(access.epoch);
     bool over = shown(fences()->known[self], block, access) || shown(fences()->common, block, access);
-    watch.relied |= over;
+    watch.turnable |= over;
     return over;
 }
 
@@ -227,7 +227,7 @@ static bool reaches(const Horizons& known, uint64_t cell, uint64_t serial) {
 bool passed(const char* at, uint64_t serial, unsigned self) {
     uint64_t cell = word_at(reinterpret_cast<uint64_t>(at));
     bool over = reaches(fences()->known[self], cell, serial) || reaches(fences()->common, cell, serial);
-    watch.relied |= over;
+    watch.turnable |= over;
     return over;
 }
 

@@ -163,12 +163,12 @@ struct WatchAnswer {
     const Record* records;
     const uint32_t* block_epochs;
     uint64_t variables, found, count, full;
-    uint32_t fenced, relied, lost;
+    uint32_t fenced, turnable, lost;
 };
 
 MINIGRAD_EXPORT void minigrad_watch_answer(WatchAnswer* answer) {
     if (!watch.full) number_turns();
     *answer = {watch.variable, watch.findings, watch.records, watch.block_epochs, watch.variables, watch.found,
-               watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.fences != nullptr, watch.relied,
+               watch.full ? 0 : watch.count, watch.full ? watch.count : 0, watch.fences != nullptr, watch.turnable,
                watch.lost};
 }

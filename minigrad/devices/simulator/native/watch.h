@@ -98,7 +98,7 @@ struct Watch {
     bool reversed;                 // the last block and the last thread begin first
     uint64_t looked;               // where a volatile access last read
     unsigned glances;              // such reads, each elsewhere than the one before
-    bool relied;                   // some access is ordered by a release that another thread has acquired
+    bool turnable;                 // an order hangs on a release, or on which block came first to a word
     uint32_t clock[MAX_THREADS];
     uint32_t seen[MAX_THREADS][WARP];  // what a thread knows of the clocks of its warp
     bool dirty;                        // some clock is not at its start
