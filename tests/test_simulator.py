@@ -25,6 +25,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernel import Kernel, kernel
 from minigrad.source import Source
 
+FEW_ADDRESSES = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 WORKS = r"""
 #include <cuda_runtime.h>
 #include <cstdio>
@@ -378,7 +379,7 @@ extern "C" __global__ void asserted(int n) {
 }
 extern "C" __global__ void shared_past_the_end(float* y, int n) {
     extern __shared__ float s[];
-    s[threadIdx.x + n] = 1;  // shared_past_the_end
+    s[(int)threadIdx.x + n] = 1;  // shared_past_the_end
 }
 extern "C" __global__ void deep(float* y, int n) {
     volatile float local[100000];
@@ -479,7 +480,7 @@ def test_before_the_start():
     assert (error.kind, error.buffer) == ("out-of-bounds", "x") and "x[-5000] is before the start" in str(error)
 
 
-@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY, reason="few addresses")
+@pytest.mark.skipif(FEW_ADDRESSES, reason="few addresses")
 @pytest.mark.parametrize("index", [-16_000_000, 16_000_000])
 def test_an_index_that_is_millions_too_far(index):
     error = error_of("far_away", filled(1000), filled(1000), index)
@@ -541,6 +542,14 @@ def test_assert():
 def test_past_the_end_of_shared_memory():
     error = error_of("shared_past_the_end", filled(1), 0, shared=96)
     assert (error.kind, error.thread, error.line) == ("out-of-bounds", (24, 0, 0), line_of("shared_past_the_end"))
+    assert "shared memory (96 bytes)" in str(error)
+
+
+@pytest.mark.skipif(FEW_ADDRESSES, reason="few addresses")
+@pytest.mark.parametrize("index", [-16_000_000, 16_000_000])
+def test_an_index_of_shared_memory_that_is_millions_too_far(index):
+    error = error_of("shared_past_the_end", filled(1), index, shared=96)
+    assert (error.kind, error.thread, error.line) == ("out-of-bounds", (0, 0, 0), line_of("shared_past_the_end"))
     assert "shared memory (96 bytes)" in str(error)
 
 

@@ -78,7 +78,7 @@ static void prepare_fiber(Worker& worker, unsigned i) {
 static void make_fiber(Worker& worker) {
     worker.critical = 1;
     size_t size = STACK_PAGES * page_size();
-    char* stack = map_guarded(size);
+    char* stack = map_guarded(size, GUARD);
     if (!stack)
         fail(SYSTEM, nullptr, 0, "the system has no memory for the stacks of %u threads; choose a smaller block",
              worker.threads);

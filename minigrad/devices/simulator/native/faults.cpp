@@ -82,8 +82,8 @@ static uint64_t program_counter(void* context) {
 }
 
 // Whether the address is in the memory that map_guarded gave, or in its guard pages.
-static bool near(uint64_t address, const char* memory, size_t size) {
-    return address - reinterpret_cast<uint64_t>(memory) + GUARD < size + 2 * GUARD;
+static bool near(uint64_t address, const char* memory, size_t size, size_t guard) {
+    return address - reinterpret_cast<uint64_t>(memory) + guard < size + 2 * guard;
 }
 
 static void on_fault(int signal, siginfo_t* info, void* context) {
@@ -94,8 +94,8 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     }
     Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
-    if (cause == ACCESS && near(address, worker->current->stack, 0)) cause = STACK_OVERFLOW;
-    if (cause == ACCESS && near(address, worker->shared, SHARED_ROOM)) {
+    if (cause == ACCESS && near(address, worker->current->stack, 0, GUARD)) cause = STACK_OVERFLOW;
+    if (cause == ACCESS && near(address, worker->shared, SHARED_ROOM, wide_guard())) {
         cause = SHARED_ACCESS;
         address -= reinterpret_cast<uint64_t>(worker->shared + SHARED_ROOM);
     }

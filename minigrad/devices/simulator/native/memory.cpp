@@ -30,8 +30,8 @@ char* map_guarded(size_t bytes, size_t guard) {
     return nullptr;
 }
 
-// An index of two axes that are swapped goes far beyond an array. Addresses alone cost nothing, where they are not rationed.
-static size_t guard_of_buffers() {
+// An index of two axes that are swapped goes far beyond an array. Addresses cost nothing, where they are not rationed.
+size_t wide_guard() {
     static size_t guard;
     rlimit most;
     if (!guard) guard = getrlimit(RLIMIT_AS, &most) || most.rlim_cur != RLIM_INFINITY ? GUARD : 1024 * GUARD;
@@ -62,9 +62,9 @@ static bool check(char* start, char* end) {
 
 using namespace minigrad;
 
-MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes, guard_of_buffers()); }
+MINIGRAD_EXPORT void* minigrad_map(size_t bytes) { return map_guarded(bytes, wide_guard()); }
 MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) {
-    munmap(inside - guard_of_buffers(), bytes + 2 * guard_of_buffers());
+    munmap(inside - wide_guard(), bytes + 2 * wide_guard());
 }
 
 MINIGRAD_EXPORT void minigrad_fill(char* pages, size_t bytes) { fill(pages, bytes); }

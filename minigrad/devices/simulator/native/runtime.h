@@ -187,7 +187,8 @@ unsigned count_waiting();
 void call_helpers();  // let the other workers join the launch, where it may have some
 // memory.cpp
 size_t page_size();
-char* map_guarded(size_t bytes, size_t guard = GUARD);
+char* map_guarded(size_t bytes, size_t guard);
+size_t wide_guard();  // of buffers and shared memory
 
 inline uint64_t now() {
     timespec t;

@@ -17,7 +17,7 @@ static const uint64_t SMALL_GRID = 4096;  // threads
 // nullptr where there is no memory.
 static Worker* make_worker() {
     Worker* worker = static_cast<Worker*>(calloc(1, sizeof(Worker)));
-    if (!worker || !(worker->shared = map_guarded(SHARED_ROOM))) return nullptr;
+    if (!worker || !(worker->shared = map_guarded(SHARED_ROOM, wide_guard()))) return nullptr;
     memset(worker->shared, 0xff, SHARED_ROOM);
     return worker;
 }
