@@ -412,6 +412,7 @@ def in_place(x):
         (lambda x: 3.0, "the function returned float 3.0"),
         (lambda x: (x, x), "the function returned tuple"),
         (lambda x, w: x + 1, "does not depend on w"),
+        (lambda x, y: x + 1, "does not depend on y; leave"),
         (lambda *xs: xs[0], r"the function takes \*xs; name each input"),
         (lambda: 1.0, "the function takes no input"),
         (lambda x: x * 10**400, "multiply: 10+ does not fit into float64"),

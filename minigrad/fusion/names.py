@@ -24,8 +24,8 @@ STEP = re.compile(r"d*t\d+")  # the value of a step, or its gradient
 MACRO = re.compile(r"_\w*|[A-Z][A-Z0-9]*_\w*|[A-Z][A-Z0-9]+|cuda\w*")  # M_PI, M_PIf, EOF, BLOCK, __expf
 
 
-def inputs_of(fn: Callable) -> list[str]:
-    """The arguments without a default, each by its own name; one that is taken gets a `_` behind it, as `y`: `y_`."""
+def inputs_of(fn: Callable) -> dict[str, str]:
+    """The arguments without a default, and what the kernels call them: one that is taken gets a `_`, `y` is `y_`."""
     try:
         arguments = inspect.signature(getattr(fn, "forward", fn)).parameters.values()  # an op's are its reference's
     except (TypeError, ValueError):
@@ -40,14 +40,14 @@ def inputs_of(fn: Callable) -> list[str]:
         raise TypeError("mg.fuse: the function takes no input; give it one: lambda x: x.exp().")
     functions = {word for op in OPS.values() for text in op.cuda if text for word in WORDS.findall(text)}
     taken = set(TAKEN.split()) | functions - {name for op in OPS.values() for name in op.inputs.names}
-    names: list[str] = []
+    names: dict[str, str] = {}
     for place, argument in enumerate(free, 1):
         name = argument.name if argument.name.isascii() else f"x{place}"
         name = f"{name.strip('_')}_" if MACRO.fullmatch(name) else name
         while not taken.isdisjoint(_uses(name)) or STEP.fullmatch(name):
             name += "_"
         taken |= set(_uses(name))
-        names.append(name)
+        names[argument.name] = name
     return names
 
 

@@ -23,7 +23,8 @@ class Trace:
     """
 
     def __init__(self, fn: Callable):
-        self.inputs = [Value(name, np.array(1.0)) for name in inputs_of(fn)]
+        self.own = inputs_of(fn)
+        self.inputs = [Value(name, np.array(1.0)) for name in self.own.values()]
         self._noted: dict[int, Value] = {id(x): x for x in self.inputs}
         with tape.traced(self):
             output = self._checked(fn(*self.inputs))
@@ -85,7 +86,7 @@ class Trace:
         if output.sample.dtype not in FLOATS:
             raise TypeError(f"mg.fuse: the function returned {output.sample.dtype}; return mg.where(x > 0, 1.0, 0.0).")
         used = {id(x) for step in self._behind(output) for x in step.inputs} | {id(output)}
-        if unused := [x.name for x in self.inputs if id(x) not in used]:
+        if unused := [own for own, x in zip(self.own, self.inputs, strict=True) if id(x) not in used]:
             raise TypeError(f"mg.fuse: the result does not depend on {unused[0]}; leave that argument out.")
         return output
 
