@@ -285,6 +285,11 @@ def test_a_right_kernel_that_leaves_the_work_to_one_is_told_so(name, code, words
 def test_a_way_that_is_right_and_another_is_accepted():
     own = {
         "bias_backward": "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }",
+        "block_sum": "for (int s = 1; s < BLOCK; s *= 2) { __syncthreads(); if (t % (2 * s) == 0) "
+        "{ sums[t] += sums[t + s]; } } if (t == 0) { y[0] = sums[0]; }",
+        "softmax_row": "float most = x[0], sum = 0; for (int j = 1; j < cols; ++j) { most = max(most, x[j]); } "
+        "for (int j = 0; j < cols; ++j) { y[j] = expf(x[j] - most); sum += y[j]; } "
+        "for (int j = 0; j < cols; ++j) { y[j] /= sum; }",
         "add_bounds": "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) "
         "{ y[i] = a[i] + b[i]; }",
     }

@@ -163,3 +163,29 @@ def test_a_kernel_with_views_says_how_to_make_them():
     x = mg.zeros((2, 2), device="sim")
     with pytest.raises(LaunchError, match=r"got 3\. a_at is a view: mg\.view\.broadcast\(shape, to\)"):
         mg.matmul["tiled"].launch(2, 2, 2)(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("said", "line", "words"),
+    [
+        ('identifier "i" is undefined', "i = threadIdx.x;", "A new variable begins with its type"),
+        ('expected a ";"', "}", "Each statement ends with a semicolon"),
+        ("expression must have pointer-to-object type", "y[0][1] = 0;", "An array is flat"),
+        ('"i" has already been declared in the current scope', "int i = 1;", "without the type"),
+        ("expression must be a modifiable lvalue", "x[0] = y[0];", "Write to the one without"),
+        ('more than one instance of overloaded function "max" matches', "y[0] = max(x[0], 0);", "real(0) for a real"),
+        ("return value type does not match the function type", "return x[0];", "A kernel returns nothing"),
+        ("this declaration has no storage class", "twice(3);", ""),
+    ],
+)
+def test_what_nvcc_refuses_is_answered_too(said, line, words):
+    source = Source(f"// a text\n{line}", "k.cu")
+    text = str(nvcc.explain(source, f'k.cu(2): error: {said}\n1 error detected in the compilation of "k.cu".'))
+    assert text.startswith(f"k.cu(2): error: {said}\n    {line}")
+    assert words in text.splitlines()[-1] and len(text.splitlines()) == (3 if words else 2), text
+
+
+def test_a_text_that_reads_like_python_says_what_to_write():
+    bad = mg.kernel('extern "C" __global__ void bad(float* y) {\n    i = threadIdx.x;\n}', "bad")
+    with pytest.raises(CompileError, match=r"bad\.cu\(2\): error(.*\n)*A new variable begins with its type: int i"):
+        bad(mg.zeros(3, device="sim"), grid=1, block=3)

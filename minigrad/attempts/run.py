@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from minigrad.attempts.fault import Difference, Fault, first_wrong, written_by
-from minigrad.attempts.meant import meant
 from minigrad.attempts.written import CELL, Endless, Written
 from minigrad.devices import check, get, through
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.kernel import Kernel
+from minigrad.meant import meant
 from minigrad.microscope import Inspection, Problem, watching
 from minigrad.op import Case
 from minigrad.outcome import Pair
@@ -116,10 +116,10 @@ class Run:
         self.printed.clear()
 
     def _known(self, error: str) -> str:
-        """What may have been meant; or that the text brings along what stands ahead of it already."""
+        """What to say where the text brings along what stands ahead of it already."""
         own = self.trial.kernel.source.name
         said = f"\nAll that is no kernel in {own} stands ahead of your text already: leave it out."
-        return meant(error) or (said if "redefinition" in error or "redeclared" in error else "")
+        return said if ("redefinition" in error or "redeclared" in error) and not meant(error) else ""
 
     def _refused(self) -> bool:
         """Whether the right kernel is not launched either: this case is not for these values."""

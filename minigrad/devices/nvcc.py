@@ -12,6 +12,7 @@ from minigrad.devices import disk
 from minigrad.devices.base import MAX_SHARED
 from minigrad.devices.toolkit import find_nvcc
 from minigrad.errors import CompileError, DeviceError, LaunchError
+from minigrad.meant import meant
 from minigrad.source import Source
 
 
@@ -98,4 +99,5 @@ def explain(source: Source, log: str) -> Exception:
             number = int(found[2])
             shown = lines[number - 1].strip() if found[1] == source.name and number <= len(lines) else ""
             errors.append(f"{found[1]}({number}): error: {found[3]}\n    {shown}")
-    return CompileError("\n".join(errors) or log.strip())
+    words = "\n".join(errors) or log.strip()
+    return CompileError(words + meant(words))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from minigrad.devices.simulator.rewrite import PTX
 from minigrad.errors import CompileError, DeviceError
+from minigrad.meant import meant
 
 MOST = 5  # errors shown
 _PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
@@ -92,7 +93,8 @@ def explain(log: str, parts: Mapping[str, str], own: str) -> CompileError:
         said = any(error.endswith(where) for error in errors)
         errors[_message(file, int(number), words, parts) + where * (not said)] = None
     ptx = [error for error in errors if "inline PTX" in error]  # the others only follow from it
-    return CompileError("\n".join((ptx or list(errors))[:MOST]) or log.strip())
+    words = "\n".join((ptx or list(errors))[:MOST]) or log.strip()
+    return CompileError(words + meant(words))
 
 
 def undefined(file: str, message: str) -> CompileError:
