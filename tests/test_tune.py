@@ -289,6 +289,12 @@ def test_the_arithmetic_is_that_of_the_driver():
     assert len(seen) > 50
 
 
+def test_the_plans_of_a_gradient_are_those_of_its_own_kernels():
+    work = work_of(mg.relu, ((2**22,),), "backward")
+    (setting,) = (s for s in settings(work) if s.values == {"BLOCK": 64})
+    assert cache.plans(work, setting.op) == [("vectorized_backward", [2**22], {"BLOCK": 64})]
+
+
 @pytest.mark.gpu
 def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))

@@ -44,11 +44,12 @@ def plans(work: Work, op: Op) -> list[Plan]:
     """Role, sizes and values of the launches that a work makes with this setting of the op."""
     fresh, made = copy(op), dict[int, Kernel]()  # kernels that have planned nothing for anybody else
     fresh.kernels = {role: made.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
-    work.dry(fresh)
+    launched = {run.kernel for run in work.dry(fresh).launches}  # a gradient plans its forward pass, too
     roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # of the op itself, not of this setting
     return [
         (roles[kernel.name], list(launch.sizes.values()), dict(launch.values))
         for kernel in made.values()
+        if kernel.name in launched
         for launch in kernel.planned
     ]
 
