@@ -180,6 +180,9 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
     """
     a("mg.kernel", name, str, "the name of a kernel as its second argument")
     a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
+    for macro, value in (defines or {}).items():
+        if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
+            raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
     made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
     made.waits = True
     return made

@@ -78,6 +78,12 @@ TURNS = """extern "C" __global__ void k(
 }"""
 
 
+@pytest.mark.parametrize("defines", [{"A B": 1}, {"": 1}, {1: 1}, {"A": None}])
+def test_what_is_no_macro_is_refused(defines):
+    with pytest.raises(ValueError, match=r"mg.kernel fill: defines=.* is no macro; write \{'TILE': 16\}"):
+        mg.kernel(FILL, "fill", defines)
+
+
 def test_atomics_of_64_bits(kernel_device):
     text = """extern "C" __global__ void k(unsigned long long* w) {
     atomicAdd(&w[0], 1ull << 40);

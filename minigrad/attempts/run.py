@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from minigrad.attempts.fault import Difference, Fault, first_wrong, written_by
@@ -71,10 +72,16 @@ class Run:
         wrong = first_wrong(pairs)
         problem = next((problem for record in launches for problem in record.problems), None)
         if problem:
-            if problem.kind == "timeout" and problem.file != CELL and (fault := self._plain()) and fault.lines:
-                return fault  # it was stopped in a header's function, which this build has in the reader's line
+            if problem.kind == "timeout" and problem.file != CELL:
+                problem = self._in_cell(problem)
             return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
         return self._value(wrong) if wrong else None
+
+    def _in_cell(self, problem: Problem) -> Problem:
+        """What was stopped in a header's function: without a watch that has been made part of the reader's line."""
+        with through(self.device.using(timeout=SOON)):
+            fault = self._plain()
+        return replace(problem, file=CELL, line=fault.lines[0]) if fault and fault.lines else problem
 
     def outcome(self) -> str | None:
         """What comes of it, in words that are the same for the same; None where it had to be stopped."""
