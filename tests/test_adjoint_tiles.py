@@ -100,6 +100,29 @@ def test_a_block_that_does_not_store_what_it_reads():
         tiled("two rows a thread").vjp(*args, dy=[np.ones(42)], grid=(2, 2), block=(4, 1))
 
 
+def test_a_tile_of_which_some_elements_stay():
+    """Two threads of the four store an element in the first half of a round, so that of two others stays: on a tape."""
+    made = mg.adjoint("""
+#define T 4
+extern "C" __global__ void f(const double* x, double* y, int n) {
+    __shared__ double s[2 * T];
+    int t = threadIdx.x, i = blockIdx.x * T + t;
+    double v = x[i];
+    s[t] = v;
+    for (int k = 0; k < n; ++k) {
+        if (t < 2) s[t] = x[t] * k;
+        __syncthreads();
+        v += s[t] * s[t];
+        __syncthreads();
+        s[t] = v * 0.5;
+        __syncthreads();
+    }
+    y[i] = v;
+}""")
+    assert not made.derived.fills
+    oracle.check(made, [RNG.standard_normal(8), np.zeros(8), 3], 2, 4)
+
+
 HALO = """
 #define T 8
 extern "C" __global__ void f(const double* x, const double* w, double* y, int n, int channels) {

@@ -7,6 +7,7 @@ how a tile is stored: an element a thread, several of them, a column left free, 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,8 +44,11 @@ class Fill:
         names = reads_in(unfolded(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
-    def holds(self, extents: dict[str, int]) -> bool:
-        """Whether, in a block of these extents, all that is read has been stored in the same round."""
+    def holds(self, extents: dict[str, int]) -> bool | None:
+        """Whether, in a block of these extents, all that is read has been stored in the same round.
+
+        None where threads of such a block store beyond the array, so that the kernel cannot be meant for it.
+        """
         shape = [evaluate(d, self.known) or 0 for d in self.array.dims]
         if not 0 < np.prod(shape) <= MOST:
             return False
@@ -59,6 +63,8 @@ class Fill:
             if found is None:
                 continue
             inside = all(((i >= 0) & (i < n)).all() for i, n in zip(found, shape, strict=True))
+            if touch.stores and not inside:
+                return None
             if not inside or not (touch.stores or stored[found].all()):
                 return False
             stored[found] = True
@@ -72,8 +78,8 @@ def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
 def filled(sweep: "Keeping", s: For, array: str) -> bool:
     """Whether a round of a loop stores each element of an array that it reads before any thread reads it.
 
-    Extents of the block that the indices tell become conditions of the launch. Where nothing tells them, but there are
-    extents for which it holds, a launch is asked whether its own are among these.
+    Extents of the block that the indices tell become conditions of the launch. Where nothing tells them, and it holds
+    in the largest block of which no thread stores beyond the array, a launch is asked whether it holds in its own.
     """
     if array not in sweep.of.declared or not sweep.of.declared[array].dims:
         return False
@@ -90,7 +96,8 @@ def filled(sweep: "Keeping", s: For, array: str) -> bool:
         return False
     others = constants(sweep)
     told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *_within(sweep, a, others)] for a, e in told.items()}
-    if any(fill.holds(_extents(sweep, wanted)) for wanted in _choices(sweep, told)):
+    blocks = sorted((_extents(sweep, some) for some in _choices(sweep, told)), key=lambda e: -prod(e.values()))
+    if next((known for block in blocks if (known := fill.holds(block)) is not None), False):
         sweep.fills.append(fill)
         return True
     return False
