@@ -1,5 +1,8 @@
 """The microscope finds what is wrong: a deliberately broken kernel for each kind of problem."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -77,6 +80,15 @@ def test_so_it_does_in_shared_memory(shared, pointer):
     assert ("index -1 (4294" if pointer == "s" and "extern" not in shared else "s[-1] (4294") in problem.message
 
 
+def test_so_it_does_where_the_first_launch_of_all_is_watched():
+    """There the buffers' addresses are beside those of shared memory."""
+    body = "extern __shared__ float s[];\ns[threadIdx.x] = 1;\ny[threadIdx.x] = s[threadIdx.x - 1];"
+    code = f"""import numpy as np, minigrad as mg
+y = np.zeros(8, np.float32)
+print([p.variable for p in mg.inspect({source(body)!r}, y.copy(), y, 8, grid=1, block=8, shared=32).problems])"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "['s']\n"
+
+
 def test_the_element_that_is_named_is_the_first_outside():
     y = np.zeros(50, np.float32)
     problem, _ = look("int i = threadIdx.x;\nif (4 * i < n) ((float4*)y)[i] = make_float4(1, 2, 3, 4);", X, y, 50)
@@ -120,6 +132,13 @@ def test_dynamic_shared_memory_too_small():
     problem, text = look(body, shared=256)
     assert (problem.kind, problem.access, problem.variable, problem.element) == ("out-of-bounds", "read", "s", 64)
     assert (problem.line, problem.thread) == (line_of(text, "wrong"), (63, 0, 0))
+
+
+def test_what_lies_behind_a_single_value_is_counted_in_bytes():
+    body = "__shared__ struct { float v[2][4]; } t;\nfloat* p = &t.v[0][0];\np[threadIdx.x] = 1;  // wrong"
+    problem, text = look(body, block=9)
+    assert (problem.variable, problem.line) == ("t", line_of(text, "wrong"))
+    assert problem.message.startswith("writes byte 32 of t, and t has 32 bytes. Check the index")
 
 
 def test_an_index_that_leaves_its_row_inside_memory():

@@ -10,6 +10,8 @@ namespace minigrad {
 
 Watch watch;
 
+static uint64_t window_bytes() { return uint64_t(1) << watch.window_bits; }
+
 // A window lies in address space that is reserved and not accessible, but for the buffer's own pages.
 static bool make_window(unsigned number, uint64_t bytes, unsigned element) {
     Variable& variable = watch.variable[number];
@@ -110,17 +112,20 @@ MINIGRAD_EXPORT void minigrad_watch_end() {
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));
         if (variable.atomics) munmap(variable.atomics, variable.count * sizeof(Pair));
     }
-    if (watch.arena) munmap(reinterpret_cast<void*>(watch.arena), watch.arena_bytes);
+    if (watch.arena) munmap(reinterpret_cast<void*>(watch.arena - window_bytes()), watch.arena_bytes);
     free(watch.records);
     free(watch.block_epochs);
     memset(&watch, 0, sizeof watch);
 }
 
+// A window more lies ahead, and is free: what is 2^32 elements behind shared memory, which may lie right below, is in no
+// buffer's.
 static bool reserve(uint64_t windows, unsigned bits) {
-    uint64_t bytes = windows << bits;
+    uint64_t bytes = (windows + 1) << bits;
     void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return false;
-    watch.window_bits = bits, watch.arena = reinterpret_cast<uint64_t>(at), watch.arena_bytes = bytes;
+    watch.window_bits = bits, watch.arena_bytes = bytes;
+    watch.arena = reinterpret_cast<uint64_t>(at) + window_bytes();
     return true;
 }
 
