@@ -13,8 +13,7 @@ from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.given import examine
 from minigrad.adjoint.module import read
-from minigrad.adjoint.reach import floats_decide
-from minigrad.adjoint.wrt import chosen
+from minigrad.adjoint.reach import chosen, floats_decide
 from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
 from minigrad.limits import Extent

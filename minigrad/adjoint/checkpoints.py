@@ -15,10 +15,9 @@ from minigrad.adjoint.effects import declared, each, elements, mentioned, name_o
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.split import without
-from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tapes import Counted, Tape, values, work
 from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
-from minigrad.adjoint.weigh import Counted, values, work
 
 EVERY = 8
 SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers

@@ -12,10 +12,9 @@ from minigrad.adjoint.effects import each, elements, name_of
 from minigrad.adjoint.expr import Index, Number, walk
 from minigrad.adjoint.printer import UNARY, expression
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tapes import Tape
+from minigrad.adjoint.tapes import Tape, values, work
 from minigrad.adjoint.tree import Assign, Declare
 from minigrad.adjoint.types import BYTES, floating
-from minigrad.adjoint.weigh import values, work
 
 HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
 Row = tuple[str, ...]

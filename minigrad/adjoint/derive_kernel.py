@@ -8,7 +8,7 @@ from minigrad.adjoint.ahead import Ahead
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import each, fixed, mentioned, name_of, read_here, written
+from minigrad.adjoint.effects import axis_of, each, fixed, mentioned, name_of, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.hoist import Hoist, Share
 from minigrad.adjoint.injective import EXTENTS, IDS, Facts
@@ -18,12 +18,12 @@ from minigrad.adjoint.regroup import regrouped
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split, without
-from minigrad.adjoint.stores import apart, axis_of, first_stores, read_again, repeated
+from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
+from minigrad.adjoint.tapes import Counted
 from minigrad.adjoint.tidy import everywhere, merged
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Stmt
 from minigrad.adjoint.turn import Turn
-from minigrad.adjoint.weigh import Counted
 
 
 class KernelAdjoint(Derivation):

@@ -171,3 +171,10 @@ def unfolded(e: Expr, fixed: Mapping[str, Expr]) -> Expr:
         return unfolded(fixed[x.name], fixed) if isinstance(x, Name) and x.name in fixed else None
 
     return change(e, value)
+
+
+def axis_of(fixed: dict[str, Expr], e: Expr) -> str | None:
+    """x, y or z where an expression is that part of threadIdx, or a variable that was set to it once."""
+    if isinstance(e, Name) and e.name.startswith("threadIdx."):
+        return e.name[-1]
+    return axis_of(fixed, fixed[e.name]) if isinstance(e, Name) and e.name in fixed else None

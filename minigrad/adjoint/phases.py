@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, each, heads, name_of, nested
+from minigrad.adjoint.effects import accesses, axis_of, each, heads, name_of, nested
 from minigrad.adjoint.expr import Binary, Expr, Name, Target
-from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tree import Barrier, For, If, Stmt
 
 Use = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own

@@ -1,7 +1,7 @@
 """What a kernel stores into its arrays: which it reads again, which elements it stores once, which it fills anew."""
 
 from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, written_here
-from minigrad.adjoint.expr import Expr, Index, Name, Target
+from minigrad.adjoint.expr import Index, Target
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.tree import Add, Assign, Declare, For, Stmt
@@ -69,10 +69,3 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
             found |= {id(s)} if name in names - seen - read_here(s) else set()
         seen |= touched
     return found
-
-
-def axis_of(fixed: dict[str, Expr], e: Expr) -> str | None:
-    """x, y or z where an expression is that part of threadIdx, or a variable that was set to it once."""
-    if isinstance(e, Name) and e.name.startswith("threadIdx."):
-        return e.name[-1]
-    return axis_of(fixed, fixed[e.name]) if isinstance(e, Name) and e.name in fixed else None

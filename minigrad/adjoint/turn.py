@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, plus
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, declared, each, mentioned, name_of, written
+from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import simple
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.stores import axis_of
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tidy import rewrite
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
