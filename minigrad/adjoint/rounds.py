@@ -26,11 +26,9 @@ class Loops(Sweep):
         s = self.headed(s)
         header = count(s)
         rounds = self.rounds_of(s, header, after)
-        halved = shifted(s, rounds.k)
-        halved, before = (None if halved is None else self.keep(halved)), self.before
-        outer, self.rounds = self.rounds, rounds
+        before, outer, self.rounds = self.before, self.rounds, rounds
         body = self.both(structured(self.module, s.body, ("break", "continue")))
-        restore, note = self.state(s, header, halved)
+        restore, note = self.state(s, header, rounds)
         self.rounds = outer
         ahead = self.ahead(s, header, rounds, note)
         self.at(s, after | self.kills(s))
@@ -128,18 +126,13 @@ class Loops(Sweep):
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
         return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
 
-    def state(self, s: For, header: Count | None, halved: Expr | None) -> tuple[list[Stmt], list[Stmt]]:
+    def state(self, s: For, header: Count | None, rounds: Rounds) -> tuple[list[Stmt], list[Stmt]]:
         """What a round begins with: taken from the tape, and noted on it. What nobody reads falls away later."""
-        rounds = self.rounds
-        assert rounds is not None
-        changed = self.kills(s) - declared(s.body) - {header.var if header else ""}
-        inner = s.variable
+        told = header is not None or shifted(s, rounds.k) is not None
+        changed, inner = self.kills(s) - declared(s.body), s.variable
         restore: list[Stmt] = []
         note: list[Stmt] = []
-        if halved is not None:
-            changed = changed - {inner}
-            restore.append(Declare(inner, "int", value=halved, place=s.place))
-        for d in self.own(changed - rounds.filled):
+        for d in self.own(changed - rounds.filled - ({inner} if told else set())):
             put, take = self.moves(d, lambda e: self.tape(rounds, d.name, d.type, d.dims).slot(rounds.k, e))  # noqa: B023
             restore.append(Declare(d.name, d.type, value=take.value) if d.name == inner else take)  # type: ignore[union-attr]
             note.append(self.bounded(rounds, put))
@@ -181,15 +174,23 @@ class Loops(Sweep):
         formula = self.keep(self.trips(header)) if header and header.exact else None
         trips: Expr = formula if formula and not rounds.checked else counter
         k = rounds.k.name  # type: ignore[union-attr]
-        if header and not header.simple:
-            start = Count(header.var, self.keep(header.start), header.bound, self.keep(header.step), header.down)
-            body = [Declare(header.var, "int", value=start.value(rounds.k), place=s.place), *body]
+        value = self.variable(s, header, rounds.k)
+        if value is not None:
+            body = [Declare(s.variable, "int", value=value, place=s.place), *body]
         down = Assign(Name(k, "int"), "-=", ONE)
         first, more = Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO)
         cleared = frozenset(map(self.gradient, rounds.filled & self.active))
         turns = header is not None and header.exact and self.keep(header.trips) == header.trips
         known = Reversal(s if header else None, counter.name, formula, turns, rounds.filled, cleared)
         return [For(first, more, down, body, s.pragma, s.place, reversal=known)]
+
+    def variable(self, s: For, header: Count | None, k: Expr) -> Expr | None:
+        """The variable of a loop in round k, by formula; None where it is k itself, or where no formula tells it."""
+        if header is None:
+            halved = shifted(s, k)
+            return None if halved is None else self.keep(halved)
+        start, step = self.keep(header.start), self.keep(header.step)
+        return None if header.simple else replace(header, start=start, step=step).value(k)
 
     def outside(self, s: For, after: set[str], back: list[Stmt]) -> Pair:
         """Variables that the rounds read and that are changed after the loop: saved before it, set again behind it."""
