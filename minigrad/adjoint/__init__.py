@@ -13,8 +13,9 @@ What follows on what, each line with the modules that do it and what they give:
   turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
   add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
                by what injective, cover and polynomial know of indices and phases of barriers; hoist: shared sums
-  thin out     checkpoints: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
-  tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing
+  thin out     checkpoints, again: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
+  tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing;
+               regroup: a test once and not in every round; ahead: outputs' gradients read before loops
   print        printer, assemble: the `.cu` file; decisions, page: the table and the notebook's view
   run          adjoint: what a user holds; given, launching: arguments and memory; differentiable: on the tape
 
