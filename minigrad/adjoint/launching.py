@@ -109,7 +109,7 @@ def _relied(name: str, e: Expr, wanted: int | None, most: bool) -> str:
     text, axis = expression(e), name[-1]
     known = text if str(wanted) == text else f"{text} = {wanted}"
     if not most:
-        return f"and its adjoint relies on {known}, as its indices do. Launch it so."
+        return f"and its adjoint relies on {known}, as its indices or shared arrays tell. Launch it so."
     return (
         f"and its adjoint relies on at most {known}: in a larger block threads meet those of the next one at an index "
         f"with threadIdx.{axis} and {text} in it. Launch smaller blocks; or, if they are to meet, write an int "
