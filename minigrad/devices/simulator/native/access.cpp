@@ -82,16 +82,17 @@ static inline bool apart(const Stamp& before, const Stamp& now) {
     return (before.narrow || now.narrow) && before.epoch < watch.first_epoch;
 }
 
-// A flag: one thread changes it while others look at it, by volatile accesses or atomics. So may lanes of a warp do in
-// shared memory, but there it is the mistake of old texts, which took volatile for an order.
-static inline bool flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
-    if (!before.relaxed || !now.relaxed || apart(before, now)) return false;
+// A flag, where both are volatile accesses or atomics: one thread changes it while others look at it. So may lanes of a
+// warp do in shared memory, but there it is the mistake of old texts, which took volatile for an order.
+RARE static bool flag(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
+    if (apart(before, now)) return false;
     watch.turnable |= !variable.shared && before.epoch < watch.first_epoch;  // what a block finds there depends on who came first
     return kind == access ? kind == ATOMIC : !variable.shared || kind == ATOMIC || access == ATOMIC;
 }
 
 static inline bool fine(const Stamp& before, Access kind, const Stamp& now, Access access, const Variable& variable) {
-    return flag(before, kind, now, access, variable) || ordered(before, now, variable);
+    bool relaxed = before.relaxed && now.relaxed;
+    return (relaxed && flag(before, kind, now, access, variable)) || ordered(before, now, variable);
 }
 
 static inline void compare(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
