@@ -44,20 +44,15 @@ def each(body: Iterable[Stmt]) -> list[Stmt]:
     for s in body:
         found.append(s)
         if isinstance(s, For):
-            found += [s.start] if s.start else []
-        for inner in nested(s):
-            found += each(inner)
-        if isinstance(s, For):
-            found += [s.step] if s.step else []
+            found += [*([s.start] if s.start else []), *each(s.body), *([s.step] if s.step else [])]
+        elif isinstance(s, If):
+            found += each(s.then) + each(s.orelse)
     return found
 
 
 def read_here(s: Stmt) -> set[str]:
     """What a statement itself reads, not what is inside it."""
-    found = self_read(s)
-    for e in expressions(s):
-        found |= e.names
-    return found
+    return self_read(s).union(*(e.names for e in expressions(s)))
 
 
 def self_read(s: Stmt) -> set[str]:
