@@ -77,9 +77,10 @@ def inspect(
     leaves a part of a dynamic shared array (`b = s + n`) for the next, as no part has an extent in the source; one
     that leaves a __device__ array by a pointer for the next of the same declaration, or where the array is static or
     const; a member that nobody set, of a shared struct that is copied whole and has others that are set; two calls of
-    one function that has a barrier, in both branches of an if; a whole number that a shuffle brings from a lane that
-    has returned or is not in the mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets
-    a bit-field reads it first: in shared memory that was not filled before, this is a finding.
+    one function that has a barrier, in both branches of an if; different masks that lanes give to one shuffle, where
+    none is left to wait for; a whole number that a shuffle brings from a lane that has returned or is not in the
+    mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets a bit-field reads it first:
+    in shared memory that was not filled before, this is a finding.
 
     Counted is the text as it stands, with the lanes together again behind each branch and turn. nvcc may make of it
     another: one load of two branches, one of neighbouring members, an unrolled loop that lanes leave apart. Of 116
