@@ -76,7 +76,9 @@ class KernelAdjoint(Derivation):
                     known.clear()
                     known |= kept
                 why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
-                self.atomic[self.gradients[launch.of]] = why
+                self.atomic |= {
+                    expression(s.target): why for s in each(body) if isinstance(s, Assign) and id(s) in sums
+                }
                 continue
             made.join(one)
             taken |= sums
@@ -118,7 +120,7 @@ class KernelAdjoint(Derivation):
 
     def explained(self, row: Choice) -> Choice:
         """The row of an atomic with the reason why no thread owns the element, where one was looked for."""
-        why = self.atomic.get(row.what.partition("[")[0])
+        why = self.atomic.get(row.what)
         return row._replace(why=f"{row.why}; {why}") if why and "atomic" in row.how else row
 
     def limited(self, array: str) -> dict[str, Expr]:

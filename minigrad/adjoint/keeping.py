@@ -43,7 +43,7 @@ class Keeping:
         self.fills: list[Fill] = []  # what the block of a launch has to store in each round of a loop
         self.tapes: dict[str, Tape] = {}
         self.saved_names: dict[str, str] = {}  # variables in which a value is kept, and what the kernel has for it
-        self.atomic: dict[str, str] = {}  # gradients that are added up by atomics, and why no thread owns an element
+        self.atomic: dict[str, str] = {}  # elements that are added to by atomics, and why no thread owns them
         self.gone: set[str] = set()
         self.here: Stmt = Comment("")
         self.known: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it

@@ -24,6 +24,7 @@ from minigrad.adjoint.effects import (
     written_here,
 )
 from minigrad.adjoint.expr import Expr, Name
+from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tidy import renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
@@ -59,9 +60,9 @@ class Split:
         """A launch for each loop and axis, with the sums that it takes over, by id."""
         found, alone = [], self.alone(body)
         for n, s in enumerate(body):
-            for (axis, gradient), sums in self.sums(s).items():
+            for (axis, _), sums in self.sums(s).items():
                 if not alone:
-                    self.made.atomic[gradient] = OTHERS
+                    self.made.atomic |= {expression(one.target): OTHERS for one, _ in sums}
                 elif (made := self.exchanged(body[: n + 1], axis, sums)) is not None:
                     found.append((made, {id(one) for one, _ in sums}))
         return found
@@ -113,12 +114,9 @@ class Split:
         again += sum(BYTES[x.type] for s in each(front) for x in elements(s) if x.array in self.made.gradients.values())
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
-            dear = (
-                f"blockIdx.{axis} and rounds exchanged, {again} bytes would be read anew where atomics move {atomics}"
-            )
-            self.made.atomic[name_of(sums[0][0].target)] = (
-                dear if rounds else "only the running kernel knows the rounds"
-            )
+            why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
+            why = why if rounds else "only the running kernel knows how many rounds there are"
+            self.made.atomic |= {expression(one.target): why for one, _ in sums}
             return None
         block, blocks = Name(f"block_{axis}", "int"), Name(f"blocks_{axis}", "int")
         place, extent = f"blockIdx.{axis}", f"gridDim.{axis}"

@@ -13,7 +13,7 @@ from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentione
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
-from minigrad.adjoint.printer import simple
+from minigrad.adjoint.printer import expression, simple
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tidy import rewrite
@@ -57,7 +57,8 @@ class Turn:
 
     def loops(self, s: For) -> list[Stmt]:
         """A nest of loops, and in front of it those of what is turned, if anything is."""
-        self.made.atomic |= dict.fromkeys(written([s]) & self.gradients - self.made.atomic.keys(), IN_ORDER)
+        shared = [t for t in each([s]) if isinstance(t, Assign) and name_of(t.target) in self.gradients]
+        self.made.atomic |= {expression(t.target): IN_ORDER for t in shared}
         groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
         for body, one in sums_of(s):
             if name_of(one.target) not in self.gradients:
@@ -65,13 +66,13 @@ class Turn:
             if exchange := self.lacking(one.target, s):  # type: ignore[arg-type]
                 groups.setdefault(exchange, []).append((body, one))
             else:
-                self.made.atomic[name_of(one.target)] = NO_OWNER
+                self.made.atomic[expression(one.target)] = NO_OWNER
         before, turned = set(self.staged), list[Stmt]()
         for (var, axis), places in groups.items():
             sums = [one for _, one in places]
             new = Exchange(self, s, sums, var, axis, before)
             if new.made is None:
-                self.made.atomic |= {name_of(one.target): new.why for one in sums}
+                self.made.atomic |= {expression(one.target): new.why for one in sums}
             else:
                 turned.append(new.made)
                 self.choices += map(new.choice, sums)
