@@ -13,6 +13,7 @@ import pytest
 import minigrad as mg
 from minigrad.microscope import watching
 from minigrad.microscope.requests import group, sectors, wavefronts
+from minigrad.show import lanes as pictures
 
 X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 
@@ -347,6 +348,20 @@ def test_atomics_of_one_word_take_turns():
     requests = group(made, np.zeros(32, np.int64))
     every = np.ones(32, bool)
     assert wavefronts(requests, made, every, every)[0].tolist() == [32]
+
+
+@pytest.mark.parametrize(
+    "size, atomic", [(1, False), (2, False), (4, False), (4, True), (8, False), (8, True), (16, False)]
+)
+def test_the_picture_of_the_banks_has_as_many_wavefronts(size, atomic):
+    rng = np.random.default_rng(0)
+    for extent in (4, 40, 400):
+        for lanes in (1, 17, 32):
+            made = rows(size * rng.integers(0, extent, lanes), size, np.sort(rng.choice(32, lanes, replace=False)))
+            requests, every = group(made, np.zeros(lanes, np.int64)), np.ones(lanes, bool)
+            drawn = pictures.wavefronts(made, atomic)
+            passes, _ = wavefronts(requests, made, every, every & atomic)
+            assert passes.tolist() == [1 + max(row for row, _ in drawn)]
 
 
 def test_a_sector_that_two_lanes_touch_counts_once_and_an_access_may_touch_two():
