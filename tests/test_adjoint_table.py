@@ -59,8 +59,11 @@ def test_a_turned_sum_moves_what_other_threads_hand_over():
 
 
 def test_a_tile_that_all_blocks_read_says_why_it_needs_atomics():
-    row = mg.adjoint(ladder("nbody")).decisions["d_p[3 * (start + t) + c]"]
-    assert row.how == "global atomic" and "only where nothing else is added up in memory" in row.why
+    table = mg.adjoint(ladder("nbody")).decisions
+    inside, outside = table["d_p[3 * (start + t) + c]"], table["d_p[3 * i]"]
+    assert inside.how == outside.how == "global atomic"
+    assert "only where nothing else is added up in memory" in inside.why
+    assert outside.why == "threads of the grid may share the element"
 
 
 def test_functions_stand_beside_their_adjoints():
