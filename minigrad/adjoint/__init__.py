@@ -12,7 +12,7 @@ What follows on what, each line with the modules that do it and what they give:
   settle       prune: without what nobody reads; order: loops in their own order where that is free
   turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
   add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
-               by what injective, cover and polynomial know of indices and phases of barriers; hoist: shared sums
+               by what radix < injective, cover, polynomial know of indices and phases of barriers; hoist: shared sums
   thin out     checkpoints, again: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
   tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing;
                regroup: a test once and not in every round; ahead: outputs' gradients read before loops

@@ -8,8 +8,8 @@ from typing import Any
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
 from minigrad.adjoint.effects import conjuncts, name_of, written
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Ternary, Unary
-from minigrad.adjoint.injective import COORDINATES
 from minigrad.adjoint.module import Module
+from minigrad.adjoint.radix import COORDINATES
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Declare, For
 from minigrad.adjoint.types import floating

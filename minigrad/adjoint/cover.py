@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import conjuncts, unfolded
 from minigrad.adjoint.expr import Binary, Expr, Name
-from minigrad.adjoint.injective import EXTENTS, IDS, Facts
+from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
+from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.tree import For
 
 Pair = tuple[Polynomial, Polynomial]

@@ -11,9 +11,10 @@ from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import axis_of, each, fixed, mentioned, name_of, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.hoist import Hoist, Share
-from minigrad.adjoint.injective import EXTENTS, IDS, Facts
+from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
+from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.regroup import regrouped
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice

@@ -8,9 +8,9 @@ from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.fills import filled
-from minigrad.adjoint.injective import COORDINATES, EXTENTS
 from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import polynomial, variable
+from minigrad.adjoint.radix import COORDINATES, EXTENTS
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Numbered, Rounds, copied
@@ -109,15 +109,6 @@ class Loops(Sweep):
         condition = kept(s.condition, {x for x in always(s.condition) if not x.names & changed})
         step = s.step and replace(s.step, value=kept(s.step.value, set()))
         return replace(s, start=start, condition=condition, step=step)
-
-    def own_arrays(self) -> set[str]:
-        """The arrays of a thread alone, which are kept as a whole."""
-        return {n for n, d in self.of.declared.items() if d.dims and not d.shared}
-
-    def is_array(self, name: str) -> bool:
-        """Whether a name is that of an array."""
-        found, param = self.of.declared.get(name), self.of.param(name)
-        return bool((found and found.dims) or (param and param.pointer))
 
     def hosted(self, e: Expr) -> Expr | None:
         """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""

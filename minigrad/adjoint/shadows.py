@@ -3,7 +3,7 @@
 from minigrad.adjoint.build import ONE, ZERO, test
 from minigrad.adjoint.effects import each, expressions
 from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.injective import EXTENTS
+from minigrad.adjoint.radix import EXTENTS
 from minigrad.adjoint.tree import Assign, Declare, For, Function, If, Stmt
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minigrad.adjoint.counting import Count, applied
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
-from minigrad.adjoint.injective import COORDINATES
+from minigrad.adjoint.radix import COORDINATES
 from minigrad.adjoint.touches import Touch
 from minigrad.adjoint.types import floating
 

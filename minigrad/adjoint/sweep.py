@@ -28,6 +28,15 @@ class Sweep(Assignments):
         """How the rounds of a loop are numbered, where the host knows how many there are at most."""
         raise NotImplementedError
 
+    def own_arrays(self) -> set[str]:
+        """The arrays of a thread alone, which are kept as a whole."""
+        return {n for n, d in self.of.declared.items() if d.dims and not d.shared}
+
+    def is_array(self, name: str) -> bool:
+        """Whether a name is that of an array."""
+        found, param = self.of.declared.get(name), self.of.param(name)
+        return bool((found and found.dims) or (param and param.pointer))
+
     # --- bodies ---
 
     def both(self, body: list[Stmt]) -> list[Stmt]:
