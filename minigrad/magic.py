@@ -16,7 +16,10 @@ def register(shell: Any) -> None:
     """Make the magics known to IPython's shell."""
 
     def kernel(line: str, cell: str) -> Answer:
-        """%%kernel OP KERNEL [NAME]: try the cell in place of the op's kernel; a pass leaves the op under NAME."""
+        """%%kernel OP KERNEL [NAME], or the kernel's own name and [NAME]: try the cell in place of that kernel.
+
+        A pass leaves the op under NAME.
+        """
         return _kernel(line.split(), cell, shell.user_ns)
 
     def exercise_(line: str, cell: str) -> Answer:
@@ -28,9 +31,10 @@ def register(shell: Any) -> None:
 
 
 def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
+    words = [*_spelled(words[0]), *words[1:]] if words else []
     op = OPS.get(words[0]) if words else None
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
-        ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled."
+        ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled, or %%kernel matmul_tiled."
         return Answer(False, f"{ways} {_unknown(op, words)}", "usage")
     if words[2:] and (not words[2].isidentifier() or iskeyword(words[2])):
         return Answer(False, f"{words[2]!r} is no name of a variable: the op could not be used under it.", "usage")
@@ -38,6 +42,12 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
     return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+
+
+def _spelled(name: str) -> list[str]:
+    """Op and kernel, where this is what a kernel is called in its text: matmul_tiled is matmul tiled."""
+    known = ([op.name, role] for op in OPS.values() for role, kernel in op.kernels.items() if kernel.name == name)
+    return next(known, [name])
 
 
 def _unknown(op: Op | None, words: list[str]) -> str:

@@ -392,3 +392,11 @@ def test_what_python_has_taught_is_answered_in_cpp(line, words):
 def test_where_nothing_is_known_the_compiler_alone_is_heard(line):
     found = relu_of(line)
     assert found.kind == "compile" and found.text.splitlines()[-1] == f"    {line}", found
+
+
+def test_a_kernel_goes_by_its_own_name_too(shell):
+    for line, name in (("add_forward", "my_add"), ("add_forward mine", "mine"), ("add forward theirs", "theirs")):
+        found = shell.run_cell_magic("kernel", line, ADD)
+        assert found.correct and f"`{name}` is now add with your kernel" in found.text, found
+        assert shell.user_ns[name]["forward"].text.strip() == ADD.strip()
+    assert magic._spelled("sum_tree") == ["sum", "tree"] and magic._spelled("nonsense") == ["nonsense"]
