@@ -8,7 +8,7 @@ from minigrad.show.picture import BLUE, GREY, INK, PALE, PAPER, VERMILLION, Pict
 from minigrad.show.tables import table
 from minigrad.tune.regret import regret as regrets
 
-HEADERS = ("work", "search", "loses", "in the source", "loses")
+HEADERS = ("work", "search loses", "source loses", "best")
 ALLOWED = 5  # percent: what a test lets the search lose
 
 
@@ -38,5 +38,5 @@ def regret(record: Record | None = None, count: int = 12) -> Picture:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     key = f"points: the search; diamonds: the values in the source; dotted: {ALLOWED} %"
     words(axes, 0.99, 0.06, key, ha="right", transform=axes.transAxes, color=INK, bbox=PAPER)
-    rows = [(row[0], *row[3:]) for row in (each.row() for each in shown)]
+    rows = [(row[0], row[4], row[6], row[1]) for row in (each.row() for each in shown)]
     return Picture(figure, title, repr(table(rows, HEADERS)))
