@@ -124,7 +124,8 @@ def outside(access: str, at: str, variable: Variable | None) -> str:
     """An access beside an array."""
     if variable is None:
         return f"{_does(access, at)}, where no array is. Check the pointer and the index."
-    size = f"{variable.size} element{'s' * (variable.size != 1)}" if variable.shape else f"{variable.itemsize} bytes"
+    count = f"{variable.size} element{'s' * (variable.size != 1)}"
+    size = f"{variable.itemsize} bytes" if variable.single else count
     has = f"{_does(access, at)}, and {variable.name} has {size}"
     if variable.space == "shared":
         shape = " x ".join(map(str, variable.shape))

@@ -50,7 +50,7 @@ class Finder:
                 me = Access(access, *place, block, thread)
                 return self._race(me, finding, at, variable, element)
             case Wrong.OUTSIDE:
-                if variable and not variable.shape:
+                if variable and variable.single:
                     at = f"byte {finding.offset} of {variable.name}"
                 kind, message = "out-of-bounds", advice.outside(access, at, variable)
             case _:

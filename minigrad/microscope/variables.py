@@ -21,6 +21,11 @@ class Variable:
     dtype: np.dtype | None = None  # of an argument
 
     @property
+    def single(self) -> bool:
+        """Whether it is a value or a struct and no array; an argument is an array, if of one element."""
+        return not self.shape and self.dtype is None
+
+    @property
     def size(self) -> int:
         """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
