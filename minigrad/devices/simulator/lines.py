@@ -12,6 +12,7 @@ from minigrad.errors import CompileError, DeviceError
 from minigrad.meant import meant
 
 MOST = 5  # errors shown
+ENTRY = "minigrad_run_"  # begins what calls a kernel: where something else is inlined there, it has no line of its own
 _PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 _NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
@@ -73,7 +74,9 @@ def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple
         return None
     by_file = {Path(name).name: name for name in names}  # some compilers put their own folder before it
     for each in nearby:
-        if found := [(by_file[name], line) for _, path, line in each if (name := Path(path).name) in by_file and line]:
+        written = [f for n, f in enumerate(each) if f.line and not (n and f.function.startswith(ENTRY))]
+        found = [(by_file[name], line) for _, path, line in written if (name := Path(path).name) in by_file]
+        if found:
             return next((place for place in found if place[0] == own), found[0])
     return None
 
