@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from minigrad.devices.simulator import cache
 from minigrad.devices.simulator.changes import Change
 from minigrad.devices.simulator.compiler import KERNEL, Refused, find_compiler
-from minigrad.devices.simulator.lines import explain, undefined
+from minigrad.devices.simulator.lines import ENTRY, explain, undefined
 from minigrad.devices.simulator.rewrite import translate
 from minigrad.devices.simulator.runtime import runtime
 from minigrad.errors import CompileError
@@ -31,7 +31,7 @@ class Module:
     def entry(self, kernel: str) -> int:
         """The address of the function that runs a block's threads."""
         if kernel not in self.entries:
-            function = getattr(self.library, f"minigrad_run_{kernel}")
+            function = getattr(self.library, ENTRY + kernel)
             self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
         return self.entries[kernel]
 
