@@ -48,6 +48,7 @@ RUNGS = {
     ),
 
     "nbody": (ladder("nbody", TILE=4), [normal(33), 0.1, normal(33), 11], 3, 4),
+    "nbody, two clouds": (ladder("nbody", TILE=4), [normal(42), 0.1, normal(42), 7], (2, 2), 4),
 }  # fmt: skip
 
 

@@ -9,8 +9,9 @@ import minigrad as mg
 from minigrad import __main__ as command_line
 from minigrad.array import Array
 from minigrad.bench import adjoint_record, adjoints, dated
-from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio
+from minigrad.bench.adjoint_record import AdjointRecord, Cost
 from minigrad.bench.backward import Backward
+from minigrad.bench.growth import Growth, Ratio
 from minigrad.bench.rungs import RUNGS
 from minigrad.bench.timing import Timing
 from minigrad.check import ValueMismatch
@@ -31,7 +32,7 @@ def test_the_gradient_is_right_at_the_inputs_of_the_benchmark(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_what_is_timed_gives_the_gradients_of_vjp_each_time(name):
     s = subject(name)
-    (args, grid, block), dy = s.at(s.rung.checked, s.first_work)
+    (args, grid, block), dy = s.at(s.rung.checked, s.rung.work)
     wanted = [d.numpy() for d in s.adjoint.vjp(*args, dy=dy, grid=grid, block=block)]
     backward = Backward(s.adjoint, args, dy, grid, block)
     for _ in range(2):
@@ -43,11 +44,17 @@ def test_what_is_timed_gives_the_gradients_of_vjp_each_time(name):
 
 def test_sizes_and_work_grow_32_fold():
     for name, rung in RUNGS.items():
-        assert rung.sizes[-1] == 32 * rung.sizes[0], name
+        assert rung.sizes[-1] == 32 * rung.size, name
         if rung.works and name != "triangular":
-            assert rung.works[-1] == 32 * rung.works[0], name
+            assert rung.works[-1] == 32 * rung.work, name
     rounds = [m * (m + 1) // 2 for m in RUNGS["triangular"].works]
     assert rounds[-1] >= 32 * rounds[0]
+
+
+def test_what_does_not_saturate_a_gpu_is_measured_and_is_no_part_of_flatness():
+    assert RUNGS["product"].works == [8, 16, 32, 64, 128, 256, 512, 1024, 2048] and RUNGS["product"].work == 64
+    growth = Growth({2: ratio(1, 9), 4: ratio(1, 2), 8: ratio(1, 2), 128: ratio(1, 3)})
+    assert growth.spread == 1.5 and Growth({8: ratio(1, 9)}).spread is None
 
 
 def test_a_wrong_gradient_is_not_timed(monkeypatch):
@@ -146,7 +153,7 @@ def test_nan_in_any_gradient_is_far_off(monkeypatch, place):
 
     s, rival = subject("multiply_in_place"), Warp.__new__(Warp)
     rival.device = SIM
-    (args, grid, block), dy = s.at(s.rung.checked, s.first_work)
+    (args, grid, block), dy = s.at(s.rung.checked, s.rung.work)
     found = dict(zip(s.adjoint.wrt, s.adjoint.vjp(*args, dy=dy, grid=grid, block=block), strict=True))
     monkeypatch.setattr(Warp, "calls", lambda *given: (lambda: None, lambda: None, found))
     assert len(found) > 1 and rival.error(s) == 0

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio
+from minigrad.bench.adjoint_record import AdjointRecord, Cost
+from minigrad.bench.growth import Growth, Ratio
 from minigrad.bench.timing import Timing
 from minigrad.show import adjoints
 

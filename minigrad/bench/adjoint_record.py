@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from minigrad.bench.dated import Dated
+from minigrad.bench.growth import Growth, Ratio
 from minigrad.bench.timing import Timing
 from minigrad.show.tables import Table, table
 
@@ -14,34 +15,11 @@ Resources = tuple[int, int, int, int]  # registers a thread; shared, local and s
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The times of a kernel and of its adjoint."""
-
-    primal: Timing
-    adjoint: Timing
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the adjoint takes."""
-        return self.adjoint.seconds / self.primal.seconds
-
-
-class Growth(dict[int, Ratio]):
-    """The times by size or by work."""
-
-    @property
-    def spread(self) -> float | None:
-        """The largest ratio over the smallest; 1 is flat. None where nothing grew."""
-        ratios = [r.ratio for r in self.values()]
-        return max(ratios) / min(ratios) if len(ratios) > 1 else None
-
-
-@dataclass(frozen=True)
 class Cost:
     """Of one rung: its times as threads and work grow, what kernel and adjoint take of the GPU, and Warp's times.
 
-    tape_bytes: of local tapes for a thread, and of global tapes in all, at the largest size. beside: Warp's times, of
-    the same size where `Rung.rival` names no other, or why there are none.
+    tape_bytes: of local tapes for a thread, and of global tapes in all, at the largest size. beside: Warp's times at
+    that size, or why there are none.
     """
 
     kernel: str

@@ -18,9 +18,10 @@ import numpy as np
 
 from minigrad.adjoint import Adjoint
 from minigrad.array import Array
-from minigrad.bench.adjoint_record import AdjointRecord, Cost, Growth, Ratio, Resources
+from minigrad.bench.adjoint_record import AdjointRecord, Cost, Resources
 from minigrad.bench.backward import Backward, Chain
 from minigrad.bench.draw import Draw
+from minigrad.bench.growth import Growth, Ratio
 from minigrad.bench.machine import blank, versions
 from minigrad.bench.rungs import RUNGS, Inputs
 from minigrad.bench.timing import Timing, timer
@@ -44,11 +45,6 @@ class Subject:
         for kernel in self.adjoint.kernels:
             kernel.waits = False  # as a kernel that is launched again and again must not
 
-    @property
-    def first_work(self) -> int:
-        """The least work per thread; 1 where it is fixed."""
-        return self.rung.works[0] if self.rung.works else 1
-
     @cached_property
     def resources(self) -> tuple[Resources, Resources]:
         """What the kernel and its adjoint take, compiled."""
@@ -64,7 +60,7 @@ class Subject:
 
     def verify(self) -> None:
         """Compare each gradient, small, with that on `sim` in float64. Raises ValueMismatch: that is not timed."""
-        (args, grid, block), dy = self.at(self.rung.checked, self.first_work)
+        (args, grid, block), dy = self.at(self.rung.checked, self.rung.work)
         found = self.adjoint.vjp(*args, dy=dy, grid=grid, block=block)
         sim = [_on_sim(x) if isinstance(x, Array) else x for x in args]
         wanted = Adjoint(self.rung.kernel).vjp(*sim, dy=[_on_sim(d) for d in dy], grid=grid, block=block)
@@ -107,10 +103,10 @@ def cost(subject: Subject, rival: Any = None) -> Cost:
     """Everything about one rung: its growth in threads and in work, and what it takes; beside the rival's."""
     rung, sizes, works = subject.rung, Growth(), Growth()
     for work in rung.works:
-        works[work], _ = subject.ratio(rung.sizes[0], work)
+        works[work], _ = subject.ratio(rung.size, work)
     for size in rung.sizes:
-        sizes[size], backward = subject.ratio(size, subject.first_work)
-    beside = rival.ratio(subject, rung.rival or rung.sizes[-1], subject.first_work) if rival else None
+        sizes[size], backward = subject.ratio(size, rung.work)
+    beside = rival.ratio(subject, rung.sizes[-1], rung.work) if rival else None
     return Cost(rung.kernel.name, rung.dtype, sizes, works, subject.resources, backward.tape_bytes, beside)
 
 

@@ -2,22 +2,25 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from minigrad.array import Array
-from minigrad.bench.adjoint_record import Ratio
 from minigrad.bench.agree import Reference
+from minigrad.bench.growth import Ratio
 from minigrad.bench.timing import Timing, timer
 from minigrad.convert import copied
 
 REPEATS = 9
-THREADS = {  # the parameters whose product is the number of threads; n where nothing stands here
-    "laplacian": ("rows", "columns"), "matmul_tiled": ("m", "n"), "lbm_d2q9": ("width", "height"),
-    "cross_sections": ("lookups",), "multipole_cold": ("lookups",),
-}  # fmt: skip
+THREADS: dict[str, Callable[[dict[str, Any]], int]] = {  # by the arguments; n where nothing stands here
+    "laplacian": lambda args: args["rows"] * args["columns"],
+    "matmul_tiled": lambda args: args["m"] * args["n"],
+    "nbody": lambda args: args["p"].size // 3,
+    "lbm_d2q9": lambda args: args["width"] * args["height"],
+    "cross_sections": lambda args: args["lookups"],
+    "multipole_cold": lambda args: args["lookups"],
+}
 TOLERANCE = 1e-3  # of the largest element of a gradient
 
 
@@ -54,7 +57,7 @@ class Warp:
 
     def error(self, subject: Any) -> float:
         """The largest distance of its gradients from those of the adjoint, as a share of the largest element."""
-        (args, grid, block), dy = subject.at(subject.rung.checked, subject.first_work)
+        (args, grid, block), dy = subject.at(subject.rung.checked, subject.rung.work)
         wanted = dict(zip(subject.adjoint.wrt, subject.adjoint.vjp(*args, dy=dy, grid=grid, block=block), strict=True))
         forward, backward, gradients = self.calls(subject, args, dy)
         forward()
@@ -77,7 +80,7 @@ class Warp:
             for name, x in floats.items()
         }
         given = [self._given(named[label], gradients.get(label)) for label in labels]
-        threads = prod(named[name] for name in THREADS.get(subject.name, ("n",)))
+        threads = THREADS[subject.name](named) if subject.name in THREADS else named["n"]
         launch = partial(self.warp.launch, kernel, threads, given, device=self.place, stream=self.stream)
         cleared = [d for name, d in gradients.items() if name not in upstream]
 

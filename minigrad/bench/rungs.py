@@ -9,6 +9,7 @@ import numpy as np
 from minigrad.adjoint import ladder
 from minigrad.array import Array
 from minigrad.bench.draw import Draw
+from minigrad.bench.growth import doubled, saturated
 from minigrad.kernel import Kernel
 from minigrad.launch import ceil_div
 from minigrad.limits import Extent
@@ -21,9 +22,10 @@ Make = Callable[[Draw, int, int], Inputs]
 class Rung:
     """A kernel of the ladder with `make(draw, size, work)`, its inputs.
 
-    sizes: threads, or what their number grows with, up to 32 times as many; the last one stands in the table. works:
-    how much a thread does, likewise, or nothing where a thread's work is fixed; with `state`, the names of what a step
-    of time reads and writes, how many steps. dtype is that of the paper's program.
+    sizes: threads, or what their number grows with; the largest stands in the table. works: how much a thread does, or
+    nothing where that is fixed; with `state`, the names of what a step of time reads and writes, how many steps. Both
+    end with a growth of 32 times on a GPU that is saturated, and begin below where it is worth seeing. dtype is that of
+    the paper's program.
     """
 
     kernel: Kernel
@@ -33,22 +35,32 @@ class Rung:
     dtype: str = "float32"
     small: int = 0  # the size at which it is checked
     state: tuple[str, str] | None = None
-    rival: int = 0  # the size at which another's gradient is timed, where the largest would take it minutes
+
+    @property
+    def size(self) -> int:
+        """The least that saturates a GPU."""
+        return saturated(self.sizes)[0]
+
+    @property
+    def work(self) -> int:
+        """The least per thread that saturates a GPU; 1 where it is fixed."""
+        return saturated(self.works)[0] if self.works else 1
 
     @property
     def checked(self) -> int:
         """A size that the simulator has done in a moment."""
-        return self.small or max(1, self.sizes[0] // 256)
-
-
-def doubled(first: int) -> list[int]:
-    """32-fold growth in five doublings."""
-    return [first << k for k in range(6)]
+        return self.small or max(1, self.size // 256)
 
 
 def flat(n: int, *args: Any) -> Inputs:
     """Thread -> one of n."""
     return list(args), ceil_div(n, 256), 256
+
+
+def clouds(d: Draw, bodies: int, each: int) -> Inputs:
+    """So many bodies in all, in clouds of so many."""
+    n = min(bodies, each)
+    return [d.real(3 * bodies), 0.1, d.real(3 * bodies), n], (ceil_div(n, 128), bodies // n), 128
 
 
 def columns(d: Draw, n: int, m: int) -> Inputs:
@@ -127,7 +139,9 @@ def image(tile: int) -> Make:
     return make
 
 
-MANY, COLUMNS, REPEATS = doubled(2**23), doubled(2**21), doubled(8)
+# Below: up to 32 rounds, what all resident threads read (an H200's 270336, 4 bytes a round) is in L2 (50 MB) when it is
+# read again; or so few rounds take no longer than a thread's first read and last write.
+MANY, COLUMNS, ROUNDS = doubled(2**23), doubled(2**19), doubled(64, below=3)
 INDEX = 2**20  # elements that a gather reads and a scatter writes
 RUNGS: dict[str, Rung] = {
     "axpy": Rung(ladder("axpy"), lambda d, n, _: flat(n, 1.5, d.real(n), d.real(n), n), MANY),
@@ -143,15 +157,15 @@ RUNGS: dict[str, Rung] = {
     "scatter": Rung(
         ladder("scatter"), lambda d, n, _: flat(n, d.real(n), d.whole(n, 0, INDEX), d.real(INDEX), n), MANY
     ),
-    **{name: Rung(ladder(name), columns, COLUMNS, REPEATS) for name in ("sum_of_squares", "product", "largest")},
-    "triangular": Rung(ladder("triangular"), columns, COLUMNS, (4, 6, 9, 13, 18, 25)),  # 10 to 325 rounds
+    **{name: Rung(ladder(name), columns, COLUMNS, ROUNDS) for name in ("sum_of_squares", "product", "largest")},
+    "triangular": Rung(ladder("triangular"), columns, doubled(2**21), (4, 6, 9, 13, 18, 25)),  # 10 to 325 rounds
     "horner": Rung(ladder("horner"), lambda d, n, _: flat(n, d.real(8), d.real(n), d.real(n), n), MANY),
     "eighth_power": Rung(ladder("eighth_power"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
     "newton": Rung(  # in float32 the last round is a matter of rounding
         ladder("newton"), lambda d, n, _: flat(n, d.real(n, 0.5, 3), d.real(n), n), MANY, dtype="float64"
     ),
     "after_the_loop": Rung(
-        ladder("after_the_loop"), lambda d, n, m: flat(n, d.real(n), d.real(m), d.real(n), n, m), MANY, REPEATS
+        ladder("after_the_loop"), lambda d, n, m: flat(n, d.real(n), d.real(m), d.real(n), n, m), MANY, ROUNDS
     ),
     "overwrite": Rung(ladder("overwrite"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
     "multiply_in_place": Rung(
@@ -173,15 +187,13 @@ RUNGS: dict[str, Rung] = {
     ),
     "matmul_tiled": Rung(ladder("matmul_tiled", TILE=16), product, doubled(1024), doubled(512), small=40),
     "nbody": Rung(
-        ladder("nbody", TILE=128),
-        lambda d, n, _: ([d.real(3 * n), 0.1, d.real(3 * n), n], ceil_div(n, 128), 128), doubled(2**14), small=500,
-        rival=2**17,
+        ladder("nbody", TILE=128), clouds, doubled(2**19, below=5), doubled(2**11), small=500
     ),
     "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21), doubled(1), state=("f", "g")),
     "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20), doubled(1), state=("f", "g")),
     "cross_sections": Rung(ladder("cross_sections"), cross_sections, doubled(2**19), doubled(4), "float64"),
     "multipole_cold": Rung(ladder("multipole"), multipole(0.0), doubled(2**20), doubled(4), "float64"),
     "multipole": Rung(ladder("multipole"), multipole(8.0), doubled(2**20), doubled(4), "float64"),
-    "equation_of_state": Rung(ladder("equation_of_state"), gas, doubled(2**20), doubled(1), "float64"),
+    "equation_of_state": Rung(ladder("equation_of_state"), gas, doubled(2**20), doubled(8, below=3), "float64"),
     "dg_volume": Rung(ladder("dg_volume"), elements, doubled(2**14)),
 }  # fmt: skip

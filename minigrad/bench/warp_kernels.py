@@ -104,9 +104,10 @@ def matmul_tiled(a: reals, b: reals, c: reals, m: int, n: int, k: int):
 @wp.kernel
 def nbody(p: reals, softening: float, a: reals, n: int):
     i = wp.tid()
+    cloud = i // n * n
     here = wp.vec3(p[3 * i], p[3 * i + 1], p[3 * i + 2])
     total = wp.vec3(0.0, 0.0, 0.0)
-    for j in range(n):
+    for j in range(cloud, cloud + n):
         away = wp.vec3(p[3 * j], p[3 * j + 1], p[3 * j + 2]) - here
         square = wp.dot(away, away) + softening
         total += away / (square * wp.sqrt(square))

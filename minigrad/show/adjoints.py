@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from minigrad.bench.adjoint_record import AdjointRecord, Growth, Ratio, newest
+from minigrad.bench.adjoint_record import AdjointRecord, newest
+from minigrad.bench.growth import Growth, Ratio
 from minigrad.show.curves import frame
 from minigrad.show.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
 from minigrad.show.tables import table
