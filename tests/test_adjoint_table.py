@@ -60,7 +60,7 @@ def test_a_turned_sum_moves_what_other_threads_hand_over():
 
 def test_a_tile_that_all_blocks_read_says_why_it_needs_atomics():
     table = mg.adjoint(ladder("nbody")).decisions
-    inside, outside = table["d_p[3 * (start + t) + c]"], table["d_p[3 * i]"]
+    inside, outside = table["d_p[3 * (cloud + start + t) + c]"], table["d_p[3 * (cloud + i)]"]
     assert inside.how == outside.how == "global atomic"
     assert "only where nothing else is added up in memory" in inside.why
     assert outside.why == "threads of the grid may share the element"
