@@ -27,7 +27,7 @@ from minigrad.kernel import Kernel
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
-MOST_COPIED = 1 << 16  # elements of all the copies of a gradient to which all blocks add; or as many as threads
+MOST_COPIED = 1 << 18  # elements of all the copies of a gradient to which all blocks add; or as many as threads
 SLOTS = 64  # of a tape whose length only the running kernel knows, at the first try
 DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
 
