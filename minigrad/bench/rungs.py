@@ -139,9 +139,9 @@ def image(tile: int) -> Make:
     return make
 
 
-# Below: up to 32 rounds, what all resident threads read (an H200's 270336, 4 bytes a round) is in L2 (50 MB) when it is
-# read again; or so few rounds take no longer than a thread's first read and last write.
-MANY, COLUMNS, ROUNDS = doubled(2**23), doubled(2**19), doubled(64, below=3)
+# Below 128 rounds a part of what all resident threads read (an H200's 270336, 4 bytes a round) is still in L2 (50 MB)
+# when it is read again; and below 64, a thread's first read and last write take longer than its rounds.
+MANY, COLUMNS, ROUNDS = doubled(2**23), doubled(2**18), doubled(128, below=4)
 INDEX = 2**20  # elements that a gather reads and a scatter writes
 RUNGS: dict[str, Rung] = {
     "axpy": Rung(ladder("axpy"), lambda d, n, _: flat(n, 1.5, d.real(n), d.real(n), n), MANY),

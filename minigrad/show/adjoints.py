@@ -1,17 +1,18 @@
 """What adjoints cost beside their kernels, and whether that stays so as the work grows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from minigrad.bench.adjoint_record import AdjointRecord, newest
-from minigrad.bench.growth import Growth, Ratio
-from minigrad.show.curves import frame
+from minigrad.bench.adjoint_record import AdjointRecord, Cost, newest
+from minigrad.bench.growth import Growth, Ratio, saturated
+from minigrad.show.curves import STYLES, frame, names
 from minigrad.show.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
 from minigrad.show.tables import table
 
+KINDS: dict[str, Callable[[Cost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
 FLAT = 1.3  # the largest ratio over the smallest, of what is called flat
 TARGETS = (4, 10, 20)  # for the median, for each rung up to the multipole lookup, for the discontinuous Galerkin term
 
@@ -49,38 +50,53 @@ def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
 
 
 def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] | None = None) -> Picture:
-    """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold."""
+    """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
+
+    In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. Few kernels have names.
+    """
     record = _known(record)
     costs = {name: cost for name, cost in record.costs.items() if only is None or name in only}
-    pairs = ([cost.sizes for cost in costs.values()], [cost.works for cost in costs.values()])
-    worst = [max((growth.spread or 1 for growth in growths), default=1.0) for growths in pairs]
+    pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
+    worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
     figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
     first.remove()
-    for number, along in enumerate(("threads", "work per thread")):
-        grown = {name: growth for name, cost in costs.items() if (growth := (cost.sizes, cost.works)[number])}
-        axes = figure.add_subplot(1, 2, number + 1)
-        axes.invert_yaxis()
-        frame(axes, f"{along}, in multiples of the smallest", "ratio" if not number else "")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        for name, growth in grown.items():
-            _line(axes, name, growth)
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_locator(NullLocator())
-        axes.set_yticks([1, 2, 4, 10, 20])
+    few = len(costs) <= len(STYLES)
+    colours = {name: STYLES[n][0] if few else BLUE for n, name in enumerate(costs)}
+    ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
+    for number, (along, grown) in enumerate(zip(KINDS, pairs, strict=True), 1):
+        axes = _panel(figure.add_subplot(1, 2, number), along, (0.9 * min(ratios), 1.2 * max(ratios)))
         axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
+        for name, growth in grown.items():
+            _line(axes, name, growth, colours[name])
+        if few:
+            names(axes, [(name, growth[max(growth)].ratio, colours[name]) for name, growth in grown.items()])
     rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
     return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
 
 
-def _line(axes: Axes, name: str, growth: Growth) -> None:
-    """The ratio over the growth; a line that is not flat is dashed, and has its name at its highest point."""
-    sizes = sorted(growth)
-    x, y = [n / sizes[0] for n in sizes], [growth[n].ratio for n in sizes]
-    steep = (growth.spread or 1) > FLAT
-    axes.plot(x, y, color=VERMILLION if steep else BLUE, linestyle="--" if steep else "-", linewidth=1.3)
+def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
+    """Axes for ratios between these limits, by multiples of the smallest size that saturates a GPU."""
+    axes.invert_yaxis()
+    frame(axes, f"{along}, 1 where the GPU is saturated", "ratio")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}"))
+        axis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(LogLocator(base=4))  # with 1 among them
+    axes.set_yticks([n for n in (0.5, 1, 2, 4, 10, 20) if limits[0] <= n <= limits[1]])
+    axes.set_ylim(*limits)
+    return axes
+
+
+def _line(axes: Axes, name: str, growth: Growth, colour: str) -> None:
+    """The ratio over the growth, grey below saturation; one that is not flat is dashed, and has its name at its top."""
+    full, steep = saturated(growth), (growth.spread or 1) > FLAT
+    parts = [n for n in sorted(growth) if n <= full[0]], full
+    (before, low), (x, y) = (([n / full[0] for n in part], [growth[n].ratio for n in part]) for part in parts)
+    axes.plot(before, low, color=GREY, linewidth=0.9)
+    axes.plot(x, y, color=VERMILLION if steep else colour, linestyle="--" if steep else "-", linewidth=1.3)
     if steep:
         top = int(np.argmax(y))
         words(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")

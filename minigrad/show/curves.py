@@ -1,6 +1,6 @@
 """Curves with their names at their ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     axes.set_xlim(1 - max(0.5, 0.03 * longest), longest + max(0.5, 0.03 * longest))
     _scale(axes, np.concatenate(list(curves.values())))
     if isinstance(losses, Mapping):
-        _names(axes, curves)
+        finite = [(name, curve[np.isfinite(curve)]) for name, curve in curves.items()]
+        names(axes, [(name, c[-1], colour) for (name, c), (colour, _) in zip(finite, STYLES, strict=False) if c.size])
     rows = [(name, len(c), *(_short(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
@@ -86,16 +87,12 @@ def _scale(axes: Canvas, values: np.ndarray) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _names(axes: Canvas, curves: Mapping[str, np.ndarray]) -> None:
-    """Each curve's name at its end, moved apart where they meet."""
+def names(axes: Canvas, ends: Iterable[tuple[str, float, str]]) -> None:
+    """Each curve's name, given with its last value and its colour, behind its end; moved apart where they meet."""
     scale = np.log if axes.get_yscale() == "log" else np.asarray
     low, high = scale(axes.get_ylim())
-    ends = []
-    for (name, curve), (colour, _) in zip(curves.items(), STYLES, strict=False):
-        last = curve[np.isfinite(curve)][-1:]
-        ends += [(float((scale(last[0]) - low) / (high - low)), name, colour)] if last.size else []
     below = -1.0
-    for height, name, colour in sorted(ends):
+    for height, name, colour in sorted((float((scale(y) - low) / (high - low)), name, c) for name, y, c in ends):
         below = max(height, below + 0.09)
         axes.text(
             1.01, below, name, transform=axes.transAxes, color=colour, fontsize=FONT, fontweight="bold", va="center"
