@@ -66,6 +66,17 @@ def test_a_tile_that_all_blocks_read_says_why_it_needs_atomics():
     assert outside.why == "threads of the grid may share the element"
 
 
+@pytest.mark.parametrize("name", ["product", "matmul_tiled", "dg_volume"])
+def test_a_line_and_the_comments_above_what_reverses_it_have_one_colour(name):
+    html = mg.adjoint(ladder(name))._repr_html_()
+    left, right = html.split(f"{name}_adjoint.cu:")
+    lines = r'<span style="[^"]*background:(#\w+)"><span[^>]*> *(\d+)  </span>'
+    colours = {int(line): colour for colour, line in re.findall(lines, left)}
+    comments = re.findall(lines + r".*?// adjoint of line (\d+)", right)
+    assert comments and colours == {int(reversed): colour for colour, _, reversed in comments}
+    assert right.count("background:#") == len(comments) + 1, "no other line has one, but the paper"
+
+
 def test_functions_stand_beside_their_adjoints():
     text = """__device__ double square(double v) {
     return v * v;

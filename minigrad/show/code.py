@@ -1,6 +1,7 @@
 """CUDA C++ in colour, with the line numbers of its file."""
 
 import re
+from collections.abc import Mapping
 from html import escape
 
 KEYWORDS = (
@@ -32,22 +33,38 @@ STYLES = {
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
 BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
-WRAP = ";white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"  # a long line goes on below, word by word
+WRAP = ";white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
 GUTTER = "color:#767676;user-select:none"
 
 
-def highlight(text: str, first_line: int = 1, file: str = "", wrap: bool = False) -> str:
-    """HTML of CUDA C++ with line numbers from `first_line` on. The same text gives the same HTML, on every machine.
+def highlight(text: str, first_line: int = 1, file: str = "") -> str:
+    """HTML of CUDA C++ with line numbers from `first_line` on. The same text gives the same HTML, on every machine."""
+    return _page("\n".join(_numbered(text, first_line)), file, first_line)
 
-    wrap: for a narrow column, where long lines are cut between words.
+
+def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> str:
+    """As highlight, for a narrow column: a long line is cut between words and goes on below, further in than it began.
+
+    tints: colours behind lines, by number.
     """
+    lines, last = [], first_line + text.count("\n")
+    for number, (plain, line) in enumerate(zip(text.split("\n"), _numbered(text, first_line), strict=True), first_line):
+        further = len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4
+        style = f"display:block;padding-left:{further}ch;text-indent:-{further}ch"
+        style += f";background:{tints[number]}" if number in tints else ""
+        lines.append(f'<span style="{style}">{line}\n</span>')
+    return _page("".join(lines), file, first_line, WRAP)
+
+
+def _numbered(text: str, first_line: int) -> list[str]:
     lines = _colour(text).split("\n")
     width = len(str(first_line + len(lines) - 1))
-    body = "\n".join(
-        f'<span style="{GUTTER}">{number:>{width}}  </span>{line}' for number, line in enumerate(lines, first_line)
-    )
+    return [f'<span style="{GUTTER}">{number:>{width}}  </span>{line}' for number, line in enumerate(lines, first_line)]
+
+
+def _page(body: str, file: str, first_line: int, style: str = "") -> str:
     head = f'<div style="{HEAD}">{escape(file)}:{first_line}</div>' if file else ""
-    return f'<div style="{PAPER}">{head}<pre style="{BODY}{WRAP if wrap else ""}">{body}</pre></div>'
+    return f'<div style="{PAPER}">{head}<pre style="{BODY}{style}">{body}</pre></div>'
 
 
 def _colour(text: str) -> str:
