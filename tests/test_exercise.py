@@ -320,6 +320,17 @@ def test_a_line_that_is_quoted_is_not_named_again(monkeypatch, code, said):
     assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
 
 
+def test_an_adjoint_that_races_is_told_that_its_values_are_right():
+    """And one that is safe at too high a price, what that is; one that stores where a thread is alone is an answer."""
+    found = mg.exercise("springs_backward")
+    plain = found.skeleton.replace("dk[i] +=", "dk[i] =")
+    assert "every element is right this time.\nThread (1, 0, 0) reads dx[1], which" in found.check(plain).text
+    atomic = found.solution().replace("dk[i] += 0.5f * stretch * stretch * dy[i]",
+                                      "atomicAdd(&dk[i], 0.5f * stretch * stretch * dy[i])")  # fmt: skip
+    assert "dx and dk are right, but it makes 768 atomic operations" in found.check(atomic).text
+    assert found.check(found.solution().replace("dk[i] +=", "dk[i] =")).correct
+
+
 def test_a_sum_that_leaves_the_tree_out_is_told_so():
     found = mg.exercise("block_sum")
     alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"

@@ -9,7 +9,7 @@ from minigrad.source import Source
 if TYPE_CHECKING:
     from minigrad.adjoint.adjoint import Adjoint
 
-SHARES = ("flex:5 1 25em;min-width:0", "flex:6 1 30em;min-width:0")  # of the width
+SHARES = ("flex:9 1 25em;min-width:0", "flex:10 1 28em;min-width:0")  # of the width
 TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # behind a line and what reverses it, in turn
 REVERSED = re.compile(r"// adjoint of line (\d+)")
 

@@ -19,6 +19,7 @@ from minigrad.outcome import Pair
 ALL = 2**31 - 1  # blocks
 PATIENCE = 5.0  # seconds for a launch: the cases are small, and a loop without end is a common mistake
 SOON = 1.0  # and where it is known to be wrong, and is only compared
+RIGHT = "every element is right this time.\n"  # where two threads race
 WAITS = ("barrier-divergence", "timeout")  # what ends a launch in which many threads wait: no one of them is to blame
 
 
@@ -74,7 +75,7 @@ class Run:
         if problem:
             if problem.kind == "timeout" and problem.file != CELL:
                 problem = self._in_cell(problem)
-            return self._problem(problem, f"{wrong.text}.\n" if wrong else "")
+            return self._problem(problem, f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race"))
         return self._value(wrong) if wrong else None
 
     def _in_cell(self, problem: Problem) -> Problem:

@@ -24,8 +24,8 @@ class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text is tried under the microscope, at every size and block size.
 
     reference(*arrays) is the truth in NumPy; launch(kernel, *arrays) runs the kernel on arrays of a device and returns
-    its output. through names shared arrays which the kernel must fill and read, or as many with other names, for what
-    it writes is right without.
+    its output; both return a tuple where there are several. through names shared arrays which the kernel must fill and
+    read, or as many with other names, for what it writes is right without.
     grid, block, sizes and tunables are as in Kernel; those tunables that the solution names are constants.
     """
 
@@ -62,7 +62,9 @@ class KernelExercise(Exercise):
         device, hosts = get(check("sim")), case.arrays(dtype)
         arrays = [Array.upload(device, host) for host in hosts]
         inputs = [param.name for param in kernel.signature.params if param.const]
-        yield kernel.outputs[0], self.launch(kernel, *arrays), self.reference(*hosts), TOLERANCE[dtype]
+        found, truth = map(_several, (self.launch(kernel, *arrays), self.reference(*hosts)))
+        for output, got, wanted in zip(self.kernel.outputs, found, truth, strict=True):
+            yield output, got, wanted, TOLERANCE[dtype]
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
             yield f"the input {name}", array, host, 0
 
@@ -99,7 +101,8 @@ class KernelExercise(Exercise):
             kind, words = "wasteful", found
         else:
             return None
-        return self._explained(Answer(False, f"Not yet. {kernel.outputs[0]} is right, but {words}", kind), None)
+        right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
+        return self._explained(Answer(False, f"Not yet. {right}, but {words}", kind), None)
 
     def _watched(self, kernel: Kernel) -> list[Inspection]:
         """What a kernel does in its first block, the largest that there is, in the case with the largest input."""
@@ -109,6 +112,10 @@ class KernelExercise(Exercise):
         with through(sim.using(tell=str)), watching(blocks=1) as report:  # what it prints has been shown
             list(self.pairs(kernel.using(**blocks), largest, "float32"))
         return report.launches
+
+
+def _several(outputs: Any) -> tuple:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
