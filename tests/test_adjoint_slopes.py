@@ -51,6 +51,13 @@ KERNELS = {
     "y[i] = v;",
     "first values that the loop around overwrites": "__shared__ int c[8]; c[i] = 2; double v = x[i]; "
     "for (int r = 0; r < 3; ++r) { int q[2] = {c[i], 1}; v = v * x[q[0]] * v; c[i] = r; } y[i] = v;",
+    "a bound without a sign": "unsigned u = 2; double s = 1; for (int j = -1; j < u; ++j) { s = s * x[i]; } "
+    "for (int j = 1; j < u; ++j) { s = s * x[j]; } y[i] = s + x[i];",
+    "a tile that a loop without a sign leaves as it was": "__shared__ double s[8]; s[i] = x[i]; __syncthreads(); "
+    "double v = x[i]; for (int r = 0; r < 3; ++r) { for (int j = i - 8; j < 8u; j += 8) { s[j] = v; } __syncthreads(); "
+    "v = v * 0.5 + s[i] * s[7 - i]; __syncthreads(); } y[i] = v;",
+    "a bound that is overwritten, ahead of a branch": "double s = 0; int k = 1 + i % 2; for (int j = k; j > 0; --j) { "
+    "s += x[i] * x[i]; } k = i; if (k > 5) { y[i] = 3; return; } y[i] = s * k;",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
-from minigrad.adjoint.types import common, floating
+from minigrad.adjoint.types import UNSIGNED, common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")
-UNSIGNED = ("unsigned", "size_t")
 FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 

@@ -9,7 +9,7 @@ from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, 
 from minigrad.adjoint.effects import conjuncts, name_of, written
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Ternary, Unary
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.radix import COORDINATES
+from minigrad.adjoint.radix import signless
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Declare, For
 from minigrad.adjoint.types import floating
@@ -52,7 +52,7 @@ class Count:
     @property
     def some(self) -> Expr:
         """Whether there is a first round, asked as the loop asks of its variable, an int."""
-        start = Cast("int", self.start) if self.start.names & COORDINATES else self.start
+        start = Cast("int", self.start) if signless(self.start) else self.start
         return test(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:

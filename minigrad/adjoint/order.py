@@ -1,5 +1,7 @@
 """Loops that run backwards made simple: in their own order where that is free, counted only where they must be."""
 
+from dataclasses import replace
+
 from minigrad.adjoint.build import ONE, minus
 from minigrad.adjoint.effects import declared, is_sum, mentioned, used_otherwise, written
 from minigrad.adjoint.expr import Binary, Name
@@ -39,9 +41,11 @@ class Uncounted:
         """Leave the checks out."""
         for s in body:
             known = s.reversal if isinstance(s, For) else None
-            if known and known.trips is not None and known.counter not in self.taped:
+            if known and known.trips is not None:
                 assert isinstance(s, For)
-                s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
+                if known.counter not in self.taped:
+                    s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
+                s.reversal = replace(known, trips=None)
         return [s for s in body if not (isinstance(s, If) and self._checks(s))]
 
     def _checks(self, s: If) -> bool:

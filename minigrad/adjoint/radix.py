@@ -6,14 +6,22 @@ An index is read as a number in a mixed radix; `column = blockIdx.x * blockDim.x
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from minigrad.adjoint.expr import Expr, Name, Number
+from minigrad.adjoint.expr import Cast, Expr, Index, Name, Number, children
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.tree import For
+from minigrad.adjoint.types import UNSIGNED
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
 
-COORDINATES = frozenset((*IDS, *EXTENTS.values()))  # C++ computes with them without a sign
+COORDINATES = frozenset((*IDS, *EXTENTS.values()))
+
+
+def signless(e: Expr) -> bool:
+    """Whether C++ computes an expression without a sign, in which -1 is a large number."""
+    if isinstance(e, Cast | Index) or e.type != "int":
+        return e.type in UNSIGNED
+    return e.names <= COORDINATES if isinstance(e, Name) else any(map(signless, children(e)))
 
 
 @dataclass

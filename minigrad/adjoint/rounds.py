@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.build import ONE, ZERO, change, is_number, minus, test
+from minigrad.adjoint.build import ONE, ZERO, change, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.fills import filled
 from minigrad.adjoint.keeping import HEADER, handed
 from minigrad.adjoint.polynomial import polynomial, variable
-from minigrad.adjoint.radix import COORDINATES, EXTENTS
+from minigrad.adjoint.radix import EXTENTS, signless
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Numbered, Rounds, copied
@@ -64,12 +64,11 @@ class Loops(Sweep):
         """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
 
         It may where the step is known to the running kernel alone, which may have a sign that ends no loop, or be 0;
-        and where C++ computes without a sign, as beside blockDim.x, in which -1 is a large number.
+        and where C++ computes without a sign, as beside blockDim.x.
         """
         positive = evaluate(header.size, self.module.values)
-        parts = (header.start, header.bound, header.step)
-        signed = not any(COORDINATES & e.names for e in parts)
-        begins = is_number(header.start, 0) and header.bound.names & {*EXTENTS.values()} and header.simple
+        signed = not any(map(signless, (header.start, header.bound, header.step)))
+        begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
         if (signed and positive is not None and positive > 0) or begins or self.strided(header):
             return header.trips
         return Ternary(header.some, header.trips, ZERO, "int")

@@ -6,7 +6,7 @@ import numpy as np
 
 from minigrad.adjoint.counting import Count, applied
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Unary
-from minigrad.adjoint.radix import COORDINATES
+from minigrad.adjoint.radix import signless
 from minigrad.adjoint.touches import Touch
 from minigrad.adjoint.types import floating
 
@@ -71,6 +71,7 @@ class Space:
                 if left is None or right is None:
                     return None
                 found = applied(e.op, left, right, np.all)
-                below = found is not None and (found < 0).any() and e.op in "+-*"
-                return None if below and e.names & COORDINATES else found  # C++ has there a large number
+                if found is None or not (signless(e.left) or signless(e.right)):
+                    return found
+                return None if any((n < 0).any() for n in (left, right, found)) else found  # C++ has a large number
         return None

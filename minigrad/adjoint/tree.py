@@ -84,7 +84,7 @@ class Reversal:
 
     loop: For | None  # the other, if its rounds can be counted
     counter: str  # the variable that has counted them
-    trips: Expr | None  # their number by formula
+    trips: Expr | None  # their number by formula, until it is known which of the two is read
     turns: bool  # whether they may run from the first to the last, if no round reads what another writes
     filled: frozenset[str]  # arrays that each round fills anew
     cleared: frozenset[str]  # the gradients of these

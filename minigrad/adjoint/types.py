@@ -7,6 +7,7 @@ TYPES = {
     "double": "double", "real": "real", "long long": "long long", "size_t": "size_t",
 }  # fmt: skip
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
+UNSIGNED = ("unsigned", "size_t")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 CONSTANTS = {"INFINITY": "float", "true": "bool", "false": "bool", "M_PI": "double"}
 
