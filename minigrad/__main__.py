@@ -11,7 +11,7 @@ from minigrad.errors import CompileError, DeviceError, KernelError
 from minigrad.require import words
 
 WHAT = {
-    "sweep": "every legal block size too, and what the search chooses",
+    "sweep": "every legal block size of short works too, and what the search chooses",
     "step": "only training steps: eager, as a graph, by hand",
     "host": "only what a call costs the host",
     "adjoint": "only the ladder's kernels, each beside its adjoint",

@@ -90,8 +90,25 @@ def test_where_of_two_numbers_is_of_their_type(device):
     assert mg.where(cond, 0.5, -1.0).dtype == np.float32
 
 
+@pytest.mark.parametrize("bool_", [bool, np.bool_])
+@pytest.mark.parametrize("cond", [True, False])
+def test_where_takes_one_condition_for_all_as_numpy_does(cond, bool_, device):
+    x = mg.tensor([1.0, 2.0], requires_grad=True, device=device)
+    y = mg.where(bool_(cond), x, 0.0)
+    y.backward(mg.ones(2, device=device))
+    np.testing.assert_array_equal(y.numpy(), np.where(cond, [1, 2], 0))
+    np.testing.assert_array_equal(x.grad.numpy(), [cond, cond])
+    assert mg.where(bool_(cond), 1, mg.tensor(0, device=device)).item() == cond
+
+
 def test_where_wants_a_condition():
     x = mg.tensor([1.0])
+    with pytest.raises(
+        TypeError, match=r"cond is float32 \(a number takes the dtype of the other inputs\); it must be"
+    ):
+        mg.where(1, x, x)
+    with pytest.raises(TypeError, match="got bool True and float"):
+        mg.where(True, 1.0, 2)
     with pytest.raises(TypeError, match=r"cond is float32; it must be bool, e\.g\. x > 0"):
         mg.where(x, x, x)
     with pytest.raises(TypeError, match="one input is float32, another float64"):

@@ -8,7 +8,9 @@ import pytest
 
 import minigrad as mg
 from minigrad.bench import Measurement, Record, Timing
+from minigrad.card import block
 from minigrad.devices.chip import Chip
+from minigrad.prose import WIDTH
 from minigrad.show.counts import counted, rungs, settings
 from minigrad.show.rungs import ladder, rung, rung_slider
 from minigrad.source import Source
@@ -75,6 +77,22 @@ def test_the_ladder_is_that_of_the_record():
     assert [(row[0], row[3], row[-1]) for row in cells] == [("naive", "1.00", "0.01"), ("warp_tiled", "48.00", "0.50")]
     with pytest.raises(ValueError, match="no record has the rungs of matmul at 64 x 64"):
         ladder(64, record(4096, naive=1))
+
+
+def test_the_card_has_a_row_for_each_kernel_of_the_first_file_and_names_the_others():
+    rows = [line.split() for line in repr(mg.matmul).splitlines()[2:]]
+    assert [row[0] for row in rows[:5]] == ["naive", "coalesced", "tiled", "backward_a", "backward_b"]
+    assert rows[5] == ["cuda/matmul/register_tile.cu:", "register_tile_1d,", "register_tile_2d"]
+    said = [word.strip(",") for row in rows for word in row]
+    html = mg.matmul._repr_html_()
+    assert all(said.count(name) == 1 and name in html for name in mg.matmul.kernels if name != "forward")
+    assert len(rows) < 20 and html.count("<tr>") < 20 and max(map(len, repr(mg.matmul).splitlines())) <= WIDTH
+
+
+def test_the_card_counts_the_threads_of_a_block():
+    assert block(mg.matmul["register_tile_2d"]) == "16 x 16 (EDGE=128, EACH=8)"
+    assert block(mg.matmul["split_k"]) == "256 (ROWS=32, WARPS=8)"
+    assert block(mg.softmax["held"]) == "ceil(n / 16)"
 
 
 def test_of_two_measurements_of_a_rung_the_one_beside_pytorch_counts():

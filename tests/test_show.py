@@ -387,8 +387,23 @@ def test_a_slider_over_recorded_times(monkeypatch, screen):
     slider.move(BLOCK=1024, CHUNK=32)
     assert "BLOCK=1024 CHUNK=32 takes" in repr(screen[1])
     monkeypatch.setattr(choices, "survey", lambda work: replace(searched(mg.relu, (8,)), times={}))
-    with pytest.raises(ValueError, match="relu of 8 was never timed"):
+    untimed = r"relu of 8: its settings are in no record\. .* --sweep only those of its own works, below 4 ms"
+    with pytest.raises(ValueError, match=untimed):
         mg.show.tuning_slider(mg.relu, (8,))
+
+
+def test_a_mistake_is_printed_in_lines_that_fit_and_the_page_goes_on(capsys):
+    with mg.show.mistake():
+        raise ValueError("long: " + "sentence " * 30 + "\n    a line of code" + " " * 100 + ";")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("ValueError: long: sentence") and len(said) == 4
+    assert all(len(line) <= 106 for line in said[:3]) and " ".join(said[:3]).count("sentence") == 30
+    assert said[3].startswith("    a line of code")
+    with mg.show.mistake():
+        pass
+    assert capsys.readouterr().out == ""
+    with pytest.raises(KeyboardInterrupt), mg.show.mistake():
+        raise KeyboardInterrupt
 
 
 def test_the_roofline_tells_the_share_of_the_roof():
@@ -429,6 +444,8 @@ def test_wrong_predictions_are_the_wrong_ones():
     assert shown.numbers == " | ".join(f"{WRONG[i]}, not {LABELS[i]}" for i in wrong[:5])
     with pytest.raises(ValueError, match=r"images are \(n, height, width\) .* got shape \(2, 7\)"):
         mg.show.images(np.zeros((2, 7)))
+    assert mg.show.images(IMAGES[:3]).title == "3 images"
+    assert mg.show.images(IMAGES[:3], count=1).title == "1 of 3 images"
 
 
 def test_loss_curves_tell_first_lowest_and_last():

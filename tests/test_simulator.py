@@ -690,6 +690,13 @@ def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, w
     assert all(word in message for word in words) and "minigrad" not in message.lower() and str(tmp_path) not in message
 
 
+def test_that_ptx_runs_only_on_a_gpu_is_said_once():
+    lines = "".join(f'asm volatile("mov.u32 %0, %{each};" : "=r"(y[0]));\n' for each in ("laneid", "warpid"))
+    with pytest.raises(CompileError) as caught:
+        kernel(f'extern "C" __global__ void k(int* y) {{\n{lines}}}', "k")(filled(1, np.int32), grid=1, block=1)
+    assert str(caught.value).count("inline PTX") == 1 and "laneid" in str(caught.value)
+
+
 def test_a_function_that_is_defined_nowhere():
     text = '__device__ float far(float x);\nextern "C" __global__ void k(float* y) { y[0] = far(y[0]); }'
     with pytest.raises(CompileError, match="k.cu: error: 'far' is used but defined nowhere"):

@@ -46,7 +46,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_vectorized(
 #pragma unroll
             for (int y = 0; y < EACH; ++y) {
 #pragma unroll
-                for (int x = 0; x < EACH; ++x) sum[y][x] += a_own[y / LANES].at[y % LANES] * b_own[x / LANES].at[x % LANES];
+                for (int x = 0; x < EACH; ++x) {
+                    sum[y][x] += a_own[y / LANES].at[y % LANES] * b_own[x / LANES].at[x % LANES];
+                }
             }
         }
         __syncthreads();

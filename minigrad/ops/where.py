@@ -20,7 +20,8 @@ def flags(*shape: int) -> np.ndarray:
 def prepare(cond: Any, a: Any, b: Any) -> dict:
     """Check dtypes and shapes."""
     if cond.dtype != np.bool_:
-        raise TypeError(f"where: cond is {cond.dtype}; it must be bool, e.g. x > 0.")
+        number = "" if cond.ndim else " (a number takes the dtype of the other inputs)"
+        raise TypeError(f"where: cond is {cond.dtype}{number}; it must be bool, e.g. x > 0.")
     must_match("where", a, b)
     return must_broadcast("where", cond, a, b)
 
@@ -47,8 +48,17 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: A
     return None, da, db
 
 
+class Where(Op):
+    """An Op whose condition may be True or False for all elements, as in NumPy; other numbers follow the tensors."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if given and isinstance(given[0], bool | np.bool_) and any(hasattr(x, "array") for x in given):
+            given = (np.array(given[0]), *given[1:])
+        return super().__call__(*given, **named)
+
+
 vectorized_kernels, fast = vectorized("where.cu", "where")
-where = Op(
+where = Where(
     "where",
     forward,
     backward,

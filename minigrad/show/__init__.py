@@ -28,6 +28,7 @@ _HOMES = {
     "adjoints": ("adjoint_costs", "adjoint_growth"),
     "steps": ("memory",),
     "bar": ("progress",),
+    "mistakes": ("mistake",),
     "predictions": ("confusion", "images", "wrong_predictions"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

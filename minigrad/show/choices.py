@@ -12,6 +12,7 @@ from minigrad.show.curves import frame
 from minigrad.show.picture import BLUE, FONT, GREY, INK, ORANGE, PAPER, VERMILLION, Picture, canvas, words
 from minigrad.show.sliders import Slider
 from minigrad.show.tables import table
+from minigrad.tune.regret import LONGEST
 from minigrad.tune.search import Search, survey
 
 SHORT = {"shared memory": "shared"}
@@ -38,7 +39,10 @@ def tuning(found: Search, **values: int) -> Picture:
     The first tunable runs along x, the others stay at their values. Raises ValueError where no time is known.
     """
     if not found.times:
-        raise ValueError(f"{found.work.title} was never timed. On a GPU: minigrad bench --sweep.")
+        raise ValueError(
+            f"{found.work.title}: its settings are in no record. On a GPU mg.show.tuning_slider times them itself, "
+            f"whatever the size; minigrad bench --sweep only those of its own works, below {LONGEST * 1e3:.0f} ms."
+        )
     at = {**found.chosen.values, **values}
     tunable = next(iter(at))
     line = {s.values[tunable]: s.label for s in found.settings if label({**at, tunable: s.values[tunable]}) == s.label}

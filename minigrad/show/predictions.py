@@ -21,7 +21,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     pixels = _square(images)
     truth, said = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
     shown = range(min(count, len(pixels)))
-    title = f"{len(shown)} of {len(pixels)} images"
+    title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
     if truth is not None and said is not None:
         wrong = int(np.count_nonzero(truth[: len(shown)] != said[: len(shown)]))
         title += ", every prediction right" if not wrong else f", {wrong} predicted wrongly"

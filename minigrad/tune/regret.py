@@ -33,7 +33,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class Regrets:
-    """The regret of every work of a record."""
+    """The regret of every work of a record that was swept."""
 
     place: str
     rows: tuple[Regret, ...]

@@ -95,8 +95,8 @@ def explain(log: str, parts: Mapping[str, str], own: str) -> CompileError:
         where = f"\nused in {_quoted(own, int(elsewhere[1]), parts, ':')}" if elsewhere else ""
         said = any(error.endswith(where) for error in errors)
         errors[_message(file, int(number), words, parts) + where * (not said)] = None
-    ptx = [error for error in errors if "inline PTX" in error]  # the others only follow from it
-    words = "\n".join((ptx or list(errors))[:MOST]) or log.strip()
+    ptx = [error for error in errors if "inline PTX" in error][:1]  # says all; the others only follow from it
+    words = "\n".join(ptx or list(errors)[:MOST]) or log.strip()
     return CompileError(words + meant(words))
 
 
