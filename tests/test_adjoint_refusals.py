@@ -134,6 +134,9 @@ BODIES = {
     "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
     "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
     "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
+    "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: tape_slots is a name of the adjoint's own; choose another",
+    "double s = 0; for (double u = a; u < 3; u += 0.5) s += u;": "4:15: the variable of this for is a double; count "
+    "with an int, or use while.",
 }  # fmt: skip
 
 
@@ -162,6 +165,10 @@ FILES = [
     ("struct P { double a; };", "1:1: struct is outside the differentiable subset; write a variable, or an", "P p;"),
     ("typedef double T;", "1:1: typedef is outside the differentiable subset; use #define", "T v = x[i];"),
     ("__constant__ double C[3];", "1:21: C has no values here; write them, or pass it as a", "y[i] = C[0] * x[i];"),
+    ("#define A 1 + 2", "1:11: the macro A must be a type or an expression in parentheses", "y[i] = A * x[i];"),
+    ("__device__ double f_adjoint(double v) { return v; }", "2:1: the name f_adjoint is taken in this file", ""),
+    ("__device__ double g(double* v) { v[0] = 1; return v[0]; }", "1:34: a __device__ function stores into v; return",
+        "y[i] = g(y) * x[i];"),
     ("__device__ double c;", "1:1: 'double' outside a function is outside the subset; make it a", "y[i] = c * x[i];"),
 ]  # fmt: skip
 
