@@ -1,6 +1,7 @@
 """What statements read and write: by name, and a single one by element."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeGuard
 
 from minigrad.adjoint.build import change, opposite
@@ -86,6 +87,21 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         case Do():
             return s.arguments
     return ()
+
+
+def rewrite(s: Stmt, new: Callable[[Expr], Expr]) -> None:
+    """Put others in place of the expressions that a statement evaluates itself."""
+    match s:
+        case Declare():
+            s.value, s.values = s.value and new(s.value), s.values and tuple(map(new, s.values))
+        case Assign() | Add():
+            if isinstance(s.target, Index):
+                s.target = replace(s.target, indices=tuple(map(new, s.target.indices)))
+            s.value = new(s.value)
+        case If() | For():
+            s.condition = new(s.condition)
+        case Do():
+            s.arguments = tuple(map(new, s.arguments))
 
 
 def accesses(s: Stmt) -> list[tuple[str, Target]]:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.effects import declared, expressions, mentioned, name_of, nested, written
-from minigrad.adjoint.expr import Expr, Index, Name, Place
+from minigrad.adjoint.effects import declared, mentioned, name_of, nested, rewrite, written
+from minigrad.adjoint.expr import Expr, Name, Place
 from minigrad.adjoint.tapes import Numbered
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
@@ -105,7 +105,8 @@ class Sweep(Assignments):
         inside = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
         wanted = inside & mentioned(backward) - {s.name for s in forward if isinstance(s, Declare)}
         front: dict[str, Stmt] = {}
-        return [*front.values(), *body] if (body := _lift(forward, wanted, front)) or front else []
+        body = _lift(forward, wanted, front)
+        return [*front.values(), *body]
 
     def kills(self, s: Stmt) -> set[str]:
         """What the forward sweep of a statement writes."""
@@ -117,16 +118,8 @@ class Sweep(Assignments):
         """A statement of the forward sweep, as the adjoint runs it."""
         if isinstance(s, Assign | Add) and (name_of(s.target) in self.dropped or self.is_lost(name_of(s.target))):
             return []
-        if isinstance(s, Declare) and expressions(s):
-            value, values = s.value and self.replay_value(s.value), s.values and tuple(map(self.replay_value, s.values))
-            return [
-                s if (value, values) == (s.value, s.values) else replace(s, value=value, values=values, const=False)
-            ]
-        if isinstance(s, Assign):
-            value, target = self.replay_value(s.value), s.target
-            if isinstance(target, Index):
-                target = replace(target, indices=tuple(map(self.replay_value, target.indices)))
-            return [s if (value, target) == (s.value, s.target) else Assign(target, s.op, value, s.place, s.text)]
+        if isinstance(s, Declare | Assign):
+            rewrite(s := replace(s), self.replay_value)
         return [s]
 
     def replay_value(self, e: Expr) -> Expr:
@@ -159,19 +152,14 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     """Declarations inside branches made assignments; the declarations themselves go to the front."""
     made: list[Stmt] = []
     for s in body:
-        if not isinstance(s, If):
-            made.append(s)
-            continue
-        sides = []
-        for side in nested(s):
-            lifted: list[Stmt] = []
-            for t in side:
-                if isinstance(t, Declare) and t.name in wanted:
-                    front[t.name] = Declare(t.name, t.type, t.dims, None if t.dims else ZERO, place=t.place)
-                    value = [Assign(Name(t.name, t.type), "=", t.value, t.place, t.text)] if t.value is not None else []
-                    lifted += value
-                else:
-                    lifted += _lift([t], wanted, front)
-            sides.append(lifted)
-        made.append(If(s.condition, sides[0], sides[1], s.place))
+        match s:
+            case If():
+                then, orelse = (_lift(side, wanted, front) for side in nested(s))
+                made.append(If(s.condition, then, orelse, s.place))
+            case Declare() if s.name in wanted:
+                front[s.name] = Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
+                if s.value is not None:
+                    made.append(Assign(Name(s.name, s.type), "=", s.value, s.place, s.text))
+            case _:
+                made.append(s)
     return made

@@ -1,11 +1,12 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
 from collections.abc import Callable
+from functools import partial
 
 from minigrad.adjoint.build import change, is_number, minus, negative, plus
-from minigrad.adjoint.effects import each, expressions, mentioned, name_of, reads_in, written
-from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Stmt
+from minigrad.adjoint.effects import each, expressions, mentioned, name_of, reads_in, rewrite, written
+from minigrad.adjoint.expr import Expr, Name
+from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
 
 
 def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
@@ -68,24 +69,10 @@ class Copies:
         return body
 
 
-def rewrite(s: Stmt, new: Callable[[Expr], Expr | None]) -> None:
-    """Put expressions in place of others in a statement itself, as `change` does in an expression."""
-    match s:
-        case Declare():
-            s.value = None if s.value is None else change(s.value, new)
-        case Assign() | Add():
-            s.value = change(s.value, new)
-            s.target = change(s.target, new) if isinstance(s.target, Index) else s.target  # type: ignore[assignment]
-        case If() | For():
-            s.condition = change(s.condition, new)
-        case Do():
-            s.arguments = tuple(change(a, new) for a in s.arguments)
-
-
 def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
     """The statement with a value in place of a name, in it and in all inside it."""
     for t in each([s]):
-        rewrite(t, lambda e: value if isinstance(e, Name) and e.name == name else None)
+        rewrite(t, partial(change, new=lambda e: value if isinstance(e, Name) and e.name == name else None))
     return s
 
 

@@ -6,17 +6,17 @@ no two threads meet. What is a thread's own in it, d_sum, the others read from s
 """
 
 from dataclasses import replace
+from functools import partial
 
-from minigrad.adjoint.build import ONE, ZERO, plus
+from minigrad.adjoint.build import ONE, ZERO, change, plus
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, written
+from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, rewrite, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import expression, simple
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import copied
-from minigrad.adjoint.tidy import rewrite
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
 
 NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
@@ -123,7 +123,9 @@ class Turn:
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
                 own = Name(self.made.fresh(f"{name}_own"), one.type)
                 for s in each(body):
-                    rewrite(s, lambda e: own if e == one else None)  # noqa: B023
+                    rewrite(s, partial(change, new=lambda e: own if e == one else None))  # noqa: B023
+                    if isinstance(s, Assign) and s.target == one:
+                        s.target = own
                 body = [Declare(own.name, own.type, value=ZERO), *body]
         return body
 
