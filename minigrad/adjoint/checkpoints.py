@@ -13,8 +13,7 @@ from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, 
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
-from minigrad.adjoint.prune import Prune
-from minigrad.adjoint.split import without
+from minigrad.adjoint.prune import Prune, without
 from minigrad.adjoint.tapes import Counted, Tape, values, work
 from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating

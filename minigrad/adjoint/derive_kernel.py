@@ -14,11 +14,12 @@ from minigrad.adjoint.hoist import Hoist, Share
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
+from minigrad.adjoint.prune import without
 from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.regroup import regrouped
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.split import Launch, Split, without
+from minigrad.adjoint.split import Launch, Split
 from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tapes import Counted

@@ -1,7 +1,7 @@
 """A loop's variable and a part of threadIdx exchanged in a nest of loops, so that sums change their owner."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from minigrad.adjoint.build import change
@@ -14,12 +14,13 @@ from minigrad.adjoint.effects import (
     heads,
     name_of,
     nested,
+    rewrite,
     written,
     written_here,
 )
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, walk
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.prune import Prune
+from minigrad.adjoint.prune import Prune, without
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES
@@ -53,11 +54,11 @@ class Exchange:
         self.staged, self.padded = dict(turn.staged), set(turn.padded)
         kept = _slice(nest, sums)
         self.why = ""  # it cannot be turned
-        turned = self.statement(kept)
         work = sum(isinstance(e, Binary | Call) for s in each(kept.body) for x in expressions(s) for e in walk(x))
         if work > COST * len(sums):
             self.never(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
-        self.made = None if self.why else turned
+        self.take_over(kept)
+        self.made = None if self.why else kept
         if self.made is not None:
             turn.staged, turn.padded = self.staged, self.padded
             names = {stage.name for stage in self.staged.values()}
@@ -77,27 +78,19 @@ class Exchange:
         moved = f"{self.moved:.3g} in shared memory"
         return Choice(expression(target), "ownership turned round", why, "", moved, instead)
 
-    def statement(self, s: Stmt) -> Stmt:
-        """A statement as the thread runs it that has taken over."""
+    def take_over(self, s: Stmt) -> None:
+        """Make a statement what the thread runs that has taken over."""
         match s:
             case For(start=Declare()):
                 header = {n for part in heads(s) for e in expressions(part) for n in e.names}
                 if header - self.counters - self.turn.uniform:
                     self.never(f"the loop at line {s.place.line} is not the same for all threads")
-                return replace(s, body=[self.statement(t) for t in s.body])
-            case If():
-                then, orelse = ([self.statement(t) for t in side] for side in nested(s))
-                return If(self.value(s.condition), then, orelse, s.place, s.text)
-            case Declare():
-                return replace(s, value=None if s.value is None else self.value(s.value))
-            case Assign():
-                target = s.target
-                if isinstance(target, Index):
-                    target = Index(target.array, tuple(map(self.value, target.indices)), target.type)
-                return replace(s, target=target, value=self.value(s.value))
-        if not isinstance(s, Comment):
-            self.never(f"line {s.place.line} does more than add up")
-        return s
+            case If() | Declare() | Assign():
+                rewrite(s, self.value)
+            case _ if not isinstance(s, Comment):
+                self.never(f"line {s.place.line} does more than add up")
+        for t in chain(*nested(s)):
+            self.take_over(t)
 
     def value(self, e: Expr) -> Expr:
         """A value as the thread finds it that has taken over."""
@@ -162,14 +155,6 @@ def _straight(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
 def _slice(nest: For, sums: list[Assign]) -> For:
     """Of a nest of loops what these sums need, in statements of its own."""
     results = {name_of(s.target) for s in sums}
-
-    def kept(body: list[Stmt]) -> list[Stmt]:
-        return [again(s) for s in body if s in sums or not written_here(s) & results]
-
-    def again(s: Stmt) -> Stmt:
-        if isinstance(s, If):
-            return replace(s, then=kept(s.then), orelse=kept(s.orelse))
-        return replace(s, body=kept(s.body)) if isinstance(s, For) else s
-
-    pruned, _ = Prune(written([nest]) - results).body([again(nest)], set())
+    others = {id(s) for s in each([nest]) if s not in sums and written_here(s) & results}
+    pruned, _ = Prune(written([nest]) - results).body(without([nest], others), set())
     return pruned[0]  # type: ignore[return-value]

@@ -123,6 +123,21 @@ class Prune:
         return kept, following
 
 
+def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
+    """Statements in copies of their own, some left out."""
+
+    def again(s: Stmt) -> Stmt:
+        match s:
+            case If():
+                return replace(s, then=without(s.then, drop), orelse=without(s.orelse, drop))
+            case For():
+                start, step = s.start and replace(s.start), s.step and replace(s.step)
+                return replace(s, start=start, step=step, body=without(s.body, drop))
+        return replace(s)
+
+    return [again(s) for s in body if id(s) not in drop]
+
+
 def _matters(body: list[Stmt]) -> bool:
     """Whether statements do more than wait and jump."""
     return any(

@@ -5,7 +5,7 @@ each: there all x meet. Exchange x and the tile: now a block has one tile of the
 x, and adds up in registers. The same work is done, and no two blocks meet. It is `turn` once more, for blocks.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from minigrad.adjoint.build import ONE, ZERO, test
@@ -25,9 +25,10 @@ from minigrad.adjoint.effects import (
 )
 from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.printer import expression
+from minigrad.adjoint.prune import without
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tidy import renamed
-from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, If, Stmt
+from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, Stmt
 from minigrad.adjoint.types import BYTES, floating
 
 if TYPE_CHECKING:
@@ -143,21 +144,6 @@ class Split:
     def own(self, body: list[Stmt]) -> set[int]:
         """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""
         return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}
-
-
-def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
-    """Statements in copies of their own, some left out."""
-
-    def again(s: Stmt) -> Stmt:
-        match s:
-            case If():
-                return replace(s, then=without(s.then, drop), orelse=without(s.orelse, drop))
-            case For():
-                start, step = s.start and replace(s.start), s.step and replace(s.step)
-                return replace(s, start=start, step=step, body=without(s.body, drop))
-        return replace(s)
-
-    return [again(s) for s in body if id(s) not in drop]
 
 
 def parted(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
