@@ -1,8 +1,9 @@
 """Whether a round may run once more than it did: then it needs no test of whether it is one of the loop's."""
 
-from minigrad.adjoint.effects import always, each, elements, expressions, nested, read_here, written, written_here
+from minigrad.adjoint.effects import always, each, elements, expressions
 from minigrad.adjoint.expr import Binary, Call, Index, walk
 from minigrad.adjoint.keeping import handed
+from minigrad.adjoint.reach import follows
 from minigrad.adjoint.tree import Jump, Stmt
 from minigrad.adjoint.types import floating
 
@@ -13,7 +14,7 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     So each element is read in any case, at an index that no state decides; no array is handed to a function, and no
     whole number is divided by what a state decides.
     """
-    unsure = _decided(body, states)
+    unsure = follows(body, states)
     found = {x for s in each(body) for x in elements(s)}
     if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
@@ -22,24 +23,6 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
         return False
     divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not floating(x.type)]
     return not any(d.names & unsure for d in divisors)
-
-
-def _decided(body: list[Stmt], states: set[str]) -> set[str]:
-    """The states, and all that has its value from them, or from a branch that they decide."""
-    found: set[str] = set()
-    while found != (found := found | _from(body, found | states) | states):
-        pass
-    return found
-
-
-def _from(body: list[Stmt], names: set[str]) -> set[str]:
-    made: set[str] = set()
-    for s in body:
-        if read_here(s) & names:
-            made |= written([s]) if nested(s) else written_here(s)
-        for inner in nested(s):
-            made |= _from(inner, names)
-    return made
 
 
 def _sure(body: list[Stmt]) -> set[Index]:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from minigrad.adjoint.again import repeatable
 from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, written
+from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, waits, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
 from minigrad.adjoint.prune import Prune, without
 from minigrad.adjoint.tapes import Counted, Tape, values, work
-from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Stmt
+from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
 
 EVERY = 8
@@ -101,14 +101,13 @@ class TapedLoop:
         apart = {*self.pulls.values()} <= {*self.names} == {self.tape(s) for s in self.pushes}
         apart = apart and len(self.pushes) == len(self.names)
         apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
-        waits = any(isinstance(s, Barrier) for s in inside)
         adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
         writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
             "only the running kernel knows which rounds there are": not counts,
             "a round needs more than variables that it begins with": not apart,
-            "threads wait for one another in it": waits,
+            "threads wait for one another in it": waits(inside),
             "a round adds to memory": adds,
             "a round changes what the next one reads": bool(writes or read(self.again) & changed),
             "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),

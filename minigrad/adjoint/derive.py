@@ -6,7 +6,7 @@ from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.cover import Cover
-from minigrad.adjoint.effects import each, fixed, mentioned, written
+from minigrad.adjoint.effects import each, fixed, mentioned, waits, written
 from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.injective import Facts
@@ -96,8 +96,7 @@ class Derivation(Loops):
         made: list[Stmt] = []
         for s in body:
             again = s.reversal.filled if isinstance(s, For) and s.reversal else frozenset()
-            waits = any(isinstance(t, Barrier) for t in each([s]))
-            if isinstance(s, For) and waits and any(self.of.declared[name].shared for name in again):
+            if isinstance(s, For) and waits([s]) and any(self.of.declared[name].shared for name in again):
                 made.append(Barrier(s.place, made=True))
                 s.body = [Barrier(s.place, made=True), *s.body]
             made.append(s)

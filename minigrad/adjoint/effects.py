@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 from minigrad.adjoint.build import change, opposite
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
-from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Jump, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Jump, Stmt
 
 
 def name_of(target: Target) -> str:
@@ -49,6 +49,11 @@ def each(body: Iterable[Stmt]) -> list[Stmt]:
         elif isinstance(s, If):
             found += each(s.then) + each(s.orelse)
     return found
+
+
+def waits(body: Iterable[Stmt]) -> bool:
+    """Whether the threads of a block wait for one another in statements."""
+    return any(isinstance(s, Barrier) for s in each(body))
 
 
 def read_here(s: Stmt) -> set[str]:

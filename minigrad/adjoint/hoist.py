@@ -4,9 +4,9 @@ from collections.abc import Callable, Container, Mapping
 
 from minigrad.adjoint.build import ZERO, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, is_sum, name_of, reads_in, sides, used_otherwise, written
+from minigrad.adjoint.effects import each, is_sum, name_of, reads_in, sides, used_otherwise, waits, written
 from minigrad.adjoint.expr import Call, Expr, Index, Name, Target, Ternary, children, walk
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Stmt
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, For, If, Stmt
 
 
 class Hoist:
@@ -31,8 +31,7 @@ class Hoist:
         header = count(s)
         for target, parts in sums.items():
             stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
-            waits = self.arrays[name_of(target)] and any(isinstance(t, Barrier) for t in inside)
-            if stays and not waits:
+            if stays and not (self.arrays[name_of(target)] and waits([s])):
                 total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
                 before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
                 add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)

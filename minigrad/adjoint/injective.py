@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.build import ONE
-from minigrad.adjoint.effects import conjuncts, each, sides, written
+from minigrad.adjoint.effects import conjuncts, sides, waits, written
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.radix import EXTENTS, IDS, Known
-from minigrad.adjoint.tree import Barrier, Declare, For, Stmt
+from minigrad.adjoint.tree import Declare, For, Stmt
 
 
 class Facts(Known):
@@ -23,7 +23,7 @@ class Facts(Known):
         """The bodies inside a statement, each with what holds in it."""
         if isinstance(s, For):
             inside = self.copied(loops=(*self.loops, s))
-            if not any(isinstance(t, Barrier) for t in each([s])):
+            if not waits([s]):
                 inside.still -= written([s])  # threads may be in different rounds of it
             inside.enter(s.source)
             return [(s.body, inside)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, axis_of, each, heads, name_of, nested
+from minigrad.adjoint.effects import accesses, axis_of, heads, name_of, nested, waits
 from minigrad.adjoint.expr import Binary, Expr, Name, Target
 from minigrad.adjoint.tree import Barrier, For, If, Stmt
 
@@ -39,7 +39,7 @@ class Phases:
                 before, phase = phase, self.new()
                 self.starts.append(phase)
                 self.barriers.append((body, s, before, phase))
-            elif not any(isinstance(t, Barrier) for t in each([s])):
+            elif not waits([s]):
                 self.note(s, phase, {})
             elif isinstance(s, If):
                 self.touch(s, phase, {})

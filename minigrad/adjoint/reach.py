@@ -58,7 +58,7 @@ def default(module: Module) -> list[str]:
     added = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Add)}
     changed = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Assign) and s.op != "="}
     ends = activity.outputs(kernel)
-    data = follows(kernel, (p.name for p in kernel.params if p.pointer or floating(p.type)))
+    data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or floating(p.type)))
     left = set(ends) - _stored(structured(module, kernel.body, ("return",)), data)
     useful = activity.reached(kernel, ends, backward=True) & (read | added | changed | left)
     return [p.name for p in kernel.params if p.name in useful and floating(p.type)]
@@ -82,12 +82,12 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
     return found
 
 
-def follows(kernel: Function, start: Iterable[str]) -> set[str]:
+def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
     """The names whose values come from these: by way of an assignment, or of a condition that decides over one."""
     found = set(start)
     while True:
         before = len(found)
-        _spread(kernel.body, found, None)
+        _spread(body, found, None)
         if len(found) == before:
             return found
 
@@ -111,7 +111,7 @@ def floats_decide(kernel: Function) -> bool:
 
     Where it does not, all launches with the same whole numbers have races or none has.
     """
-    data = follows(kernel, (p.name for p in kernel.params if floating(p.type)))
+    data = follows(kernel.body, (p.name for p in kernel.params if floating(p.type)))
     memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
     watched = memory & written(kernel.body)
     return any(_decides(s, data, watched) or _within(s, data, watched) for s in each(kernel.body))

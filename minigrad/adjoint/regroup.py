@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, mentioned, written
+from minigrad.adjoint.effects import declared, mentioned, waits, written
 from minigrad.adjoint.expr import Binary, Call, Index, walk
-from minigrad.adjoint.tree import Barrier, For, If, Stmt
+from minigrad.adjoint.tree import For, If, Stmt
 
 
 def regrouped(body: list[Stmt]) -> list[Stmt]:
@@ -25,7 +25,7 @@ def _led_out(s: Stmt) -> Stmt:
     inner = s.body[0] if isinstance(s, For) and len(s.body) == 1 else None
     if not isinstance(s, For) or not isinstance(inner, If) or inner.orelse or count(s) is None:
         return s
-    if not _plain(inner) or inner.condition.names & written([s]) or any(isinstance(t, Barrier) for t in each([s])):
+    if not _plain(inner) or inner.condition.names & written([s]) or waits([s]):
         return s
     return If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
 

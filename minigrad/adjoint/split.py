@@ -20,6 +20,7 @@ from minigrad.adjoint.effects import (
     read_here,
     self_read,
     unfolded,
+    waits,
     written,
     written_here,
 )
@@ -79,7 +80,7 @@ class Split:
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles whose rounds may come in any order, by the axis along which blocks meet."""
         found: dict[tuple[str, str], list[Sum]] = {}
-        if not isinstance(s, For) or s.source is s or not any(isinstance(t, Barrier) for t in each([s])):
+        if not isinstance(s, For) or s.source is s or not waits([s]):
             return {}
         header = count(s)
         if header is None or not header.exact or s.condition != s.source.condition:

@@ -10,11 +10,11 @@ from functools import partial
 
 from minigrad.adjoint.build import ONE, ZERO, change, plus
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, rewrite, written
+from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, rewrite, waits, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
-from minigrad.adjoint.printer import expression, simple
+from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
@@ -49,10 +49,11 @@ class Turn:
         """One body, and the loops in it by which all threads of a block come: those with a barrier."""
         made: list[Stmt] = []
         for s in body:
-            waits = any(isinstance(t, Barrier) for t in each([s]))
-            if isinstance(s, For) and waits:
+            if isinstance(s, For) and waits([s]):
                 s.body = self.inside(s.body)
-            made += self.loops(s) if isinstance(s, For) and not waits else [s]
+                made.append(s)
+            else:
+                made += self.loops(s) if isinstance(s, For) else [s]
         return made
 
     def loops(self, s: For) -> list[Stmt]:
@@ -140,12 +141,12 @@ class Turn:
 
 
 def _joined(nests: list[Stmt]) -> list[Stmt]:
-    """Loops with one header and no name in common made one."""
+    """Copies of one nest of loops made one where they have no name in common."""
     made: list[For] = []
     for s in nests:
         assert isinstance(s, For)
         last = made[-1] if made else None
-        if last and simple(last.start) == simple(s.start) and not declared(last.body) & declared(s.body):  # type: ignore[arg-type]
+        if last and not declared(last.body) & declared(s.body):
             last.body += s.body
         else:
             made.append(s)
