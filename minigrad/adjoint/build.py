@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Number, Ternary, Unary
+from minigrad.adjoint.expr import NOWHERE, Binary, Call, Cast, Expr, Index, Name, Number, Place, Ternary, Unary
+from minigrad.adjoint.tree import Assign, Declare, For, Stmt
 from minigrad.adjoint.types import UNSIGNED, common, floating
 
 ONE, ZERO = Number("1", "int"), Number("0", "int")
@@ -136,6 +137,18 @@ def negative(a: Expr) -> Expr:
 def test(op: str, a: Expr, b: Expr) -> Expr:
     """A comparison."""
     return Binary(op, a, b, "bool")
+
+
+def ascending(
+    var: Name, bound: Expr, body: list[Stmt], start: Expr = ZERO, step: Expr = ONE, place: Place = NOWHERE
+) -> For:
+    """`for (int var = start; var < bound; var += step)`"""
+    return For(Declare(var.name, "int", value=start), test("<", var, bound), Assign(var, "+=", step), body, place=place)
+
+
+def descending(var: Name, last: Expr, body: list[Stmt], place: Place = NOWHERE) -> For:
+    """`for (int var = last; var >= 0; --var)`"""
+    return For(Declare(var.name, "int", value=last), test(">=", var, ZERO), Assign(var, "-=", ONE), body, place=place)
 
 
 def opposite(e: Expr) -> Expr:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minigrad.adjoint.again import repeatable
-from minigrad.adjoint.build import ONE, ZERO, literal, minus, over, plus, test, times
+from minigrad.adjoint.build import ONE, ZERO, ascending, descending, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, waits, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
@@ -148,22 +148,15 @@ class TapedLoop:
             value = Index(kept[name], (near,), self.of.tapes[name].type)
             assert isinstance(s, Assign | Declare)
             restore[id(s)] = replace(s, value=value)
-        small = len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL
-        pragma, place = "#pragma unroll" if small else "", self.back.place
+        place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = For(
-            Declare(near.name, "int", value=ZERO), test("<", near, every), Assign(near, "+=", ONE),
-            [number, *(again if free else [If(inside, again, [])])], pragma, place,
-        )  # fmt: skip
-        down = For(
-            Declare(near.name, "int", value=literal(EVERY - 1)), test(">=", near, ZERO), Assign(near, "-=", ONE),
-            [replace(number), If(inside, [restore.get(id(s), s) for s in self.back.body], [])], pragma, place,
-        )  # fmt: skip
+        up = ascending(near, every, [number, *(again if free else [If(inside, again, [])])], place=place)
+        taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
+        down = descending(near, literal(EVERY - 1), [replace(number), taken], place)
+        if len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL:
+            up.pragma = down.pragma = "#pragma unroll"
         parts = over(plus(self.trips, literal(EVERY - 1)), every)
-        whole = For(
-            Declare(part.name, "int", value=minus(parts, ONE)), test(">=", part, ZERO), Assign(part, "-=", ONE),
-            [*begin, up, down], place=place,
-        )  # fmt: skip
+        whole = descending(part, minus(parts, ONE), [*begin, up, down], place)
         for n in self.names:
             tape = self.of.tapes[n]
             trips = tape.trips and over(plus(tape.trips, literal(EVERY - 1)), every)

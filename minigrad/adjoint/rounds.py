@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.build import ONE, ZERO, change, minus, test
+from minigrad.adjoint.build import ONE, ZERO, change, descending, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
@@ -146,7 +146,7 @@ class Loops(Sweep):
             front = [*note, Assign(trips, "+=", ONE, s.place)]
         if not (header and header.simple):
             value = header.round(Name(header.var, "int")) if header else trips
-            front = [Declare(rounds.k.name, "int", value=value, place=s.place), *front]  # type: ignore[union-attr]
+            front = [Declare(rounds.k.name, "int", value=value, place=s.place), *front]
         if rounds.checked:
             slots = Name("tape_slots", "int")
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
@@ -163,16 +163,14 @@ class Loops(Sweep):
         counter = Name(rounds.counter, "int")
         formula = self.keep(self.trips(header)) if header and header.exact else None
         trips: Expr = formula if formula and not rounds.checked else counter
-        k = rounds.k.name  # type: ignore[union-attr]
         value = self.variable(s, header, rounds.k)
         if value is not None:
             body = [Declare(s.variable, "int", value=value, place=s.place), *body]
-        down = Assign(Name(k, "int"), "-=", ONE)
-        first, more = Declare(k, "int", value=minus(trips, ONE)), test(">=", Name(k, "int"), ZERO)
         cleared = frozenset(map(self.gradient, rounds.filled & self.active))
         turns = header is not None and header.exact and self.keep(header.trips) == header.trips
         known = Reversal(s if header else None, counter.name, formula, turns, rounds.filled, cleared)
-        return [For(first, more, down, body, s.pragma, s.place, reversal=known)]
+        back = descending(rounds.k, minus(trips, ONE), body, s.place)
+        return [replace(back, pragma=s.pragma, reversal=known)]
 
     def variable(self, s: For, header: Count | None, k: Expr) -> Expr | None:
         """The variable of a loop in round k, by formula; None where it is k itself, or where no formula tells it."""

@@ -1,10 +1,10 @@
 """The gradients of shared arrays: as large as the arrays, set to 0 by all threads before they are added to."""
 
-from minigrad.adjoint.build import ONE, ZERO, test
+from minigrad.adjoint.build import ONE, ZERO, ascending, test
 from minigrad.adjoint.effects import each, expressions
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.radix import EXTENTS
-from minigrad.adjoint.tree import Assign, Declare, For, Function, If, Stmt
+from minigrad.adjoint.tree import Assign, Declare, Function, If, Stmt
 
 
 def unseen(function: Function) -> dict[str, Expr]:
@@ -29,8 +29,7 @@ def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
-            begin = Declare(indices[n].name, "int", value=thread.get(n, ZERO))
-            body = [For(begin, test("<", indices[n], d.dims[n]), Assign(indices[n], "+=", step), body)]
+            body = [ascending(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
             body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]

@@ -8,7 +8,7 @@ x, and adds up in registers. The same work is done, and no two blocks meet. It i
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from minigrad.adjoint.build import ONE, ZERO, test
+from minigrad.adjoint.build import ONE, ascending
 from minigrad.adjoint.counting import count, evaluate
 from minigrad.adjoint.effects import (
     declared,
@@ -129,10 +129,7 @@ class Split:
         assert isinstance(tiles, For)
         outside, inside = parted(front, block.name)
         begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
-        each_block = For(
-            Declare(block.name, "int", value=ZERO), test("<", block, blocks), Assign(block, "+=", ONE),
-            [*inside, *tiles.body, Barrier()], place=loop.place,
-        )  # fmt: skip
+        each_block = ascending(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
         name = next(
             p.name for p in self.made.of.params if self.made.gradients.get(p.name) == name_of(sums[0][0].target)
         )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from minigrad.adjoint.build import ONE, ZERO, plus, test, times
+from minigrad.adjoint.build import ascending, plus, times
 from minigrad.adjoint.effects import expressions
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Place, Target, Ternary, Unary, walk
-from minigrad.adjoint.tree import Assign, Declare, For, Stmt
+from minigrad.adjoint.tree import Assign, Declare, Stmt
 from minigrad.adjoint.types import floating
 
 STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds what has no dtype of its own
@@ -43,7 +43,7 @@ def copied(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple
     """A variable copied, or an array by loops over its elements."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):
-        made = For(Declare(var.name, "int", value=ZERO), test("<", var, extent), Assign(var, "+=", ONE), [made])
+        made = ascending(var, extent, [made])
     return made
 
 
@@ -58,7 +58,7 @@ class Numbered(NamedTuple):
 class Rounds:
     """A loop being reversed: its round k, the length of its tapes, and the arrays that a round cannot compute again."""
 
-    k: Expr
+    k: Name
     size: Expr | None
     trips: Expr | None
     lost: set[str]
