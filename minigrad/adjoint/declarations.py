@@ -25,14 +25,11 @@ class Declarations(Expressions):
         pointer, restrict = self.accept("*"), False
         while pointer and self.next.text in ("const", "__restrict__"):
             restrict |= self.take().text == "__restrict__"
-        if self.next.text in ("*", "&", "**", "&&"):
-            way = "pass an array and an index, and return the value."
-            raise self.refuse(self.next.place, f"references and pointers to pointers are outside the subset; {way}")
+        way = "pass an array and an index, and return the value."
+        self.bar(f"references and pointers to pointers are outside the subset; {way}", "*", "&", "**", "&&")
         name = self.identifier("the parameter's name")
-        if self.next.text == "[":
-            raise self.refuse(self.next.place, f"write the array parameter as a pointer: {kind}* {name.text}.")
-        if self.next.text == "=":
-            raise self.refuse(self.next.place, f"{name.text} has a default value; leave it out and pass it every time.")
+        self.bar(f"write the array parameter as a pointer: {kind}* {name.text}.", "[")
+        self.bar(f"{name.text} has a default value; leave it out and pass it every time.", "=")
         return Param(name.text, kind, pointer, const, name.place, restrict)
 
     def declaration(self) -> list[Stmt]:
@@ -44,9 +41,7 @@ class Declarations(Expressions):
         if outside := words & {"extern", "static", "volatile"}:
             way = "give the array its extents" if "extern" in outside else f"leave {min(outside)} out"
             raise self.refuse(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
-        kind = self.take_type()
-        if kind is None:
-            raise self.untyped(self.next)
+        kind = self.expect_type()
         words |= {"const"} if self.accept("const") else set()
         made: list[Stmt] = []
         while not made or self.accept(","):
@@ -56,8 +51,7 @@ class Declarations(Expressions):
 
     def variable_of(self, kind: str, words: set[str], place: Place) -> Declare:
         """One variable of a declaration, entered into the scope."""
-        if self.next.text in ("*", "&"):
-            raise self.refuse(self.next.place, "local pointers and references are outside the subset; use an index.")
+        self.bar("local pointers and references are outside the subset; use an index.", "*", "&")
         start = self.at
         name, dims = self.identifier("a variable's name"), []
         while self.accept("["):
@@ -70,13 +64,9 @@ class Declarations(Expressions):
             )  # fmt: skip
         const = "const" in words or "constexpr" in words
         made = Declare(name.text, kind, tuple(dims), shared="__shared__" in words, const=const, place=name.place)
-        if self.next.text in ("{", "("):
-            raise self.refuse(self.next.place, f"write {kind} {name.text} = ...; with an equals sign.")
+        self.bar(f"write {kind} {name.text} = ...; with an equals sign.", "{", "(")
         if self.accept("="):
-            if dims:
-                made.values = self.initial()
-            else:
-                made.value = self.expression()
+            made.value, made.values = (None, self.initial()) if dims else (self.expression(), None)
         given = self.tokens[start + 1 : self.at]
         if any(t.text == name.text and given[n - 1].text != "." for n, t in enumerate(given)):
             raise self.refuse(name.place, f"{name.text} is read in its own first value, before it has one.")
@@ -87,8 +77,7 @@ class Declarations(Expressions):
     def extent(self, name: Token) -> Expr:
         """The extent of an array along an axis, with constants of the kernel's own put in."""
         place = self.next.place
-        if self.next.text == "]":
-            raise self.refuse(place, f"write the extent of {name.text}.")
+        self.bar(f"write the extent of {name.text}.", "]")
 
         def constant(e: Expr) -> Expr | None:
             found = self.lookup(e.name) if isinstance(e, Name) else None
@@ -104,16 +93,14 @@ class Declarations(Expressions):
         self.expect("{")
         values = []
         for _ in self.listed("}"):
-            if self.next.text == "{":
-                raise self.refuse(self.next.place, "write all values of the array in one pair of braces.")
+            self.bar("write all values of the array in one pair of braces.", "{")
             values.append(self.expression())
         return tuple(values)
 
     def right_side(self, target: Target, op: Token) -> Expr:
         """What is assigned. Raises Refused for a float that would be cut to an integer unasked."""
         value = self.expression()
-        if self.next.text in ASSIGNMENTS:
-            raise self.refuse(self.next.place, "assign one variable in a statement.")
+        self.bar("assign one variable in a statement.", *ASSIGNMENTS)
         if floating(value.type) and not floating(target.type):
             raise self.refuse(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
         return value

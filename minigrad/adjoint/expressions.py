@@ -83,9 +83,7 @@ class Expressions(Scope):
             return self.close(Cast(kind, self.expression()))
         if self.accept("static_cast"):
             self.expect("<")
-            kind = self.take_type()
-            if kind is None:
-                raise self.untyped(self.next)
+            kind = self.expect_type()
             self.expect(">")
             self.expect("(")
             return self.close(Cast(kind, self.expression()))
@@ -173,8 +171,7 @@ class Expressions(Scope):
 
     def whole_array(self) -> Name:
         """An array handed to a device function: a pointer parameter by its name."""
-        if self.next.text == "&":
-            raise self.refuse(self.next.place, "hand over the array alone, and the index as a parameter of its own.")
+        self.bar("hand over the array alone, and the index as a parameter of its own.", "&")
         name = self.identifier("an array")
         if not isinstance(self.lookup(name.text), Param):
             raise self.refuse(name.place, "only a pointer parameter can be handed to a function as an array.")

@@ -84,8 +84,7 @@ class Reader(Parser):
             else:
                 self.leave()
         elif "__device__" in words and self.ahead()[1] == "(":
-            if self.next.text == "void":
-                raise self.refuse(self.next.place, "a __device__ function must return a number; void is none.")
+            self.bar("a __device__ function must return a number; void is none.", "void")
             self.one(start, place, self.take_type() or "")
         elif words & {"const", "constexpr", "__constant__"}:
             self.tables.append(self.table(start))
@@ -110,7 +109,7 @@ class Reader(Parser):
         if made is None:
             return None  # what is declared here is known from where it is defined
         self.unset(made.body)
-        made.text = self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+        made.text = self.since(start)
         if returns == "void":
             return made
         if name.text in self.functions or name.text in self.outside:
@@ -129,14 +128,11 @@ class Reader(Parser):
 
     def table(self, start: int) -> Declare:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
-        kind = self.take_type()
-        if kind is None:
-            raise self.untyped(self.next)
-        made = self.variable_of(kind, {"const"}, self.next.place)
+        made = self.variable_of(self.expect_type(), {"const"}, self.next.place)
         if made.value is None and made.values is None:
             raise self.refuse(made.place, f"{made.name} has no values here; write them, or pass it as a parameter.")
         self.expect(";")
-        made.text = self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+        made.text = self.since(start)
         return made
 
     def ahead(self) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from minigrad.adjoint.declarations import Declarations
 from minigrad.adjoint.expr import Expr, Number, Place
 from minigrad.adjoint.expressions import ASSIGNMENTS
 from minigrad.adjoint.outside import call as way_out
-from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, For, Function, If, Jump, Stmt
+from minigrad.adjoint.tree import JUMPS, Add, Assign, Barrier, Declare, For, Function, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 
 
@@ -46,13 +46,8 @@ class Parser(Declarations):
         token = self.next
         if token.text == "{" or self.accept(";"):
             return self.block() if token.text == "{" else []
-        readers: dict[str, Callable[[], Stmt]] = {
-            "if": self.branch,
-            "for": self.loop,
-            "while": self.loop_while,
-            "return": self.jump,
-        }
-        readers |= {"break": self.jump, "continue": self.jump}
+        readers: dict[str, Callable[[], Stmt]] = {"if": self.branch, "for": self.loop, "while": self.loop_while}
+        readers |= dict.fromkeys(JUMPS, self.jump)
         if token.text in readers:
             return [readers[token.text]()]
         if token.kind == "pragma":
@@ -87,8 +82,7 @@ class Parser(Declarations):
 
     def condition(self) -> Expr:
         """What stands in parentheses behind if or while."""
-        if self.next.text == "constexpr":
-            raise self.refuse(self.next.place, "if constexpr is outside the subset; write if.")
+        self.bar("if constexpr is outside the subset; write if.", "constexpr")
         self.expect("(")
         if self.type_here() and self.peek() != "(":
             raise self.refuse(self.next.place, f"declare the variable {self.peek()} in a statement ahead of this one.")
@@ -169,8 +163,7 @@ class Parser(Declarations):
         """`x = e`, `x += e`, `++i`, `i--`."""
         place = self.next.place
         step = self.take() if self.next.text in ("++", "--") else None
-        if self.next.text in ("*", "("):
-            raise self.refuse(self.next.place, "write what is assigned as a variable or as an element: y[i] = ...;")
+        self.bar("write what is assigned as a variable or as an element: y[i] = ...;", "*", "(")
         name = self.identifier("a statement")
         if self.next.text == "(":
             why = f"the call of {name.text} as a statement is outside the subset; {way_out(name.text)}."

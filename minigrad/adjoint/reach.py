@@ -19,8 +19,8 @@ from minigrad.adjoint.effects import (
 )
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Ternary, walk
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.structure import JUMPS, leaves, structured
-from minigrad.adjoint.tree import Add, Assign, Barrier, For, Function, If, Jump, Stmt
+from minigrad.adjoint.structure import leaves, structured
+from minigrad.adjoint.tree import JUMPS, Add, Assign, Barrier, For, Function, If, Jump, Stmt
 from minigrad.adjoint.types import floating
 from minigrad.require import short
 

@@ -80,14 +80,23 @@ class Scope:
         """The exception for a place."""
         return self.file.refuse(place, why)
 
+    def bar(self, why: str, *texts: str) -> None:
+        """Raise Refused, with this sentence, where one of these tokens is next."""
+        if self.next.text in texts:
+            raise self.refuse(self.next.place, why)
+
     def stray(self, token: Token) -> Refused | None:
         """The exception for a word that is outside the subset, or a name of the file that is; None for another."""
         why = word(token)
         return self.refuse(token.place, why) if why else self.outside.get(token.text)
 
+    def since(self, start: int) -> str:
+        """The source text from a token to the cursor."""
+        return self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+
     def words(self, start: int) -> str:
-        """The source text from a token to the cursor, on one line."""
-        return " ".join(self.file.text[self.tokens[start].start : self.tokens[self.at - 1].stop].split())
+        """The same on one line."""
+        return " ".join(self.since(start).split())
 
     # --- names ---
 
@@ -127,6 +136,13 @@ class Scope:
         """The exception for a type that is none of the subset."""
         made = self.refuse(token.place, f"the type {token.text} is outside the differentiable subset; {KNOWN}.")
         return self.stray(token) or made
+
+    def expect_type(self) -> str:
+        """Step over a type. Raises Refused where none is."""
+        kind = self.take_type()
+        if kind is None:
+            raise self.untyped(self.next)
+        return kind
 
     def take_type(self) -> str | None:
         """The type at the cursor, stepped over."""

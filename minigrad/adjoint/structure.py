@@ -4,10 +4,9 @@ from minigrad.adjoint.build import opposite
 from minigrad.adjoint.effects import each, expressions, heads, nested, read_here, written_here
 from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import Assign, Barrier, For, Function, If, Jump, Stmt
+from minigrad.adjoint.tree import JUMPS, Assign, Barrier, For, Function, If, Jump, Stmt
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
-JUMPS = ("break", "continue", "return")
 
 
 def structured(module: Module, body: list[Stmt], kinds: tuple[str, ...], result: Name | None = None) -> list[Stmt]:

@@ -90,6 +90,9 @@ class Reversal:
     cleared: frozenset[str]  # the gradients of these
 
 
+JUMPS = ("break", "continue", "return")
+
+
 @dataclass(eq=False)
 class Jump:
     """`break`, `continue`, or `return` with or without a value."""
