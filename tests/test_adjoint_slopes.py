@@ -57,6 +57,16 @@ KERNELS = {
     "v = v * 0.5 + s[i] * s[7 - i]; __syncthreads(); } y[i] = v;",
     "a bound that is overwritten, ahead of a branch": "double s = 0; int k = 1 + i % 2; for (int j = k; j > 0; --j) { "
     "s += x[i] * x[i]; } k = i; if (k > 5) { y[i] = 3; return; } y[i] = s * k;",
+    "a return behind other sides": "double v = x[i]; if (v > 0.8) { v = v * v; } else if (v > 0.7) { v = 3 * v; } "
+    "else { return; } y[i] = v * x[i];",
+    "jumps deep inside a branch": "double v = 1; for (int j = 0; j < 8; ++j) { if (x[j] > 0.7) { if (v > 3) { break; } "
+    "if (v < 0.9) { v += 0.2; continue; } v = v * x[j] + 0.5; } else if (x[j] < 0.65) { if (v > 1) { continue; } "
+    "v = sin(v); } v = v * 1.1 + x[i]; } y[i] = v;",
+    "a jump three branches deep": "double stopped = 1; for (int j = 0; j < 8; ++j) { if (j > 0) { if (x[j] > 0.7) { "
+    "if (stopped > 3) { break; } stopped += x[j]; if (j % 3 == 1) { continue; } stopped *= 0.9; } stopped += x[i]; } "
+    "stopped *= x[j]; } y[i] = stopped;",
+    "a return inside loops": "double v = 1; for (int j = 0; j < 2; ++j) { for (int k = 0; k < 4; ++k) { "
+    "v = v * (0.5 + x[j + k]) + x[i]; if (v > 3) { y[i] = v * v; return; } } v += 0.2; } y[i] = 3 * v;",
     "a bound of each thread": "double p = x[i]; for (int j = 0; j <= i; ++j) { p = p * p * 0.9; } y[i] = p;",
 }
 
@@ -64,6 +74,36 @@ KERNELS = {
 @pytest.mark.parametrize("body", KERNELS.values(), ids=KERNELS)
 def test_slopes(body):
     check(f'extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
+
+
+RETURNS = """
+__device__ double g(double u, double r) {
+    double v = u;
+    for (int j = 0; j < 6; ++j) {
+        if (j == 4) return 7 * v;
+        v = v * r + 0.3;
+        if (v > 1) return v * v;
+    }
+    return v;
+}
+__device__ double h(double u, double r) {
+    double v = u;
+    if (u > r) {
+        if (u > 1.2 * r) return v * r;
+        v = v * v;
+    } else if (u < 0.7) {
+        return 3 * u;
+    }
+    v = v + r;
+    return v * r;
+}
+"""
+
+
+@pytest.mark.parametrize("function", "gh")
+def test_a_function_returns_from_its_loop_or_from_deep_inside_a_branch(function):
+    body = f"y[i] = {function}(x[i], x[7 - i]);"
+    check(f'{RETURNS}extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
 
 
 def check(text):

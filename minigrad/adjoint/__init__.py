@@ -2,8 +2,8 @@
 
 What follows on what, each line with the modules that do it and what they give:
 
-  read         tokens, outside; scope < expressions < declarations < parser < module; macros: a `tree` of statements
-               and `expr`essions with `types`, or a refusal with line and column
+  read         tokens, outside; scope < expressions < declarations < parser < module; macros; jumps: a `tree` of
+               statements and `expr`essions with `types`, or a refusal with line and column
   choose       reach, activity: the parameters to differentiate by, the variables that carry derivatives
   look         structure: jumps made branches, no barrier that threads could miss; stores, touches, fills, space: what
                is stored once, read again, filled anew by each round of a loop; counting: how often a loop runs

@@ -21,7 +21,7 @@ from minigrad.adjoint.split import Launch
 from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tapes import Tape
 from minigrad.adjoint.tidy import Copies, Sink, everywhere
-from minigrad.adjoint.tree import Barrier, Declare, For, Function, Stmt
+from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Function, Jump, Stmt
 from minigrad.adjoint.types import floating
 
 
@@ -134,7 +134,7 @@ class FunctionAdjoint(Derivation):
         if not ends(function.body):
             why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
             raise module.refuse(function.place, why)
-        flow = structured(module, function.body, ("return",), result)
+        flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
         made = Declare(result.name, result.type)
         of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
         of.declared = {**function.declared, result.name: made}
@@ -160,6 +160,11 @@ class FunctionAdjoint(Derivation):
                 "long only the running kernel knows; move it into the kernel."
             )  # fmt: skip
         return made
+
+
+def _assigned(result: Name, jump: Jump) -> list[Stmt]:
+    """`result = v` of `return v`."""
+    return [Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
 
 
 def _names(module: Module, function: Function) -> set[str]:

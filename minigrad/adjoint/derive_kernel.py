@@ -40,7 +40,7 @@ class KernelAdjoint(Derivation):
         self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
         self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
         self.conditions = unseen(module.kernel)
-        self.flow = structured(module, module.kernel.body, ("return",))
+        self.flow = structured(module.kernel.body, ("return",))
         self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
         self.final = self.stored_once()
         reached = [p for p in self.of.params if p.name in self.active]

@@ -8,6 +8,7 @@ from typing import Any
 from minigrad.adjoint.effects import each, name_of
 from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.expr import Place
+from minigrad.adjoint.jumps import LedOut
 from minigrad.adjoint.macros import Macros, whole_numbers
 from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
@@ -109,6 +110,7 @@ class Reader(Parser):
         if made is None:
             return None  # what is declared here is known from where it is defined
         self.unset(made.body)
+        LedOut(made, self.file.words)
         made.text = self.since(start)
         if returns == "void":
             return made

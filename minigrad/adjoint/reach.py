@@ -59,7 +59,7 @@ def default(module: Module) -> list[str]:
     changed = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Assign) and s.op != "="}
     ends = activity.outputs(kernel)
     data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or floating(p.type)))
-    left = set(ends) - _stored(structured(module, kernel.body, ("return",)), data)
+    left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
     useful = activity.reached(kernel, ends, backward=True) & (read | added | changed | left)
     return [p.name for p in kernel.params if p.name in useful and floating(p.type)]
 

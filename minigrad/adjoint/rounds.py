@@ -27,7 +27,7 @@ class Loops(Sweep):
         header = count(s)
         rounds = self.rounds_of(s, header, after)
         before, outer, self.rounds = self.before, self.rounds, rounds
-        body = self.both(structured(self.module, s.body, ("break", "continue")))
+        body = self.both(structured(s.body, ("break", "continue")))
         restore, note = self.state(s, header, rounds)
         self.rounds = outer
         ahead = self.ahead(s, header, rounds, note)

@@ -1,40 +1,48 @@
 """Jumps and barriers: jumps made into branches, and barriers that not all threads would reach."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from minigrad.adjoint.build import opposite
 from minigrad.adjoint.effects import each, expressions, heads, nested, read_here, written_here
 from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
-from minigrad.adjoint.module import Module
-from minigrad.adjoint.tree import JUMPS, Assign, Barrier, For, Function, If, Jump, Stmt
+from minigrad.adjoint.tree import JUMPS, Barrier, For, Function, If, Jump, Stmt
+
+if TYPE_CHECKING:
+    from minigrad.adjoint.module import Module
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 
 
-def structured(module: Module, body: list[Stmt], kinds: tuple[str, ...], result: Name | None = None) -> list[Stmt]:
-    """The same statements without the jumps of these kinds; a returned value is assigned to `result`."""
+def structured(
+    body: list[Stmt],
+    kinds: tuple[str, ...],
+    marks: Callable[[Jump], list[Stmt]] = lambda jump: [],
+    goes: Expr | None = None,
+) -> list[Stmt]:
+    """The same statements without the jumps of these kinds: `marks` gives what stands in their place.
+
+    What follows a branch with a jump moves into the side that does not jump. It needs neither side to jump on every way
+    where `goes` is a condition that holds unless a jump has been marked.
+    """
     made: list[Stmt] = []
     for n, s in enumerate(body):
         if isinstance(s, Jump) and s.kind in kinds:
-            value = [Assign(result, "=", s.value, s.place, s.text)] if result and s.value is not None else []
-            return [*made, *value]
-        if isinstance(s, For) and "return" in kinds and leaves([s], ("return",)):
-            raise module.refuse(s.place, "a return inside a loop is outside the subset; leave the loop with break.")
+            return [*made, *marks(s)]
         if isinstance(s, If) and leaves([s], kinds):
-            return [*made, *_branch(module, s, body[n + 1 :], kinds, result)]
+            then, orelse, rest = s.then, s.orelse, body[n + 1 :]
+            if ends(then, kinds):
+                orelse, rest = [*orelse, *rest], []
+            elif ends(orelse, kinds):
+                then, rest = [*then, *rest], []
+            then, orelse = (structured(side, kinds, marks, goes) for side in (then, orelse))
+            made += branch(s.condition, then, orelse, s.place, s.text)
+            if rest:
+                assert goes is not None, "jumps has left a branch in which neither side ends with its jump"
+                made.append(If(goes, structured(rest, kinds, marks, goes), [], s.place))
+            return made
         made.append(s)
     return made
-
-
-def _branch(module: Module, s: If, rest: list[Stmt], kinds: tuple[str, ...], result: Name | None) -> list[Stmt]:
-    """A branch with a jump: what follows it moves into the side that does not jump."""
-    then, orelse = s.then, s.orelse
-    if ends(then, kinds):
-        orelse = [*orelse, *rest]
-    elif ends(orelse, kinds):
-        then = [*then, *rest]
-    elif rest:
-        raise module.refuse(s.place, "a jump deep inside this branch; end one side of the if with the jump.")
-    then, orelse = structured(module, then, kinds, result), structured(module, orelse, kinds, result)
-    return branch(s.condition, then, orelse, s.place, s.text)
 
 
 def branch(condition: Expr, then: list[Stmt], orelse: list[Stmt], place: Place = NOWHERE, text: str = "") -> list[Stmt]:
@@ -115,7 +123,7 @@ class Divergence:
         )
 
 
-def check_barriers(module: Module, divergence: Divergence) -> None:
+def check_barriers(module: "Module", divergence: Divergence) -> None:
     """Raise Refused at a barrier that some threads of a block might not reach."""
 
     def visit(body: list[Stmt], apart: bool) -> None:
