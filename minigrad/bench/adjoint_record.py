@@ -14,7 +14,7 @@ HEADERS = ("rung", "kernel us", "adjoint us", "ratio", "flat, threads", "flat, w
 Resources = tuple[int, int, int, int]  # registers a thread; shared, local and spilled bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cost:
     """Of one rung: its times as threads and work grow, what kernel and adjoint take of the GPU, and Warp's times.
 
@@ -39,6 +39,13 @@ class Cost:
     def ratio(self) -> float:
         """Of adjoint to kernel, at the largest size."""
         return self.largest.ratio
+
+    def __repr__(self) -> str:
+        kernel, adjoint = (f"{timing.seconds * 1e6:.0f} us" for timing in (self.largest.primal, self.largest.adjoint))
+        (before, *_), (after, *_) = self.resources
+        tape = f", a tape of {self.tape_bytes[1] / 1e6:.0f} MB" if self.tape_bytes[1] else ""
+        times = f"{kernel}, its adjoint {adjoint}, {self.ratio:.2f} times as long"
+        return f"{self.kernel}: {times}; registers {before} and {after}{tape}"
 
 
 @dataclass(repr=False)

@@ -49,11 +49,11 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
         raise ValueError(f"lines draws 1 to {LINES} curves, each as long as x {x.shape}; {', '.join(wrong) or 'none'}.")
     figure = _figure(9.6, 1.1 + 1.5 * len(curves), title)
     rows = np.ravel(figure.subplots(len(curves), 1, sharex=True, squeeze=False))
-    for axes, (name, y), (colour, dash) in zip(rows, curves.items(), STYLES, strict=False):
+    for axes, (name, y), (colour, _) in zip(rows, curves.items(), STYLES, strict=False):
         axes.invert_yaxis()  # which frame turns upwards again
         frame(axes, along if axes is rows[-1] else "", "")
         axes.axhline(0, color=GREY, linewidth=0.8)
-        axes.plot(x, y, color=colour, linestyle=dash, linewidth=1.6)
+        axes.plot(x, y, color=colour, linewidth=1.6)
         axes.set_title(name, fontsize=FONT, color=colour, loc="left")
         if log:
             axes.set_xscale("log")
