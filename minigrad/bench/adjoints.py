@@ -1,4 +1,4 @@
-"""What an adjoint costs beside its kernel: checked, then timed in turns, as threads and work grow on a full GPU.
+"""What a kernel's adjoint costs beside the kernel: checked, then timed in turns, as threads and work grow 32-fold.
 
 The time of an adjoint is that of everything a `vjp` queues on the GPU: the gradients set to zero, copies of what it
 changes in place, and its kernels, which go through the forward sweep again where they need it.
