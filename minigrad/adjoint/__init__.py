@@ -5,17 +5,17 @@ What follows on what, each line with the modules that do it and what they give:
   read         tokens, outside; scope < expressions < declarations < parser < module; macros; jumps: a `tree` of
                statements and `expr`essions with `types`, or a refusal with line and column
   choose       reach, activity: the parameters to differentiate by, the variables that carry derivatives
-  look         structure: jumps made branches, no barrier that threads could miss; stores, touches, fills, space: what
-               is stored once, read again, filled anew by each round of a loop; counting: how often a loop runs
+  look         structure: jumps made branches, no barrier that threads could miss; stores, fills, space: what is stored
+               once, read again, filled anew by each round of a loop; counting: how often a loop runs
   sweep        keeping < rules < assign < sweep < rounds: forward and backward sweep, statement by statement, in full;
                derivatives has the formulas, tapes the memory for what is kept, and its cost
   settle       prune: without what nobody reads; order: loops in their own order where that is free
   turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
   add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
                by what radix < injective, cover, polynomial know of indices and phases of barriers; hoist: shared sums
-  thin out     checkpoints, again: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
+  thin out     checkpoints: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
   tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing;
-               regroup: a test once and not in every round; ahead: outputs' gradients read before loops
+               hoist: a test once and not in every round, outputs' gradients read before loops
   print        printer, assemble: the `.cu` file; decisions, page: the table and the notebook's view
   run          adjoint: what a user holds; given, launching: arguments and memory; differentiable: on the tape
 

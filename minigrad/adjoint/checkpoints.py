@@ -8,12 +8,12 @@ an array of the thread's own, and goes through them backwards. What is cheaper i
 from collections.abc import Callable
 from dataclasses import replace
 
-from minigrad.adjoint.again import repeatable
 from minigrad.adjoint.build import ONE, ZERO, ascending, descending, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
 from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, waits, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
 from minigrad.adjoint.prune import Prune, without
+from minigrad.adjoint.reach import repeatable
 from minigrad.adjoint.tapes import Counted, Tape, values, work
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating

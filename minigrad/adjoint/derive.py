@@ -1,6 +1,7 @@
 """The adjoint of a function: both sweeps made in full, pruned to what the gradient needs, and tidied."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
@@ -12,7 +13,7 @@ from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.order import Uncounted, in_order
+from minigrad.adjoint.order import in_order, uncounted
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.rounds import Loops
@@ -20,7 +21,7 @@ from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch
 from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tidy import Copies, Sink, everywhere
+from minigrad.adjoint.tidy import Sink, everywhere, uncopied
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Function, Jump, Stmt
 from minigrad.adjoint.types import floating
 
@@ -73,7 +74,7 @@ class Derivation(Loops):
         body = self.pruned(body)
         used = mentioned(body)
         taped = {tape.counter for name, tape in self.tapes.items() if name in used}
-        body = self.pruned(everywhere(body, Uncounted(taped)))
+        body = self.pruned(everywhere(body, partial(uncounted, taped=taped)))
         if unfilled := (set(self.tapes) & mentioned(body)) - written(body):
             raise RuntimeError(f"{self.of.name}: the adjoint reads {min(unfilled)}, which it never fills.")
         for name in sorted(mentioned(body)):
@@ -83,7 +84,7 @@ class Derivation(Loops):
 
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
-        body = everywhere(everywhere(body, Sink()), Copies({*self.saved_names}))
+        body = everywhere(everywhere(body, Sink()), partial(uncopied, copies=self.saved_names))
         body = everywhere(self.pruned(body), self.parted)
         self.phases(body).tidy(memory)
         return body

@@ -1,22 +1,21 @@
 """The adjoint of a kernel: its sums given to owners, in one launch or in several."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
-from minigrad.adjoint.ahead import Ahead
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import axis_of, each, fixed, mentioned, name_of, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.hoist import Hoist, Share
+from minigrad.adjoint.hoist import Hoist, read_ahead, regrouped, shared_out
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.prune import without
 from minigrad.adjoint.radix import EXTENTS, IDS
-from minigrad.adjoint.regroup import regrouped
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split
@@ -98,7 +97,7 @@ class KernelAdjoint(Derivation):
         inputs = {self.gradients[p.name]: p.name for p in self.arrays}
         sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body), inputs)
         choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
-        body = everywhere(body, Share({*self.uniform, *self.strides.values()}, self.fresh))
+        body = everywhere(body, partial(shared_out, uniform={*self.uniform, *self.strides.values()}, fresh=self.fresh))
         block = {d.name for d in self.of.declared.values() if d.shared}
         checkpoints = Checkpoints(self.tapes, block | {p.name for p in self.of.params if p.pointer}, self.fresh)
         body = everywhere(body, checkpoints)
@@ -108,7 +107,7 @@ class KernelAdjoint(Derivation):
         block |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
         given = {self.gradients.get(n, "") for n in activity.outputs(self.of)} - written(body)
         body = everywhere(self.tidied(body, block | set(sinks) | self.kept_arrays()), regrouped)
-        launch.body = everywhere(body, Ahead(given))
+        launch.body = everywhere(body, partial(read_ahead, given=given))
         made = self.derived(launch, [*launch.choices, *choices])
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid

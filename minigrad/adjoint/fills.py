@@ -15,8 +15,7 @@ import numpy as np
 from minigrad.adjoint.counting import Count, evaluate
 from minigrad.adjoint.effects import axis_of, each, expressions, reads_in, unfolded
 from minigrad.adjoint.expr import Expr, walk
-from minigrad.adjoint.space import Space
-from minigrad.adjoint.touches import Touch, touches
+from minigrad.adjoint.space import Space, Touch, touches
 from minigrad.adjoint.tree import Declare, For
 
 if TYPE_CHECKING:

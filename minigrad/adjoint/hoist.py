@@ -1,11 +1,26 @@
-"""Sums in loops: led out of them, so that one addition is left, or shared out over the threads of a warp."""
+"""What need not be in a loop led out of it: sums, so that one addition is left, branches, loads of outputs' gradients.
+
+Sums in a loop that are the same for all threads of a warp are shared out over them.
+"""
 
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 
-from minigrad.adjoint.build import ZERO, test
+from minigrad.adjoint.build import ZERO, ascending, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import each, is_sum, name_of, reads_in, sides, used_otherwise, waits, written
-from minigrad.adjoint.expr import Call, Expr, Index, Name, Target, Ternary, children, walk
+from minigrad.adjoint.effects import (
+    declared,
+    each,
+    is_sum,
+    mentioned,
+    name_of,
+    reads_in,
+    sides,
+    used_otherwise,
+    waits,
+    written,
+)
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Target, Ternary, children, walk
 from minigrad.adjoint.tree import Add, Assign, Comment, Declare, For, If, Stmt
 
 
@@ -67,35 +82,88 @@ def _guarded(way: list[Expr], s: Stmt) -> Stmt:
     return s
 
 
-class Share:
-    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns."""
+def shared_out(body: list[Stmt], uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
+    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns.
 
-    def __init__(self, uniform: Container[str], fresh: Callable[[str], str]):
-        self.uniform, self.fresh = uniform, fresh  # uniform: names that are equal in all threads of a block
+    uniform: names that are equal in all threads of a block.
+    """
+    return [t for s in body for t in (_shared_out(s, uniform, fresh) if isinstance(s, For) else [s])]
 
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Share out the loops of a body."""
-        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
 
-    def _loop(self, s: For) -> list[Stmt]:
-        notes, adds = [t for t in s.body if isinstance(t, Comment)], [t for t in s.body if isinstance(t, Add)]
-        header = count(s)
-        if header is None or not (header.simple and header.exact) or len(notes) + len(adds) < len(s.body):
+def _shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
+    notes, header = [t for t in s.body if isinstance(t, Comment)], count(s)
+    match [t for t in s.body if not isinstance(t, Comment)]:
+        case [Add(by="warp_add", target=Index()) as add] if header and header.simple and header.exact:
+            named = reads_in((header.bound, *children(add.target))) - {header.var}
+        case _:
             return [s]
-        if len(adds) != 1 or adds[0].by != "warp_add" or adds[0].value.names & written([s]):
-            return [s]
-        add, indices = adds[0], adds[0].target.indices if isinstance(adds[0].target, Index) else ()
-        named = reads_in((header.bound, *indices)) - {header.var}
-        if not all(n in self.uniform for n in named):
-            return [s]
-        turn, turns = Name(self.fresh("turn"), "int"), Name(self.fresh("turns"), "int")
-        total = Name(self.fresh("d_warp"), add.target.type)
-        value = add.value
-        if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
-            value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
-        summed = Call("warp_total", (value, turn, turns), total.type)
-        var = Name(header.var, "int")
-        one = Add(add.target, total, add.place, add.text)
-        loop = For(Declare(var.name, "int", value=turn), s.condition, Assign(var, "+=", turns), [one], place=s.place)
-        given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
-        return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
+    if add.value.names & written([s]) or not named <= uniform:
+        return [s]
+    turn, turns = Name(fresh("turn"), "int"), Name(fresh("turns"), "int")
+    total, value = Name(fresh("d_warp"), add.target.type), add.value
+    if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
+        value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
+    summed = Call("warp_total", (value, turn, turns), total.type)
+    one = Add(add.target, total, add.place, add.text)
+    loop = replace(ascending(Name(header.var, "int"), header.bound, [one], turn, turns, s.place), condition=s.condition)
+    given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
+    return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
+
+
+def regrouped(body: list[Stmt]) -> list[Stmt]:
+    """`for (...) { if (c) { a } } if (c) { b }` becomes `if (c) { for (...) { a } b }`."""
+    made: list[Stmt] = []
+    for s in map(_led_out, body):
+        last = made[-1] if made else None
+        if isinstance(last, If) and isinstance(s, If) and _alike(last, s):
+            made[-1] = If(last.condition, [*last.then, *s.then], [*last.orelse, *s.orelse], last.place)
+        else:
+            made.append(s)
+    return made
+
+
+def _led_out(s: Stmt) -> Stmt:
+    """A branch that is all of a loop's body, with the loop in it."""
+    inner = s.body[0] if isinstance(s, For) and len(s.body) == 1 else None
+    if not isinstance(s, For) or not isinstance(inner, If) or inner.orelse or count(s) is None:
+        return s
+    if not _anywhere(inner) or inner.condition.names & written([s]) or waits([s]):
+        return s
+    return If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
+
+
+def _alike(a: If, b: If) -> bool:
+    """Whether two branches test the same, the first does not change it, and no name means something else in it."""
+    inside, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
+    apart = not declared(inside) & (mentioned([b]) | own) and not a.condition.names & written(inside)
+    return a.condition == b.condition and _anywhere(a) and apart
+
+
+def _anywhere(s: If) -> bool:
+    """Whether a condition can be tested anywhere: it reads variables alone, and divides by none."""
+    parts = walk(s.condition)
+    return not any(isinstance(x, Index | Call) or (isinstance(x, Binary) and x.op in "/%") for x in parts)
+
+
+def read_ahead(body: list[Stmt], given: Container[str]) -> list[Stmt]:
+    """`real d = d_y[i];` moved up to the first loop behind what it reads, so that a thread waits for memory only once.
+
+    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where nothing else is
+    left to do while it is on its way. Nobody writes what was given, so it can be read as soon as its index is known.
+    """
+    made = list(body)
+    for s in body:
+        if isinstance(s, Declare) and isinstance(s.value, Index) and s.value.array in given:
+            _move(made, s, s.value.names)
+    return made
+
+
+def _move(body: list[Stmt], s: Declare, names: frozenset[str]) -> None:
+    at = body.index(s)
+    known = next((n + 1 for n in reversed(range(at)) if names & written([body[n]])), 0)
+    loop = next((n for n in range(known, at) if isinstance(body[n], For)), None)
+    if loop is not None:
+        note = body[at - 1]
+        alone = at + 1 == len(body) or getattr(body[at + 1], "place", None) != s.place
+        del body[at - (isinstance(note, Comment) and note.place == s.place and alone) : at + 1]
+        body[loop:loop] = [Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]

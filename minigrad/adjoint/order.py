@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, minus
 from minigrad.adjoint.effects import declared, is_sum, mentioned, used_otherwise, written
-from minigrad.adjoint.expr import Binary, Name
+from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.tree import Add, Declare, Do, For, If, Reversal, Stmt
 
 
@@ -31,27 +31,24 @@ def _free(s: For, known: Reversal) -> bool:
     return not written(s.body) - own & used_otherwise(s.body, lambda t: is_sum(t) or isinstance(t, Add | Do))
 
 
-class Uncounted:
-    """Loops without a tape need no check of its length, and none that a formula tells need a counter."""
+def uncounted(body: list[Stmt], taped: set[str]) -> list[Stmt]:
+    """Loops without a tape need no check of its length, and none that a formula tells need a counter.
 
-    def __init__(self, taped: set[str]):
-        self.taped = taped  # the counters of loops with a tape
+    taped: the counters of loops with a tape.
+    """
+    for s in body:
+        known = s.reversal if isinstance(s, For) else None
+        if known and known.trips is not None:
+            assert isinstance(s, For)
+            if known.counter not in taped:
+                s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
+            s.reversal = replace(known, trips=None)
+    return [s for s in body if not (isinstance(s, If) and _in_vain(s.condition, taped))]
 
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Leave the checks out."""
-        for s in body:
-            known = s.reversal if isinstance(s, For) else None
-            if known and known.trips is not None:
-                assert isinstance(s, For)
-                if known.counter not in self.taped:
-                    s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
-                s.reversal = replace(known, trips=None)
-        return [s for s in body if not (isinstance(s, If) and self._checks(s))]
 
-    def _checks(self, s: If) -> bool:
-        """Whether a branch is the check of a tape that is not there."""
-        over = isinstance(s.condition, Binary) and s.condition.right == Name("tape_slots", "int")
-        counter = s.condition.left if isinstance(s.condition, Binary) else None
-        return (
-            over and isinstance(counter, Name) and counter.name.startswith("trips_") and counter.name not in self.taped
-        )
+def _in_vain(condition: Expr, taped: set[str]) -> bool:
+    """Whether a condition is the check of a tape that is not there."""
+    match condition:
+        case Binary(left=Name(name=counter), right=Name(name="tape_slots")):
+            return counter.startswith("trips_") and counter not in taped
+    return False

@@ -1,12 +1,14 @@
-"""How far values go: which parameters can matter, and whether data decide which elements a kernel touches."""
+"""How far values go: which parameters can matter, and whether data decide which elements are touched."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minigrad.adjoint import activity
 from minigrad.adjoint.effects import (
+    always,
     declared,
     each,
+    elements,
     expressions,
     heads,
     mentioned,
@@ -18,6 +20,7 @@ from minigrad.adjoint.effects import (
     written_here,
 )
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Ternary, walk
+from minigrad.adjoint.keeping import handed
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves, structured
 from minigrad.adjoint.tree import JUMPS, Add, Assign, Barrier, For, Function, If, Jump, Stmt
@@ -142,3 +145,30 @@ def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
         case Binary(op="&&" | "||"):
             return bool(e.left.names & data and e.right.names & watched)
     return False
+
+
+def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
+    """Whether a round runs safely from any values of `states`: it reads the elements that it has read before.
+
+    So each element is read in any case, at an index that no state decides; no array is handed to a function, and no
+    whole number is divided by what a state decides.
+    """
+    unsure = follows(body, states)
+    found = {x for s in each(body) for x in elements(s)}
+    if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
+        return False
+    every = [x for s in each(body) for e in expressions(s) for x in walk(e)]
+    if {n for x in every if isinstance(x, Call) for n in handed(x)} & arrays:
+        return False
+    divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not floating(x.type)]
+    return not any(d.names & unsure for d in divisors)
+
+
+def _sure(body: list[Stmt]) -> set[Index]:
+    """The elements that every round reads: those ahead of the first branch that may end it."""
+    found: set[Index] = set()
+    for s in body:
+        found |= {x for e in expressions(s) for x in always(e)}
+        if any(isinstance(t, Jump) for t in each([s])):
+            break
+    return found

@@ -1,6 +1,6 @@
 """The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 from minigrad.adjoint.build import change, is_number, minus, negative, plus
@@ -54,19 +54,14 @@ class Sink:
             body.insert(user - 1 - comments, s)
 
 
-class Copies:
-    """`real p_6 = p;` is left out where p itself is not changed behind it."""
-
-    def __init__(self, copies: set[str]):
-        self.copies = copies
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Read the original instead."""
-        for s in [s for s in body if isinstance(s, Declare) and s.name in self.copies and isinstance(s.value, Name)]:
-            behind = body[body.index(s) + 1 :]
-            if s.value.name not in written(behind):  # type: ignore[union-attr]
-                body = [*body[: body.index(s)], *(renamed(t, s.name, s.value) for t in behind)]  # type: ignore[arg-type]
-        return body
+def uncopied(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
+    """`real p_6 = p;` left out where p itself is not changed behind it."""
+    for s in body:
+        if isinstance(s, Declare) and s.name in copies and isinstance(s.value, Name):
+            at = body.index(s)
+            if s.value.name not in written(body[at + 1 :]):
+                body = [*body[:at], *(renamed(t, s.name, s.value) for t in body[at + 1 :])]
+    return body
 
 
 def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
