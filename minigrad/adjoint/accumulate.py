@@ -4,11 +4,11 @@ from collections.abc import Container, Mapping
 
 from minigrad.adjoint.build import ZERO, literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
-from minigrad.adjoint.effects import always, each, reads_in, written
+from minigrad.adjoint.effects import always, each, is_sum, name_of, reads_in, written
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
-from minigrad.adjoint.polynomial import Polynomial, offsets, polynomial, stride
+from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
 from minigrad.adjoint.tree import Add, Assign, Do, If, Stmt
@@ -60,42 +60,40 @@ class Accumulate:
     def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
-            if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.arrays:
+            if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
                 self.stored(s)
-                if s.op in ("+=", "-=") and not s.owned:
-                    self.sites.append(Site(body, s, facts, branch))
+            elif is_sum(s) and name_of(s.target) in self.arrays:
+                self.sites.append(Site(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
 
     def stored(self, s: Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
-        if s.op in ("+=", "-=") and s.owned:
-            why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
-            row = Choice(expression(s.target), "plain +=", why, "", moved)
-            self.rows.setdefault(row.what, row)
+        why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+        row = Choice(expression(s.target), "plain +=", why, "", moved)
+        self.rows.setdefault(row.what, row)
 
     def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
         """One array between two barriers: plain if every place has the same index and it is the thread's own."""
-        shared = self.arrays[array]
-        where = "block" if shared else "grid"
-        handed = array in self.handed
-        alone = None if handed else self.alone(sites, shared)
-        if alone is not None:
-            facts.limits.update(alone)
-            why = f"the index belongs to one thread of the {where}"
-            if self.sets(array, sites):
-                both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
-                return [
-                    self.row(sites[0], "plain =", f"{why}, which comes by once{both}"),
-                    *(self.row(site, "plain +=", why) for site in {site.target: site for site in sites[1:]}.values()),
-                ]
-            return [self.row(site, "plain +=", why) for site in {site.target: site for site in sites}.values()]
-        made = {}
+        alone = None if array in self.handed else self.alone(sites, self.arrays[array])
+        if alone is None:
+            return self.atomics(array, sites)
+        facts.limits.update(alone)
+        why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
+        if self.sets(array, sites):
+            both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
+            rows = [self.row(sites[0], "plain =", f"{why}, which comes by once{both}")]
+            sites = sites[1:]
+        return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
+
+    def atomics(self, array: str, sites: list[Site]) -> list[Choice]:
+        """One array to which threads add at elements that they may share."""
+        shared, made = self.arrays[array], {}
         crowded = len(sites) == 1 and sites[0].looked_up
         for site in sites:
-            warp = not any(i.names - self.alike for i in site.target.indices)
-            why = f"threads of the {where} may share the element"
-            if handed:
+            warp = not reads_in(site.target.indices) - self.alike
+            why = f"threads of the {'block' if shared else 'grid'} may share the element"
+            if array in self.handed:
                 why = "a function that the kernel calls adds to the array, too"
             elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
@@ -104,9 +102,9 @@ class Accumulate:
             if array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
-                alike = not any(i.names - self.uniform for i in site.target.indices)
-                why = f"the index {'is' if alike else 'may be'} the same in all threads"
-                how, why = f"warp sum, then {how}", why if alike else f"{why} of a warp, which then add once"
+                surely = not reads_in(site.target.indices) - self.uniform
+                why = f"the index {'is' if surely else 'may be'} the same in all threads"
+                how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
             copies = array in self.strides and (by != "atomicAdd" or crowded)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)
@@ -143,11 +141,7 @@ class Accumulate:
         """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
-        index = polynomial(site.target.indices[0])
-        others = array in self.begun or again
-        if array not in self.strides or others or index is None:
-            return False
-        if not _once(index, site.facts):
+        if array not in self.strides or array in self.begun or again or not _once(site.target.indices[0], site.facts):
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
         found = cover(site.target.indices[0], site.facts)
@@ -165,8 +159,7 @@ class Accumulate:
             return False
         (s, facts), indices = site.branch, site.target.indices
         there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
-        index = polynomial(indices[0])
-        if not there or index is None or reads_in(indices) & written([s]) or not _once(index, facts):
+        if not there or reads_in(indices) & written([s]) or not _once(indices[0], facts):
             return False
         found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
         if found is None:
@@ -188,7 +181,8 @@ class Accumulate:
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
 
 
-def _once(index: Polynomial, facts: Facts) -> bool:
-    """Whether a thread comes by each element once."""
-    told = facts.told(index) or set()
-    return all(name in told or f"@{name}" in told for name in facts.rounds)
+def _once(e: Expr, facts: Facts) -> bool:
+    """Whether a thread comes by each element with this index once."""
+    index = polynomial(e)
+    told = set() if index is None else facts.told(index) or set()
+    return index is not None and all(name in told or f"@{name}" in told for name in facts.rounds)

@@ -37,12 +37,8 @@ class Count:
     @property
     def trips(self) -> Expr:
         """The number of rounds; of a loop that does not run, 0 or less."""
-        if is_number(self.step, 1):
-            return minus(self.bound, self.start)
-        if is_number(self.step, -1):
-            return minus(self.start, self.bound)
         span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
-        return over(minus(plus(span, self.size), ONE), self.size)
+        return span if is_number(self.size, 1) else over(minus(plus(span, self.size), ONE), self.size)
 
     @property
     def size(self) -> Expr:
@@ -65,9 +61,7 @@ class Count:
 
     def round(self, var: Expr) -> Expr:
         """The round in which the variable has this value."""
-        return (
-            over(minus(self.start, var), negative(self.step)) if self.down else over(minus(var, self.start), self.step)
-        )
+        return over(minus(self.start, var) if self.down else minus(var, self.start), self.size)
 
 
 def count(s: For) -> Count | None:
