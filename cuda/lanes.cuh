@@ -56,9 +56,7 @@ __device__ real lanes_reduce(const real (&own)[MINE], Combine combine) {
     real value = own[0];
 #pragma unroll
     for (int j = 1; j < MINE; ++j) value = combine(value, own[j]);
-#pragma unroll
-    for (int step = SHARE / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
-    return value;
+    return lanes_reduce<SHARE>(value, combine);
 }
 
 // own = exp(own - most); returns their sum.

@@ -50,7 +50,7 @@ extern "C" __global__ void max_lanes(const real* x, real* y, int outputs, int n,
 extern "C" __global__ void max_strips(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     int output = blockIdx.x * 32 + threadIdx.x;
     Piece piece(x, output, outputs, n, inner, chunk);
-    real most = column_reduce(piece, -INFINITY, Max());
+    real most = column_reduce(piece.count, -INFINITY, piece, Max());
     if (threadIdx.y == 0 && output < outputs) y[piece.to] = most;
 }
 

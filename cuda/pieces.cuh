@@ -15,6 +15,8 @@ struct Piece {
         count = output < outputs ? min(chunk, n - first) : 0;
         to = (row * gridDim.y + blockIdx.y) * inner + column;
     }
+
+    __device__ real operator()(int i) const { return x[i * inner]; }
 };
 
 // Combines a piece for WIDTH lanes of a warp, neighbours: lane `share` of them takes every WIDTH-th element, or every
@@ -29,20 +31,18 @@ __device__ real piece_reduce(const Piece& piece, bool whole, int share, real sta
             return combine(combine(four.at[0], four.at[1]), combine(four.at[2], four.at[3]));
         }, combine);
     } else {
-        value = strided_reduce(share, WIDTH, piece.count, start, [=](int i) { return x[i * piece.inner]; }, combine);
+        value = strided_reduce(share, WIDTH, piece.count, start, piece, combine);
     }
-#pragma unroll
-    for (int step = WIDTH / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
-    return value;
+    return lanes_reduce<WIDTH>(value, combine);
 }
 
-// Combines a piece for the first thread of each column of a block of 32 x blockDim.y: its threads take every
-// blockDim.y-th element.
-template <class Combine>
-__device__ real column_reduce(const Piece& piece, real start, Combine combine) {
+// Combines at(i), 0 <= i < count, for the first thread of each column of a block of 32 x blockDim.y: its threads take
+// every blockDim.y-th.
+template <class At, class Combine>
+__device__ real column_reduce(int count, real start, At at, Combine combine) {
     __shared__ real values[32][32];
     int x = threadIdx.x, y = threadIdx.y;
-    values[y][x] = strided_reduce(y, blockDim.y, piece.count, start, [=](int i) { return piece.x[i * piece.inner]; }, combine);
+    values[y][x] = strided_reduce(y, blockDim.y, count, start, at, combine);
     __syncthreads();
     real value = values[0][x];
     for (int i = 1; y == 0 && i < blockDim.y; ++i) value = combine(value, values[i][x]);

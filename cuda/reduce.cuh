@@ -44,6 +44,14 @@ __device__ real warp_reduce(real value, int lanes, Combine combine) {
     return value;
 }
 
+// Combines the values of WIDTH lanes of a warp, neighbours, for all of them; WIDTH is a power of two.
+template <int WIDTH, class Combine>
+__device__ real lanes_reduce(real value, Combine combine) {
+#pragma unroll
+    for (int step = WIDTH / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
+    return value;
+}
+
 // Combines the values of a block for all its threads: each warp by shuffles, then the warps' results by the
 // first warp. The last warp of a block may have fewer than 32 lanes.
 template <class Combine>

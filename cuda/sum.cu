@@ -94,7 +94,7 @@ extern "C" __global__ void sum_strips(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int output = blockIdx.x * 32 + threadIdx.x;
     Piece piece(x, output, outputs, n, inner, chunk);
-    real sum = column_reduce(piece, 0, Add());
+    real sum = column_reduce(piece.count, 0, piece, Add());
     if (threadIdx.y == 0 && output < outputs) y[piece.to] = sum / divisor;
 }
 
