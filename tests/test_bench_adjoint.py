@@ -185,10 +185,11 @@ def test_warp_is_right_where_it_is_timed_and_wrong_where_a_product_is_carried_by
 
 
 @pytest.mark.skipif(not why_not("cuda"), reason="a GPU would be measured")
-def test_without_a_gpu_the_command_shows_the_newest_record(capsys, monkeypatch):
-    monkeypatch.setattr(adjoint_record, "newest", made)
+def test_without_a_gpu_the_command_shows_the_newest_record(capsys, monkeypatch, tmp_path):
+    made().save(tmp_path)
+    monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     assert command_line.main(["bench", "--adjoint"]) == 0
-    assert "NVIDIA H200, 2026-11-21" in capsys.readouterr().out
+    assert repr(made()) in capsys.readouterr().out
 
 
 def test_a_rung_that_there_is_not_is_named():

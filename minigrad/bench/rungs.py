@@ -146,8 +146,8 @@ INDEX = 2**20  # elements that a gather reads and a scatter writes
 RUNGS: dict[str, Rung] = {
     "axpy": Rung(ladder("axpy"), lambda d, n, _: flat(n, 1.5, d.real(n), d.real(n), n), MANY),
     "axpy_strided": Rung(
-        ladder("axpy_strided"),
-        lambda d, n, m: ([1.5, d.real(n * m), d.real(n * m), n * m], n // 256, 256), doubled(2**19), doubled(64, below=2),
+        ladder("axpy_strided"), lambda d, n, m: ([1.5, d.real(n * m), d.real(n * m), n * m], n // 256, 256),
+        doubled(2**19), doubled(64, below=2),
     ),
     "elementwise": Rung(ladder("elementwise"), lambda d, n, _: flat(n, d.real(n), 0.3, d.real(n), n), MANY),
     "gelu": Rung(ladder("gelu"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
