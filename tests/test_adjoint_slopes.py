@@ -57,6 +57,8 @@ KERNELS = {
     "v = v * 0.5 + s[i] * s[7 - i]; __syncthreads(); } y[i] = v;",
     "a bound that is overwritten, ahead of a branch": "double s = 0; int k = 1 + i % 2; for (int j = k; j > 0; --j) { "
     "s += x[i] * x[i]; } k = i; if (k > 5) { y[i] = 3; return; } y[i] = s * k;",
+    "a bound that a side of a branch overwrites": "double s = 0; int k = 3; if (x[i] < 0.7) { s = x[i]; } else { "
+    "for (int j = 0; j < k; ++j) { s += x[i] * x[i]; } k = 1; } y[i] = s * k;",
     "a return behind other sides": "double v = x[i]; if (v > 0.8) { v = v * v; } else if (v > 0.7) { v = 3 * v; } "
     "else { return; } y[i] = v * x[i];",
     "jumps deep inside a branch": "double v = 1; for (int j = 0; j < 8; ++j) { if (x[j] > 0.7) { if (v > 3) { break; } "
@@ -104,6 +106,32 @@ __device__ double h(double u, double r) {
 def test_a_function_returns_from_its_loop_or_from_deep_inside_a_branch(function):
     body = f"y[i] = {function}(x[i], x[7 - i]);"
     check(f'{RETURNS}extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
+
+
+TAPED = """
+__device__ double h(double v, int n) {
+    double s = 1;
+    for (int j = 0; j < n; ++j) s = s * v + 0.1 * j;
+    return s;
+}
+__device__ double g(double v, int n) {
+    double s = 1 + v * v, q[2] = {v, 1};
+    while (s < 6) {
+        s = s * 1.3 + 0.1;
+        q[0] = q[1] * sin(q[0] * s);
+        q[1] = q[1] + q[0] * h(v, n);
+    }
+    return q[0] * q[1] * h(s, 2);
+}
+"""
+
+
+@pytest.mark.parametrize("body", [
+    "y[i] = h(x[i], i) * h(x[7 - i], 70);",
+    "double v = x[i]; for (int j = 0; j < i; ++j) { v = v * g(v, j); } y[i] = v;",
+])  # fmt: skip
+def test_loops_of_a_function_have_tapes_that_the_kernel_hands_over(body):
+    check(f'{TAPED}extern "C" __global__ void f(const double* x, double* y) {{ {I}{body} }}')
 
 
 def check(text):

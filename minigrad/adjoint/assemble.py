@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.derive import Derived, FunctionAdjoint
 from minigrad.adjoint.effects import each, mentioned, written
-from minigrad.adjoint.expr import Expr
+from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import function, parameter
@@ -55,7 +55,7 @@ class Assembled:
 
 def assemble(module: Module, derived: Derived) -> Assembled:
     """Put the file together."""
-    functions = function_adjoints(module, derived.body)
+    functions = function_adjoints(module, derived)
     entries, kernels = [], []
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
@@ -94,10 +94,15 @@ def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[St
         if gradient in used:
             made.append(Param(gradient, of.type, True, gradient not in changed))
     made += [Param(stride, "int", False, False) for stride in derived.strides.values() if stride in used]
-    made += [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
-    if "tape_slots" in used:
-        made += [Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
+    known = {t.name for t in derived.tapes} | used
+    made += [p for p in tape_params(derived) if p.name in known]
     return [replace(p, restrict=p.pointer) for p in made]  # no two share memory, as the launch makes sure
+
+
+def tape_params(derived: Derived) -> list[Param]:
+    """The tapes in global memory; and of those whose length only the running kernel knows how long they are."""
+    made = [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
+    return [*made, Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
 
 
 def tape_columns(derived: Derived) -> list[Stmt]:
@@ -110,20 +115,40 @@ def tape_columns(derived: Derived) -> list[Stmt]:
     return [Declare(name, "size_t", value=value) for name, value in values.items()]
 
 
-def function_adjoints(module: Module, body: list[Stmt]) -> list[str]:
-    """The device functions, as they are, each with its adjoint where that is called."""
-    called = {s.function for s in each(body) if isinstance(s, Do)}
-    texts: list[str] = []
+def function_adjoints(module: Module, derived: Derived) -> list[str]:
+    """The device functions, as they are, each with its adjoint where that is called.
+
+    A tape of one in global memory becomes one of the kernel, which hands it over: it is read before the call ends.
+    """
+    called = {s.function for s in each(derived.body) if isinstance(s, Do)}
+    found: dict[str, tuple[FunctionAdjoint, Derived]] = {}
     for f in reversed(module.functions.values()):  # callers first, so that what they call is known
-        adjoint = ""
         if f"{f.name}_adjoint" in called:
             made = FunctionAdjoint(module, f)
-            found = made.derive()
-            called |= {s.function for s in each(found.body) if isinstance(s, Do)}
-            check_fresh(module, f, mentioned(found.body), body)
-            adjoint = "\n\n" + function_text(made, found)
-        texts.insert(0, f.text + adjoint)
+            found[f.name] = made, made.derive()
+            called |= {s.function for s in each(found[f.name][1].body) if isinstance(s, Do)}
+            check_fresh(module, f, mentioned(found[f.name][1].body), derived.body)
+    texts: list[str] = []
+    handed: dict[str, list[Param]] = {}
+    for f in module.functions.values():
+        if f.name in found:
+            made, own = found[f.name]
+            hand_over(own.body, handed)
+            derived.tapes += [t for t in own.tapes if t.size is None]
+            used = mentioned(own.body)
+            memory = [Param(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
+            handed[f"{f.name}_adjoint"] = more = [p for p in (*tape_params(derived), *memory) if p.name in used]
+            texts.append(f"{f.text}\n\n{function_text(made, own, more)}")
+        else:
+            texts.append(f.text)
+    hand_over(derived.body, handed)
     return texts
+
+
+def hand_over(body: list[Stmt], handed: dict[str, list[Param]]) -> None:
+    """Hand the memory of tapes to the functions that need it."""
+    for s in {id(s): s for s in each(body) if isinstance(s, Do)}.values():
+        s.arguments += tuple(Name(p.name, p.type) for p in handed.get(s.function, ()))
 
 
 def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -> None:
@@ -135,10 +160,10 @@ def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -
             raise module.refuse(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
 
 
-def function_text(made: FunctionAdjoint, found: Derived) -> str:
-    """`__device__ void f_adjoint(x, d_y, d_x)`."""
+def function_text(made: FunctionAdjoint, found: Derived, memory: list[Param]) -> str:
+    """`__device__ void f_adjoint(x, d_y, d_x)`, and behind these the memory of its tapes."""
     sinks = [p for p in made.of.params if p.name in found.gradients]
     own = [parameter(p) for p in made.of.params]
     gradients = [f"{p.type}{'*' if p.pointer else '&'} {found.gradients[p.name]}" for p in sinks]
-    params = [*own, f"{made.result.type} {made.seed}", *gradients]
+    params = [*own, f"{made.result.type} {made.seed}", *gradients, *map(parameter, memory)]
     return function(f"__device__ void {made.of.name}_adjoint", params, found.body)

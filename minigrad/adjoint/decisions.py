@@ -110,10 +110,8 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     extents = [(e, evaluate(e, made.module.values)) for e in tape.dims]
     size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
     inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # rounds of loops inside
-    moved, again = (
-        f"{2 * size} a round",
-        f"every {EVERY}th round: not where {made.never.get(tape.name, 'another loop reads it')}",
-    )
+    never = "another loop reads it" if tape.name in made.tapes else "it is a function's"
+    moved, again = f"{2 * size} a round", f"every {EVERY}th round: not where {made.never.get(tape.name, never)}"
     if counted := made.counted.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:

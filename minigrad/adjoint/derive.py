@@ -143,7 +143,7 @@ class FunctionAdjoint(Derivation):
         active = activity.reached(of, floats) & activity.reached(of, [result.name], backward=True)
         super().__init__(module, of, active | {result.name})
         self.result, self.gradients = result, {}
-        self.results = {self.gradient(p.name) for p in function.params if p.name in active}
+        self.results = {"tape_needed", *(self.gradient(p.name) for p in function.params if p.name in active)}
         self.seed = self.gradient(result.name)
 
     def derive(self) -> Derived:
@@ -154,13 +154,7 @@ class FunctionAdjoint(Derivation):
         arrays = {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
         facts = Facts({}, set(), set(), set(), {}, {})
         choices = Accumulate(arrays, set(), (), {}).decide(body, facts, self.phases(body))
-        made = self.derived(Launch(self.tidied(body, set())), choices)
-        if outside := [t for t in made.tapes if t.size is None]:
-            raise self.module.refuse(
-                outside[0].place, f"this loop in a device function would need a tape for {outside[0].value}, and how "
-                "long only the running kernel knows; move it into the kernel."
-            )  # fmt: skip
-        return made
+        return self.derived(Launch(self.tidied(body, set())), choices)
 
 
 def _assigned(result: Name, jump: Jump) -> list[Stmt]:

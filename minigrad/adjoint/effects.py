@@ -57,8 +57,9 @@ def waits(body: Iterable[Stmt]) -> bool:
 
 
 def read_here(s: Stmt) -> set[str]:
-    """What a statement itself reads, not what is inside it."""
-    return self_read(s).union(*(e.names for e in expressions(s)))
+    """What a statement itself reads, not what is inside it; of a loop its number by formula, too."""
+    formula = s.reversal.trips if isinstance(s, For) and s.reversal else None
+    return self_read(s).union(*(e.names for e in (*expressions(s), *([formula] if formula else []))))
 
 
 def self_read(s: Stmt) -> set[str]:

@@ -164,12 +164,15 @@ class Keeping:
 
         of: what it is for that a round computes; empty for what a round begins with.
         """
-        name, size, trips = self.fresh(f"{value}_tape"), rounds.size, rounds.trips
+        size, trips, function = rounds.size, rounds.trips, ""
         if size is not None:
             extents = [evaluate(e, self.module.values) for e in (size, *dims)]
             if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
                 size, trips = None, size
-        self.tapes[name] = Tape(name, kind, size, trips, value, rounds.place, rounds.counter, dims, of)
+        if size is None and self.of is not self.module.kernel:
+            function = f" of {self.of.name}"  # the kernel hands it over, under this name
+        name = self.fresh(f"{value}{function.replace(' ', '_')}_tape")
+        self.tapes[name] = Tape(name, kind, size, trips, value + function, rounds.place, rounds.counter, dims, of)
         return self.tapes[name]
 
     def bounded(self, rounds: Rounds, store: Stmt) -> Stmt:

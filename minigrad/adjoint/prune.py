@@ -90,9 +90,8 @@ class Prune:
         self.jumps = before
         if not kept and not counts:
             return None, live
-        formula = s.reversal.trips if s.reversal else None  # by which it may be counted in the end
-        live = following | (formula.names if formula else frozenset())
-        self.mentioned |= read_here(s) | live - following
+        live = following
+        self.mentioned |= read_here(s)
         start = s.start
         if start:
             live = (live - written_here(start)) | read_here(start)
