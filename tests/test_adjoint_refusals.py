@@ -122,6 +122,8 @@ BODIES = {
     "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }":
         "4:31: __syncthreads() where only some",
     "y[0] = x[0] %2;": "4:13: % of floating-point numbers",
+    "y[i] = x[i] ** 2;": "4:13: ** is no operator of C++; a power is x * x, or pow(x, 3)",
+    "y[i] = x[i] ^ 2;": "4:13: ^ of floating-point numbers has no meaning; a power is x * x, or pow(x, 3)",
     "y[0] = ~x[0];": "4:8: ~ of a floating-point number has no meaning",
     "y[0] = __expf(x[0]);": "4:8: __expf has no derivative rule here, and is no __device__ function; call expf.",
     "y[0] = __fdividef(x[0], a);": "4:8: __fdividef has no derivative rule here, and is no __device__ function; write "

@@ -19,6 +19,7 @@ AFTER = {
     "->": "write a variable for each member", "[": "an array takes one index for each of its axes",
     "(": "only functions are called", "::": "write the name alone",
 }  # fmt: skip
+POWER = "a power is x * x, or pow(x, 3)"
 TESTS = ("||", "&&", "==", "!=", "<", "<=", ">", ">=")
 
 
@@ -32,6 +33,8 @@ class Expressions(Scope):
         left = self.unary()
         while (op := self.next.text) in PRECEDENCE and PRECEDENCE[op] > rank:
             token = self.take()
+            if op == self.next.text == "*" and self.next.place.column == token.place.column + 1:
+                raise self.refuse(token.place, f"** is no operator of C++; {POWER}.")
             left = self.binary(token, left, self.expression(PRECEDENCE[op]))
         if rank == 0 and self.accept("?"):
             yes = self.expression()
@@ -46,7 +49,8 @@ class Expressions(Scope):
         """The two operands joined; tests give a bool."""
         op, kinds = token.text, (left.type, right.type)
         if op in ("%", "&", "|", "^", "<<", ">>") and any(map(floating, kinds)):
-            raise self.refuse(token.place, f"{op} of floating-point numbers has no meaning.")
+            instead = f"; {POWER}" if op == "^" else ""
+            raise self.refuse(token.place, f"{op} of floating-point numbers has no meaning{instead}.")
         return Binary(op, left, right, "bool" if op in TESTS else common(*kinds))
 
     def unary(self) -> Expr:

@@ -53,6 +53,8 @@ def rewind(x, r, steps):
         Wrong("d_r += d_x * x * (1 - x)\n        d_x *= r * (1 - 2 * x)",
               "d_x *= r * (1 - 2 * x)\n        d_r += d_x * x * (1 - x)", "value",
               "The share of r takes d_x as it arrives in this year, before it is handed on to the state."),
+        Wrong("d_x *= r", "d_x = r", "value",
+              "What arrives from the later years is lost: d_x is multiplied by the derivative of the year."),
         Wrong("for x in reversed", "for _ in reversed", "value",
               "Each year has its own state: take it from `states`. x is still the last one."),
         Wrong("(1 - 2 * x)", "(1 - x)", "value",

@@ -49,8 +49,8 @@ def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> s
     """
     lines, last = [], first_line + text.count("\n")
     for number, (plain, line) in enumerate(zip(text.split("\n"), _numbered(text, first_line), strict=True), first_line):
-        further = len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4
-        style = f"display:block;padding-left:{further}ch;text-indent:-{further}ch"
+        further = 0.6 * (len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4)  # JupyterLab takes em, and not ch
+        style = f"display:block;padding-left:{further:g}em;text-indent:-{further:g}em"
         style += f";background:{tints[number]}" if number in tints else ""
         lines.append(f'<span style="{style}">{line}\n</span>')
     return _page("".join(lines), file, first_line, WRAP)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minigrad.answer import Answer
+from minigrad.prose import folded
 from minigrad.source import blank
 
 # `//> text` (in Python `#> text`) begins what the reader writes, and `//<` ends it; the skeleton has the text instead.
@@ -71,7 +72,7 @@ class Exercise:
         if self._hinted == len(self.hints):
             return Text(f"That was the last hint. {self.call}.solution() shows one way to write it.")
         self._hinted += 1
-        return Text(f"Hint {self._hinted} of {len(self.hints)}: {self.hints[self._hinted - 1]}")
+        return Text(folded(f"Hint {self._hinted} of {len(self.hints)}: {self.hints[self._hinted - 1]}"))
 
     def solution(self) -> Text:
         """One way to write it."""
