@@ -100,7 +100,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
     """Raise where the array does not hold what the pointer reads."""
     if param.type == "bfloat16":
         if not is_bfloat16(array.dtype):
-            raise TypeError(f"{_place(kernel, i, param)} takes the bfloat16 of ml_dtypes; got {array.dtype}.")
+            raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
         return
     if param.type == "real" and is_bfloat16(array.dtype):
         raise TypeError(f"{_place(kernel, i, param)}: no arithmetic in bfloat16 but matmul. Use .astype('float32').")

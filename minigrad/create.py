@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.convert import check_dtype, move, to_host
+from minigrad.convert import check_dtype, has_gradient, move, to_host
 from minigrad.devices import check, default_device
 from minigrad.require import number, whole
 from minigrad.spec import elements
@@ -66,8 +66,8 @@ def ones(*shape: Any, requires_grad: bool = False, device: str | None = None, dt
 
 def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
     """A tensor of standard normal numbers, from the generator that `manual_seed` sets."""
-    numbers = np.asarray(_Generator.rng.standard_normal(extents(shape)))
-    return tensor(numbers, requires_grad, device, check_dtype(dtype))
+    dtype = _of_floats("randn", dtype)
+    return tensor(np.asarray(_Generator.rng.standard_normal(extents(shape))), requires_grad, device, dtype)
 
 
 def uniform(
@@ -80,8 +80,17 @@ def uniform(
 ) -> Tensor:
     """A tensor of numbers spread evenly from low to high, from the generator that `manual_seed` sets."""
     low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
+    dtype = _of_floats("uniform", dtype)
     numbers = np.asarray(low + (high - low) * _Generator.rng.random(extents((shape,))))
-    return tensor(numbers, requires_grad, device, check_dtype(dtype))
+    return tensor(numbers, requires_grad, device, dtype)
+
+
+def _of_floats(who: str, dtype: Any) -> np.dtype:
+    """The dtype, where it has room for a fraction. Raises TypeError."""
+    found = check_dtype(dtype)
+    if not has_gradient(found):
+        raise TypeError(f"{who} makes numbers with a fraction, which {found} cuts off; take float32 or float64.")
+    return found
 
 
 def extents(shape: tuple) -> tuple[int, ...]:

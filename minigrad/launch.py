@@ -82,7 +82,8 @@ class Launch:
         known = kernel.sizes | dict(zip(kernel.sizes, given, strict=False)) | named
         sizes = {key: value for key, value in known.items() if value is not None}
         if missing := [key for key in known if key not in sizes]:
-            raise LaunchError(f"{kernel.name}.launch takes {', '.join(kernel.sizes)}; {', '.join(missing)} is missing.")
+            absent = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            raise LaunchError(f"{kernel.name}.launch takes {', '.join(kernel.sizes)}; {absent}.")
         for key, value in sizes.items():
             if not isinstance(value, Integral) or value < 0:
                 raise LaunchError(f"{kernel.name}: {key}={value!r} must be a whole number of at least 0.")

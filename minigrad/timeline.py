@@ -40,10 +40,13 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
 
     What was allocated before the step is not counted, nor is it when the step gives it back.
     """
-    a("timeline", step, Callable, "a step and its tensors")
-    array = a("timeline", inputs[0] if inputs else None, Tensor, "a step and its tensors").array
+    takes = "a step and its tensors, as (step, x, y)"
+    a("show.memory", step, Callable, takes)
+    if not inputs:
+        raise TypeError(f"show.memory takes {takes}; got no tensor.")
+    array = a("show.memory", inputs[0], Tensor, takes).array
     if not isinstance(array, Array) or array.device.name != "sim":
-        raise ValueError("timeline watches the launches of device 'sim'; move model and inputs there: .to('sim').")
+        raise ValueError("show.memory watches the launches of device 'sim'; move model and inputs there: .to('sim').")
     device: Any = array.device
     live, kernels, after = [0], [], []
 

@@ -67,6 +67,11 @@ class Values:
         return int(self.item())
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} has no one truth. Ask its .numpy() for .all() or .any(), or choose "
+                "element by element: mg.where(x > 0, a, b)."
+            )
         return bool(self.item())
 
     def __len__(self) -> int:

@@ -270,8 +270,9 @@ def test_a_row_with_a_wrong_label_is_nan(kernel_device):
 @pytest.mark.parametrize(
     ("logits", "labels", "error", "message"),
     [
-        (np.zeros((2, 3), int), [0, 1], TypeError, "float logits and int64 labels; got int64"),
-        (np.zeros((2, 3)), [0.0, 1.0], TypeError, r"Use labels.astype\('int64'\)"),
+        (np.zeros((2, 3), int), [0, 1], TypeError, "logits are int64; they must be floats"),
+        (np.zeros((2, 3)), [0.0, 1.0], TypeError, r"labels are float32; .* labels.astype\('int64'\)"),
+        (np.zeros((2, 3)), 1, ValueError, r"got \(2, 3\) and \(\)"),
         (np.zeros((2, 3)), [0, 1, 2], ValueError, r"got \(2, 3\) and \(3,\)"),
         (np.zeros((2, 3, 4)), [0, 1], ValueError, "Reshape further axes into the rows"),
     ],

@@ -186,6 +186,8 @@ def test_tiles_save_the_reads_that_a_count_finds():
     assert f"{reads}, {2 * m * n * k / reads:.1f} times fewer" in shown and "columns 12 to 13 of a" in shown
     with pytest.raises(ValueError, match="step=4, and a 10 x 12 result over k=14 takes steps 0 to 3"):
         mg.show.matmul(m, n, k, TILE=tile, step=4)
+    with pytest.raises(ValueError, match="a 0 x 12 result over k=14 takes no steps"):
+        mg.show.matmul(0, n, k, TILE=tile)
 
 
 # --- broadcast ---
@@ -335,6 +337,8 @@ def test_sliders_for_size_and_step(screen):
         mg.show.block_slider(RELU, 10, 20)
     with pytest.raises(LaunchError, match="n is missing"):
         mg.show.block_slider(RELU)
+    with pytest.raises(LaunchError, match="n, k are missing"):
+        mg.matmul["tiled"].launch(10)
     steps = mg.show.step_slider(10, 12, 14, TILE=4)
     assert list(steps.sliders["step"].options) == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="slider needs values"):

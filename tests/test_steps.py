@@ -156,6 +156,10 @@ def test_without_a_gpu_nothing_is_timed():
         mg.bench.training_step()
     with pytest.raises(ValueError, match="must be one of SGD, Adam"):
         mg.bench.training_step("sgd")
+    with pytest.raises(ValueError, match="must be one of SGD, Adam"):
+        mg.bench.recorded_step("sgd")
+    with pytest.raises(DeviceError, match="ernels run on 'sim'"):  # and not: time it there
+        mg.bench.measure(mg.relu, (8,))
 
 
 @pytest.mark.gpu

@@ -62,6 +62,19 @@ def test_arrays_however_they_lie_in_memory(array, device):
     assert x.dtype == array.dtype
 
 
+@pytest.mark.parametrize("make", [mg.randn, lambda *shape, dtype: mg.uniform(0, 1, shape, dtype=dtype)])
+def test_random_numbers_have_a_fraction(make):
+    assert make(2, dtype="float64").dtype == np.float64
+    with pytest.raises(TypeError, match="numbers with a fraction, which int32 cuts off; take float32 or float64"):
+        make(2, dtype="int32")
+
+
+def test_a_tensor_of_many_has_no_one_truth():
+    assert mg.tensor([2.0]) and not mg.tensor(0.0)
+    with pytest.raises(ValueError, match=r"a tensor of shape \(2,\) has no one truth\. .* mg\.where\(x > 0, a, b\)"):
+        assert mg.tensor([1.0, 2.0]) > 0
+
+
 @pytest.mark.parametrize(
     ("data", "dtype", "number"),
     [([300], "uint8", "300"), ([-1], "uint8", "-1"), ([2**31], "int32", "2147483648"), ([np.nan], "int64", "nan"),

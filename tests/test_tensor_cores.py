@@ -215,7 +215,7 @@ def test_other_gpus_refuse_in_a_sentence(rung, arch, text):
 
 def test_what_is_no_bfloat16_is_refused():
     a = mg.ones(4, 4, device="sim")
-    with pytest.raises(TypeError, match="takes the bfloat16 of ml_dtypes; got float32"):
+    with pytest.raises(TypeError, match=r"takes bfloat16; got float32\. Use \.astype\('bfloat16'\)"):
         mg.matmul.using("mma_bf16")(a, a)
     with pytest.raises(TypeError, match="float32"):
         mg.matmul.using("mma_tf32")(a.astype("float64"), a.astype("float64"))

@@ -59,8 +59,7 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     "torch": PyTorch, eager and as a CUDA graph. "numpy": NumPy by hand and minigrad on `numpy`, which need no GPU.
     First the losses of some steps are compared with those of `numpy`. Raises DeviceError without a GPU to time on.
     """
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
+    must_be_known(optimizer)
     against = words("mg.bench.training_step", "against", against, RIVALS)
     repeats = whole("mg.bench.training_step", "repeats", repeats, 1)
     gpu: Any = None if why_not("cuda") and set(against) == {"numpy"} else get(check("cuda"))
@@ -80,8 +79,15 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     return TrainingStep(title(optimizer), place, date.today().isoformat(), times)
 
 
+def must_be_known(optimizer: str) -> None:
+    """Raise ValueError where nobody steps with this optimizer."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
+
+
 def recorded_step(optimizer: str = "SGD") -> TrainingStep:
     """The newest recorded times of this step. Raises ValueError where there are none."""
+    must_be_known(optimizer)
     for record in records():
         if times := record.steps.get(title(optimizer)):
             return TrainingStep(title(optimizer), record.device, record.date, times)

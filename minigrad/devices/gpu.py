@@ -160,11 +160,13 @@ def _driver() -> Any:
     except ImportError as error:
         raise DeviceError(
             f"device 'cuda' needs PyCUDA, which does not load here ({error}). "
-            "With an NVIDIA GPU: python -m minigrad.install_cuda. Without: use device='sim'."
+            "With an NVIDIA GPU: python -m minigrad.install_cuda. Without: kernels run on 'sim'."
         ) from error
     try:
         driver.init()
         driver.Device(0)
     except driver.Error as error:
-        raise DeviceError(f"device 'cuda': the driver finds no GPU ({error}). Use device='sim'.") from error
+        raise DeviceError(
+            f"device 'cuda': the driver finds no GPU ({error}). Without one, kernels run on 'sim'."
+        ) from error
     return driver

@@ -60,16 +60,15 @@ def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]
 
     Labels on `cuda` are not looked at, as that would wait for the GPU: there, loss and gradient of such a row are NaN.
     """
-    if logits.dtype not in FLOATS or labels.dtype != np.int64:
-        raise TypeError(
-            f"cross_entropy takes float logits and int64 labels; got {logits.dtype} and {labels.dtype}. "
-            "Use labels.astype('int64')."
-        )
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(
             f"cross_entropy takes logits (rows, classes) and labels (rows,); got {logits.shape} and {labels.shape}. "
             "Reshape further axes into the rows."
         )
+    if logits.dtype not in FLOATS:
+        raise TypeError(f"cross_entropy: logits are {logits.dtype}; they must be floats: logits.astype('float32').")
+    if labels.dtype != np.int64:
+        raise TypeError(f"cross_entropy: labels are {labels.dtype}; they must be int64: labels.astype('int64').")
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
     if not (isinstance(labels, Array) and labels.device.name == "cuda"):

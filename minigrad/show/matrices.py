@@ -129,7 +129,9 @@ def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
     """
     launch = OPS["matmul"].kernels["tiled"].launch(m, n, k, TILE=TILE)
     steps = ceil_div(k, TILE)
-    if launch.blocks == 0 or not 0 <= step < steps:
+    if 0 in (m, n, k):
+        raise ValueError(f"matmul: a {m} x {n} result over k={k} takes no steps; give extents of at least 1.")
+    if not 0 <= step < steps:
         raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps - 1}.")
     rows, columns = rows_and_columns(launch)
     at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)

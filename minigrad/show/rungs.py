@@ -7,6 +7,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from minigrad.bench.measurement import Measurement
 from minigrad.bench.record import Record
+from minigrad.bench.works import sizes
+from minigrad.op import OPS
 from minigrad.show.counts import SIDE, Counts, counted, on_tensor_cores, rungs, settings
 from minigrad.show.curves import frame
 from minigrad.show.picture import GREY, INK, LIGHT_BLUE, PALE, VERMILLION, Picture, canvas, plural, words
@@ -69,7 +71,11 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
     record = record or newest(n)
     found = measured(record, n)
     if not found or record is None:
-        raise ValueError(f"no record has the rungs of matmul at {n} x {n}. On a GPU: minigrad bench --only matmul.")
+        known = " and ".join(f"{s.inputs[0][0]}" for s in sizes(OPS["matmul"]) if s.backward and not s.variant)
+        raise ValueError(
+            f"no record has the rungs of matmul at {n} x {n}. On a GPU, minigrad bench --only matmul times them "
+            f"at {known}."
+        )
     fastest, slowest = (pick(found.values(), key=lambda m: m.flops_per_second) for pick in (max, min))
     times = fastest.flops_per_second / slowest.flops_per_second
     title = f"The ladder at {n} x {n}: from the foot to the top {times:.0f} times faster, on {record.place}"
