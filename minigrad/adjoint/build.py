@@ -30,11 +30,9 @@ def number_of(e: Expr) -> float | None:
 
 
 def whole(e: Expr) -> int | None:
-    """The value of a literal of type int, or of its negative."""
-    if isinstance(e, Unary) and e.op == "-":
-        inner = whole(e.operand)
-        return None if inner is None else -inner
-    return e.whole if isinstance(e, Number) and e.type == "int" else None
+    """The same of type int."""
+    value = number_of(e) if e.type == "int" else None
+    return value if isinstance(value, int) else None
 
 
 def literal(value: int) -> Expr:
@@ -100,10 +98,7 @@ def plus(a: Expr, b: Expr) -> Expr:
         return b if is_number(a, 0) else a
     if (positive := negated(b)) is not None:
         return minus(a, positive)
-    if (value := whole(b)) is not None and a.type == "int":
-        inner, known = offset(a)
-        return _shifted(inner, known + value)
-    return Binary("+", a, b, common(a.type, b.type))
+    return _sum("+", a, b)
 
 
 def minus(a: Expr, b: Expr) -> Expr:
@@ -112,14 +107,14 @@ def minus(a: Expr, b: Expr) -> Expr:
         return a if is_number(b, 0) else negative(b)
     if (positive := negated(b)) is not None:
         return plus(a, positive)
-    if (value := whole(b)) is not None and a.type == "int":
-        inner, known = offset(a)
-        return _shifted(inner, known - value)
-    return Binary("-", a, b, common(a.type, b.type))
+    return _sum("-", a, b)
 
 
-def _shifted(e: Expr, by: int) -> Expr:
-    """e + by, of whole numbers."""
+def _sum(op: str, a: Expr, b: Expr) -> Expr:
+    """a + b or a - b, with whole numbers joined: of `n - 1 + 3` it is `n + 2`."""
+    if whole(b) is None or a.type != "int":
+        return Binary(op, a, b, common(a.type, b.type))
+    e, by = offset(Binary(op, a, b, "int"))
     if not by or is_number(e, 0):
         return e if not by else literal(by)
     return Binary("+" if by > 0 else "-", e, literal(abs(by)), common(e.type))

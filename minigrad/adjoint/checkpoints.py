@@ -51,22 +51,23 @@ class TapedLoop:
 
     def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
-        self.pushes = {s: v for s in forward.body if (v := self.pushed(s)) is not None}
+        self.pushes = {s: found for s in forward.body if (found := self.pushed(s)) is not None}
         self.pulls = {s: name for s in back.body if (name := self.pulled(s)) is not None}
         assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
         self.counter = back.reversal.counter
         self.k = Name(back.variable, "int")
         self.trips = plus(back.start.value, ONE)
-        self.states = {v.name for v in self.pushes.values()}
+        self.states = {v.name for _, v in self.pushes.values()}
         self.var = forward.variable
         self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
         self.again = self.slice()
 
-    def pushed(self, s: Stmt) -> Name | None:
-        """The variable that a statement puts onto a tape."""
+    def pushed(self, s: Stmt) -> tuple[str, Name] | None:
+        """The tape that a statement fills, and the variable that it puts there."""
         s = s.then[0] if isinstance(s, If) and len(s.then) == 1 and not s.orelse else s
-        if isinstance(s, Assign) and isinstance(s.target, Index) and s.target.array in self.names:
-            return s.value if isinstance(s.value, Name) else None
+        match s:
+            case Assign(target=Index(array=tape), value=Name() as variable) if tape in self.names:
+                return tape, variable
         return None
 
     def pulled(self, s: Stmt) -> str | None:
@@ -98,7 +99,7 @@ class TapedLoop:
         inside = each([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
         changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
-        apart = {*self.pulls.values()} <= {*self.names} == {self.tape(s) for s in self.pushes}
+        apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
         apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
         adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
@@ -113,10 +114,6 @@ class TapedLoop:
             "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
-
-    def tape(self, s: Stmt) -> str:
-        """The tape that a statement fills."""
-        return next(iter(written([s]) & {*self.names}))
 
     @property
     def cost(self) -> Counted:
@@ -133,15 +130,15 @@ class TapedLoop:
         part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         every = literal(EVERY)
-        for s in self.pushes:
-            self.thinned(s)
+        for s, (name, _) in self.pushes.items():
+            self.thinned(s, self.of.tapes[name])
         here = plus(times(every, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
         number = Declare(self.k.name, "int", value=self.last(here) if free else here)
         inside = test("<", here if free else self.k, self.trips)
         begin, note, restore = list[Stmt](), list[Stmt](), dict[int, Stmt]()
-        for s, variable in self.pushes.items():
-            tape = self.of.tapes[self.tape(s)]
+        for name, variable in self.pushes.values():
+            tape = self.of.tapes[name]
             begin += [Declare(kept[tape.name], tape.type, (every,)), Assign(variable, "=", tape.slot(part))]
             note.append(Assign(Index(kept[tape.name], (near,), tape.type), "=", variable))
         for s, name in self.pulls.items():
@@ -167,7 +164,7 @@ class TapedLoop:
         """The number of a round; beyond the last one, of that."""
         return Call("min", (here, minus(self.trips, ONE)), "int")
 
-    def thinned(self, s: Stmt) -> None:
+    def thinned(self, s: Stmt, tape: Tape) -> None:
         """A value put onto the tape in every EVERY-th round."""
         every, at = literal(EVERY), self.forward.body.index(s)
         store = s.then[0] if isinstance(s, If) else s
@@ -176,8 +173,7 @@ class TapedLoop:
         first: Expr = test("==", Binary("%", self.k, every, "int"), ZERO)
         if isinstance(s, If):
             first = Binary("&&", first, test("<", round_, Name("tape_slots", "int")), "bool")
-        target = self.of.tapes[self.tape(s)].slot(round_)
-        self.forward.body[at] = If(first, [Assign(target, "=", store.value)], [], s.place)
+        self.forward.body[at] = If(first, [Assign(tape.slot(round_), "=", store.value)], [], s.place)
 
     def full(self, s: Stmt) -> Stmt:
         """The check behind the loop whether the tape was long enough, for one that is shorter now."""

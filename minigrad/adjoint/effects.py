@@ -58,8 +58,12 @@ def waits(body: Iterable[Stmt]) -> bool:
 
 def read_here(s: Stmt) -> set[str]:
     """What a statement itself reads, not what is inside it; of a loop its number by formula, too."""
-    formula = s.reversal.trips if isinstance(s, For) and s.reversal else None
-    return self_read(s).union(*(e.names for e in (*expressions(s), *([formula] if formula else []))))
+    found = self_read(s)
+    for e in expressions(s):
+        found |= e.names
+    if isinstance(s, For) and s.reversal and s.reversal.trips:
+        found |= s.reversal.trips.names
+    return found
 
 
 def self_read(s: Stmt) -> set[str]:
@@ -154,18 +158,18 @@ def written_here(s: Stmt) -> set[str]:
 
 def written(body: Iterable[Stmt]) -> set[str]:
     """All that statements write or declare."""
-    return set().union(*(written_here(s) for s in each(body)))
+    return set().union(*map(written_here, each(body)))
 
 
 def read(body: Iterable[Stmt]) -> set[str]:
     """All that statements read."""
-    return set().union(*(read_here(s) for s in each(body)))
+    return set().union(*map(read_here, each(body)))
 
 
 def mentioned(body: Iterable[Stmt]) -> set[str]:
     """All names that statements read or write."""
-    body = list(body)
-    return read(body) | {n for s in each(body) if not isinstance(s, Declare) for n in written_here(s)}
+    body = each(body)
+    return set().union(*map(read_here, body), *(written_here(s) for s in body if not isinstance(s, Declare)))
 
 
 def declared(body: Iterable[Stmt]) -> set[str]:

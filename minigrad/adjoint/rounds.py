@@ -39,9 +39,7 @@ class Loops(Sweep):
     def rounds_of(self, s: For, header: Count | None, after: set[str]) -> Rounds:
         """Where the tapes of this loop stand, and which arrays its rounds cannot compute again."""
         k = Name(header.var if header and header.simple else self.fresh("k"), "int")
-        size, trips = capacity(self.module, s, header), None
-        if header and size is None:
-            trips = self.hosted(self.trips(header))
+        size, trips = self.length(s, header)
         arrays = {n for n in read([s]) if self.is_array(n)} - self.dropped
         own = self.kills(s) - declared(s.body)
         anew = frozenset(n for n in sorted(own) if self.is_array(n) and filled(self, s, n))
@@ -52,13 +50,16 @@ class Loops(Sweep):
     def numbered(self, s: For) -> Numbered | None:
         """How the rounds of a loop are numbered, where the host knows how many there are at most."""
         header = count(s)
-        if header is None:
-            return None
-        many = capacity(self.module, s, header) or self.hosted(self.trips(header))
-        if many is None:
+        size, trips = self.length(s, header)
+        if header is None or (size or trips) is None:
             return None
         var = Name(header.var, "int")
-        return Numbered(many, var if header.simple else header.round(var))
+        return Numbered(size or trips, var if header.simple else header.round(var))  # type: ignore[arg-type]
+
+    def length(self, s: For, header: Count | None) -> tuple[Expr | None, Expr | None]:
+        """The most rounds where the compiler knows it, else as the host computes them; None where neither does."""
+        size = capacity(self.module, s, header)
+        return size, None if size or header is None else self.hosted(self.trips(header))
 
     def trips(self, header: Count) -> Expr:
         """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
