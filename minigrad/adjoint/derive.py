@@ -65,7 +65,7 @@ class Derivation(Loops):
         """Without what nobody reads."""
         own = (written(body) - self.results) | set(self.tapes)
         size = -1
-        while size != (size := sum(1 for _ in each(body))):
+        while size != (size := len(each(body))):
             body, _ = Prune(own).body(body, set())
         return body
 

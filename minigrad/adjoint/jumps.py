@@ -6,14 +6,14 @@ t;`, so that one side of each branch ends with its jump, and a return inside a l
 
 from collections.abc import Callable, Container
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, count
 
 from minigrad.adjoint.build import ZERO, opposite
 from minigrad.adjoint.effects import each
 from minigrad.adjoint.expr import Binary, Expr, Name, Number
 from minigrad.adjoint.structure import ends, leaves, structured
-from minigrad.adjoint.tree import JUMPS, Assign, Declare, For, Function, If, Jump, Stmt
+from minigrad.adjoint.tree import JUMPS, Assign, Declare, For, Function, If, Jump, Stmt, inside
 
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 
@@ -34,10 +34,7 @@ class LedOut:
         """No return in a loop."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, If):
-                s = replace(s, then=self.loops(s.then), orelse=self.loops(s.orelse))
-            elif isinstance(s, For):
-                s = replace(s, body=self.loops(s.body))
+            s = inside(s, self.loops)
             made += self.flagged(s) if isinstance(s, For) and leaves([s], ("return",)) else [s]
         return made
 
@@ -78,21 +75,12 @@ class LedOut:
             passed = (opposite(name(d)) for d in flags.values())
             one = structured([s], tuple(kinds), marks, reduce(lambda a, b: Binary("&&", a, b, "bool"), passed))
         else:
-            one = [replace(s, body=self.replaced(s.body, marks))]
+            one = [inside(s, partial(replaced, marks=marks))]
         behind = [
             If(name(d), [Jump(kind, name(value) if value and kind == "return" else None)], [], s.place)
             for kind, d in flags.items()
         ]
         return [*([value] if value else []), *flags.values(), *one, *behind]
-
-    def replaced(self, body: list[Stmt], marks: Callable[[Jump], list[Stmt]]) -> list[Stmt]:
-        """Statements with marks in place of their returns."""
-        made: list[Stmt] = []
-        for s in body:
-            if isinstance(s, If):
-                s = replace(s, then=self.replaced(s.then, marks), orelse=self.replaced(s.orelse, marks))
-            made += marks(s) if isinstance(s, Jump) and s.kind == "return" else [s]
-        return made
 
     def declared(self, base: str, kind: str, value: Expr) -> Declare:
         """A new variable of the function."""
@@ -102,3 +90,11 @@ class LedOut:
         )
         self.function.declared[made.name] = made
         return made
+
+
+def replaced(body: list[Stmt], marks: Callable[[Jump], list[Stmt]]) -> list[Stmt]:
+    """Statements with marks in place of their returns."""
+    made: list[Stmt] = []
+    for s in body:
+        made += marks(s) if isinstance(s, Jump) and s.kind == "return" else [inside(s, partial(replaced, marks=marks))]
+    return made

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, reads_in, written_here
+from minigrad.adjoint.effects import each, heads, name_of, read_here, reads_in, written, written_here
 from minigrad.adjoint.expr import Name
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Stmt, inside
 
 
 class Prune:
@@ -107,17 +107,17 @@ class Prune:
         """
         outer, following = self.after, set(live)
         self.after = {"break": live, "continue": following}
-        kept, inside = self.body(s.body, following)
+        kept, before = self.body(s.body, following)
         if not _matters(kept) and not (s.step and written_here(s.step) & live):
             self.after = outer
             return [], live
         filled = s.reversal.filled if s.reversal else frozenset()
-        following |= read_here(s) | (read_here(s.step) if s.step else set())
-        grows = True
-        while grows:
-            following |= inside - filled
-            kept, inside = self.body(s.body, following)
-            grows = not inside - filled <= following
+        changed, more = written(s.body), read_here(s).union(read_here(s.step) if s.step else (), before - filled)
+        while (more - following) & changed:
+            following |= more
+            kept, before = self.body(s.body, following)
+            more = before - filled
+        following |= more
         self.after = outer
         return kept, following
 
@@ -126,22 +126,14 @@ def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
     """Statements in copies of their own, some left out."""
 
     def again(s: Stmt) -> Stmt:
-        match s:
-            case If():
-                return replace(s, then=without(s.then, drop), orelse=without(s.orelse, drop))
-            case For():
-                start, step = s.start and replace(s.start), s.step and replace(s.step)
-                return replace(s, start=start, step=step, body=without(s.body, drop))
-        return replace(s)
+        made = inside(s, lambda body: without(body, drop))
+        if isinstance(made, For):
+            made.start, made.step = made.start and replace(made.start), made.step and replace(made.step)
+        return made
 
     return [again(s) for s in body if id(s) not in drop]
 
 
 def _matters(body: list[Stmt]) -> bool:
     """Whether statements do more than wait and jump."""
-    return any(
-        _matters([t for side in nested(s) for t in side]) or isinstance(s, For)
-        if nested(s)
-        else not isinstance(s, Barrier | Jump | Comment)
-        for s in body
-    )
+    return not all(isinstance(s, If | Barrier | Jump | Comment) for s in each(body))

@@ -1,13 +1,14 @@
 """The two sweeps over a body: forward, to have the values; backward, statement by statement, to hand on gradients."""
 
 from dataclasses import replace
+from functools import partial
 
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.effects import declared, mentioned, name_of, nested, rewrite, written
 from minigrad.adjoint.expr import Expr, Name, Place
 from minigrad.adjoint.tapes import Numbered
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt, inside
 from minigrad.adjoint.types import floating
 
 Pair = tuple[list[Stmt], list[Stmt]]
@@ -154,8 +155,7 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     for s in body:
         match s:
             case If():
-                then, orelse = (_lift(side, wanted, front) for side in nested(s))
-                made.append(If(s.condition, then, orelse, s.place))
+                made.append(inside(s, partial(_lift, wanted=wanted, front=front)))
             case Declare() if s.name in wanted:
                 front[s.name] = Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:
