@@ -1,9 +1,12 @@
 """Elementwise ops at their edges: ties, zeros, negative bases, NaN, plain numbers. The values are PyTorch's."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.ops.elementwise import must_match
 
 nan, inf = np.nan, np.inf
 
@@ -99,6 +102,17 @@ def test_where_takes_one_condition_for_all_as_numpy_does(cond, bool_, device):
     np.testing.assert_array_equal(y.numpy(), np.where(cond, [1, 2], 0))
     np.testing.assert_array_equal(x.grad.numpy(), [cond, cond])
     assert mg.where(bool_(cond), 1, mg.tensor(0, device=device)).item() == cond
+
+
+def test_what_differs_in_dtype_becomes_the_one_that_holds_both():
+    whole, real = mg.tensor([1, 2]), mg.tensor([1.5, 2.5])
+    for left, right, dtype in ((whole, real, "float32"), (real, whole, "float32"), (whole, 1.5, "float32"),
+                               (mg.tensor([True]), 1, "int64")):  # fmt: skip
+        with pytest.raises(TypeError, match=rf"make them one with \.astype\('{dtype}'\)"):
+            mg.less(left, right)
+    bfloat16 = SimpleNamespace(dtype=np.dtype("V2"))  # the kind of that of ml_dtypes
+    with pytest.raises(TypeError, match=r"make them one with \.astype\('float32'\)"):
+        must_match("less", bfloat16, real)
 
 
 def test_where_wants_a_condition():

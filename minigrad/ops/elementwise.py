@@ -170,10 +170,11 @@ def must_broadcast(name: str, *arrays: Any) -> dict:
 
 
 def must_match(name: str, *arrays: Any) -> None:
-    """Raise TypeError where dtypes differ: for ops that take any dtype, but one at a time."""
+    """Raise TypeError where dtypes differ, for ops that take any dtype; of an integer and a float the float is advised."""
     first = arrays[0].dtype
     for other in arrays[1:]:
         if other.dtype != first:
+            both = max(first, other.dtype, key=lambda dtype: "biuVf".index(dtype.kind))  # V: bfloat16
             raise TypeError(
-                f"{name}: one input is {first}, another {other.dtype}; make them one with .astype({first.name!r})."
+                f"{name}: one input is {first}, another {other.dtype}; make them one with .astype({both.name!r})."
             )
