@@ -170,7 +170,7 @@ def must_broadcast(name: str, *arrays: Any) -> dict:
 
 
 def must_match(name: str, *arrays: Any) -> None:
-    """Raise TypeError where dtypes differ, for ops that take any dtype; of an integer and a float the float is advised."""
+    """Raise TypeError where dtypes differ, for ops that take any; of an integer and a float it advises the float."""
     first = arrays[0].dtype
     for other in arrays[1:]:
         if other.dtype != first:
