@@ -9,7 +9,7 @@ What follows on what, each line with the modules that do it and what they give:
                once, read again, filled anew by each round of a loop; counting: how often a loop runs
   sweep        keeping < rules < assign < sweep < rounds: forward and backward sweep, statement by statement, in full;
                derivatives has the formulas, tapes the memory for what is kept, and its cost
-  settle       prune: without what nobody reads; order: loops in their own order where that is free
+  settle       prune: without what nobody reads; tidy: loops in their own order where that is free
   turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
   add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
                by what radix < injective, cover, polynomial know of indices and phases of barriers; hoist: shared sums
@@ -19,8 +19,8 @@ What follows on what, each line with the modules that do it and what they give:
   print        printer, assemble: the `.cu` file; decisions, page: the table and the notebook's view
   run          adjoint: what a user holds; given, launching: arguments and memory; differentiable: on the tape
 
-A < B: the class of B extends that of A. derive and derive_kernel call sweep to tidy in this order. effects says what
-statements read and write, build puts expressions together; ladder has kernels to try all of it on.
+A < B: the class of B extends that of A. derive and derive_kernel call sweep to tidy in this order. visit goes through
+statements, effects says what they read and write, build puts expressions together; ladder has kernels to try it on.
 """
 
 import sys

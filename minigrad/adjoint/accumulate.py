@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 
 from minigrad.adjoint.build import ZERO, literal, negative, plus, times
 from minigrad.adjoint.cover import Cover, cover
-from minigrad.adjoint.effects import always, each, is_sum, name_of, reads_in, written
+from minigrad.adjoint.effects import always, is_sum, name_of, reads_in, written
 from minigrad.adjoint.expr import Binary, Expr, Index, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.phases import Phases
@@ -13,6 +13,7 @@ from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice, Site
 from minigrad.adjoint.tree import Add, Assign, Do, If, Stmt
 from minigrad.adjoint.types import BYTES
+from minigrad.adjoint.visit import each
 
 # Of a gradient to which all blocks add: atomics on one address wait for one another, and those on addresses of one
 # slice of L2 too. 64 copies fall on the slices unevenly, and take up to half as long again.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.derive import Derived, FunctionAdjoint
-from minigrad.adjoint.effects import each, mentioned, written
+from minigrad.adjoint.effects import mentioned, written
 from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.expressions import Expressions
 from minigrad.adjoint.module import Module
@@ -14,6 +14,7 @@ from minigrad.adjoint.split import Launch
 from minigrad.adjoint.tapes import STORED
 from minigrad.adjoint.tokens import tokenize
 from minigrad.adjoint.tree import Declare, Do, Function, Param, Stmt
+from minigrad.adjoint.visit import each
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"

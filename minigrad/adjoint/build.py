@@ -11,7 +11,7 @@ ONE, ZERO = Number("1", "int"), Number("0", "int")
 FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
-def is_number(e: Expr, value: float) -> bool:
+def is_number(e: Expr | None, value: float) -> bool:
     """Whether an expression is this literal."""
     return isinstance(e, Number) and e.value == value
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, ascending, descending, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, each, elements, mentioned, name_of, read, waits, written
+from minigrad.adjoint.effects import declared, elements, mentioned, name_of, read, waits, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
-from minigrad.adjoint.prune import Prune, without
+from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.reach import repeatable
 from minigrad.adjoint.tapes import Counted, Tape, values, work
 from minigrad.adjoint.tree import Add, Assign, Declare, Do, For, If, Stmt
 from minigrad.adjoint.types import BYTES, floating
+from minigrad.adjoint.visit import each, without
 
 EVERY = 8
 SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers

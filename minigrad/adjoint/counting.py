@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigrad.adjoint.build import ONE, ZERO, is_number, minus, negative, over, plus, test, times, whole
-from minigrad.adjoint.effects import conjuncts, name_of, written
+from minigrad.adjoint.effects import name_of, written
 from minigrad.adjoint.expr import Binary, Cast, Expr, Name, Number, Ternary, Unary
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.radix import signless
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Declare, For
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import conjuncts
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory
 HALVINGS = 32  # a whole number of 32 bits is halved or doubled no more often

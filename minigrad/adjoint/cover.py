@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import conjuncts, unfolded
+from minigrad.adjoint.effects import unfolded
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.tree import For
+from minigrad.adjoint.visit import conjuncts
 
 Pair = tuple[Polynomial, Polynomial]
 

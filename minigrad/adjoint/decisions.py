@@ -8,13 +8,14 @@ from minigrad.adjoint.checkpoints import EVERY
 from minigrad.adjoint.counting import evaluate
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.effects import each, elements, name_of
+from minigrad.adjoint.effects import elements, name_of
 from minigrad.adjoint.expr import Index, Number, walk
 from minigrad.adjoint.printer import UNARY, expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import Tape, values, work
 from minigrad.adjoint.tree import Assign, Declare
 from minigrad.adjoint.types import BYTES, floating
+from minigrad.adjoint.visit import each
 
 HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
 Row = tuple[str, ...]

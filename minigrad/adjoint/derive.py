@@ -7,13 +7,12 @@ from minigrad.adjoint import activity
 from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.cover import Cover
-from minigrad.adjoint.effects import each, fixed, mentioned, waits, written
+from minigrad.adjoint.effects import fixed, mentioned, waits, written
 from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.keeping import LOST
 from minigrad.adjoint.module import Module
-from minigrad.adjoint.order import in_order, uncounted
 from minigrad.adjoint.phases import Phases
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.rounds import Loops
@@ -21,9 +20,10 @@ from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch
 from minigrad.adjoint.structure import ends, structured
 from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tidy import Sink, everywhere, uncopied
+from minigrad.adjoint.tidy import in_order, sunk, uncopied, uncounted
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Function, Jump, Stmt
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import each, everywhere
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Derivation(Loops):
 
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
-        body = everywhere(everywhere(body, Sink()), partial(uncopied, copies=self.saved_names))
+        body = everywhere(everywhere(body, sunk), partial(uncopied, copies=self.saved_names))
         body = everywhere(self.pruned(body), self.parted)
         self.phases(body).tidy(memory)
         return body

@@ -8,13 +8,12 @@ from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import axis_of, each, fixed, mentioned, name_of, read_here, written
+from minigrad.adjoint.effects import axis_of, fixed, mentioned, name_of, read_here, written
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.hoist import Hoist, read_ahead, regrouped, shared_out
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.prune import without
 from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
@@ -22,9 +21,10 @@ from minigrad.adjoint.split import Launch, Split
 from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tapes import Counted
-from minigrad.adjoint.tidy import everywhere, merged
+from minigrad.adjoint.tidy import merged
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Stmt
 from minigrad.adjoint.turn import Turn
+from minigrad.adjoint.visit import each, everywhere, without
 
 
 class KernelAdjoint(Derivation):

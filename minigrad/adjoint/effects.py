@@ -1,54 +1,17 @@
 """What statements read and write: by name, and a single one by element."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TypeGuard
 
-from minigrad.adjoint.build import change, opposite
+from minigrad.adjoint.build import change
 from minigrad.adjoint.expr import Binary, Expr, Index, Name, Target, Ternary, children, walk
-from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, If, Jump, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Declare, Do, For, Stmt
+from minigrad.adjoint.visit import each, expressions
 
 
 def name_of(target: Target) -> str:
     """The variable or array that is written."""
     return target.name if isinstance(target, Name) else target.array
-
-
-def nested(s: Stmt) -> tuple[list[Stmt], ...]:
-    """The bodies inside a statement."""
-    match s:
-        case If():
-            return s.then, s.orelse
-        case For():
-            return (s.body,)
-    return ()
-
-
-def sides(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
-    """The two sides of a branch, each with the condition under which it is run."""
-    return ((s.condition, s.then), (opposite(s.condition), s.orelse)) if isinstance(s, If) else ()
-
-
-def conjuncts(e: Expr) -> tuple[Expr, ...]:
-    """The conditions that hold where this one does: the parts that `&&` joins."""
-    return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, Binary) and e.op == "&&" else (e,)
-
-
-def heads(s: Stmt) -> tuple[Stmt, ...]:
-    """A statement and, of a for, its start and its step."""
-    return (s, *(part for part in (s.start, s.step) if part)) if isinstance(s, For) else (s,)
-
-
-def each(body: Iterable[Stmt]) -> list[Stmt]:
-    """All statements, those inside others too, in the order of the text; a for's start and step stand around it."""
-    found: list[Stmt] = []
-    for s in body:
-        found.append(s)
-        if isinstance(s, For):
-            found += [*([s.start] if s.start else []), *each(s.body), *([s.step] if s.step else [])]
-        elif isinstance(s, If):
-            found += each(s.then) + each(s.orelse)
-    return found
 
 
 def waits(body: Iterable[Stmt]) -> bool:
@@ -81,37 +44,6 @@ def used_otherwise(body: Iterable[Stmt], adds: Callable[[Stmt], bool] = is_sum) 
     body = each(body)
     sets = {n for s in body if not adds(s) for n in written_here(s)}
     return sets.union(*(read_here(s) - self_read(s) for s in body))
-
-
-def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions that a statement evaluates itself, the indices of its target included."""
-    match s:
-        case Declare():
-            return tuple(e for e in (s.value, *(s.values or ())) if e is not None)
-        case Assign() | Add():
-            return (s.value, *(s.target.indices if isinstance(s.target, Index) else ()))
-        case If() | For():
-            return (s.condition,)
-        case Jump():
-            return (s.value,) if s.value is not None else ()
-        case Do():
-            return s.arguments
-    return ()
-
-
-def rewrite(s: Stmt, new: Callable[[Expr], Expr]) -> None:
-    """Put others in place of the expressions that a statement evaluates itself."""
-    match s:
-        case Declare():
-            s.value, s.values = s.value and new(s.value), s.values and tuple(map(new, s.values))
-        case Assign() | Add():
-            if isinstance(s.target, Index):
-                s.target = replace(s.target, indices=tuple(map(new, s.target.indices)))
-            s.value = new(s.value)
-        case If() | For():
-            s.condition = new(s.condition)
-        case Do():
-            s.arguments = tuple(map(new, s.arguments))
 
 
 def accesses(s: Stmt) -> list[tuple[str, Target]]:

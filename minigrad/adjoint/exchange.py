@@ -6,27 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minigrad.adjoint.build import change
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import (
-    declared,
-    each,
-    elements,
-    expressions,
-    heads,
-    name_of,
-    nested,
-    rewrite,
-    written,
-    written_here,
-)
+from minigrad.adjoint.effects import declared, elements, name_of, written, written_here
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, walk
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.prune import Prune, without
+from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES
 
 if TYPE_CHECKING:
     from minigrad.adjoint.turn import Turn
+from minigrad.adjoint.visit import each, expressions, heads, nested, rewrite, without
 
 NONE = Declare("", "int")  # in place of the declaration of what is no array
 COST = 32  # operations that one sum over a warp is worth

@@ -8,20 +8,10 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ZERO, ascending, test
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import (
-    declared,
-    each,
-    is_sum,
-    mentioned,
-    name_of,
-    reads_in,
-    sides,
-    used_otherwise,
-    waits,
-    written,
-)
+from minigrad.adjoint.effects import declared, is_sum, mentioned, name_of, reads_in, used_otherwise, waits, written
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Target, Ternary, children, walk
 from minigrad.adjoint.tree import Add, Assign, Comment, Declare, For, If, Stmt
+from minigrad.adjoint.visit import each, sides
 
 
 class Hoist:

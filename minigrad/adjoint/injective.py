@@ -4,11 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from minigrad.adjoint.build import ONE
-from minigrad.adjoint.effects import conjuncts, sides, waits, written
+from minigrad.adjoint.effects import waits, written
 from minigrad.adjoint.expr import Binary, Expr, Name
 from minigrad.adjoint.polynomial import Polynomial, constant, polynomial, variable
 from minigrad.adjoint.radix import EXTENTS, IDS, Known
 from minigrad.adjoint.tree import Declare, For, Stmt
+from minigrad.adjoint.visit import conjuncts, sides
 
 
 class Facts(Known):

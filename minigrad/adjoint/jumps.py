@@ -10,10 +10,10 @@ from functools import partial, reduce
 from itertools import chain, count
 
 from minigrad.adjoint.build import ZERO, opposite
-from minigrad.adjoint.effects import each
 from minigrad.adjoint.expr import Binary, Expr, Name, Number
 from minigrad.adjoint.structure import ends, leaves, structured
-from minigrad.adjoint.tree import JUMPS, Assign, Declare, For, Function, If, Jump, Stmt, inside
+from minigrad.adjoint.tree import JUMPS, Assign, Declare, For, Function, If, Jump, Stmt
+from minigrad.adjoint.visit import each, inside
 
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 

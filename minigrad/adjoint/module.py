@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigrad.adjoint.effects import each, name_of
+from minigrad.adjoint.effects import name_of
 from minigrad.adjoint.effects import read as read_in
 from minigrad.adjoint.expr import Place
 from minigrad.adjoint.jumps import LedOut
@@ -14,6 +14,7 @@ from minigrad.adjoint.parser import Parser
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
 from minigrad.adjoint.tree import Add, Assign, Declare, Function, Stmt
 from minigrad.adjoint.types import TYPES
+from minigrad.adjoint.visit import each
 
 HEADS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",

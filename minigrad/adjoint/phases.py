@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from minigrad.adjoint.build import ONE
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, axis_of, heads, name_of, nested, waits
+from minigrad.adjoint.effects import accesses, axis_of, name_of, waits
 from minigrad.adjoint.expr import Binary, Expr, Name, Target
 from minigrad.adjoint.tree import Barrier, For, If, Stmt
+from minigrad.adjoint.visit import heads, nested
 
 Use = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.effects import each, heads, name_of, read_here, reads_in, written, written_here
+from minigrad.adjoint.effects import name_of, read_here, reads_in, written, written_here
 from minigrad.adjoint.expr import Name
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Stmt, inside
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Stmt
+from minigrad.adjoint.visit import each, heads
 
 
 class Prune:
@@ -120,18 +121,6 @@ class Prune:
         following |= more
         self.after = outer
         return kept, following
-
-
-def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
-    """Statements in copies of their own, some left out."""
-
-    def again(s: Stmt) -> Stmt:
-        made = inside(s, lambda body: without(body, drop))
-        if isinstance(made, For):
-            made.start, made.step = made.start and replace(made.start), made.step and replace(made.step)
-        return made
-
-    return [again(s) for s in body if id(s) not in drop]
 
 
 def _matters(body: list[Stmt]) -> bool:

@@ -7,13 +7,9 @@ from minigrad.adjoint import activity
 from minigrad.adjoint.effects import (
     always,
     declared,
-    each,
     elements,
-    expressions,
-    heads,
     mentioned,
     name_of,
-    nested,
     read_here,
     reads_in,
     written,
@@ -25,6 +21,7 @@ from minigrad.adjoint.module import Module
 from minigrad.adjoint.structure import leaves, structured
 from minigrad.adjoint.tree import JUMPS, Add, Assign, Barrier, For, Function, If, Jump, Stmt
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import each, expressions, heads, nested
 from minigrad.require import short
 
 

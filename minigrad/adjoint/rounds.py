@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, change, descending, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
-from minigrad.adjoint.effects import always, declared, heads, read, read_here, unfolded, written
+from minigrad.adjoint.effects import always, declared, read, read_here, unfolded, written
 from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
 from minigrad.adjoint.fills import filled
 from minigrad.adjoint.keeping import HEADER, handed
@@ -15,6 +15,7 @@ from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Numbered, Rounds, copied
 from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Reversal, Stmt
+from minigrad.adjoint.visit import heads
 
 
 class Loops(Sweep):

@@ -1,10 +1,10 @@
 """The gradients of shared arrays: as large as the arrays, set to 0 by all threads before they are added to."""
 
 from minigrad.adjoint.build import ONE, ZERO, ascending, test
-from minigrad.adjoint.effects import each, expressions
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.radix import EXTENTS
 from minigrad.adjoint.tree import Assign, Declare, Function, If, Stmt
+from minigrad.adjoint.visit import each, expressions
 
 
 def unseen(function: Function) -> dict[str, Expr]:

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.counting import Count, applied, count
-from minigrad.adjoint.effects import accesses, conjuncts, heads, sides
+from minigrad.adjoint.effects import accesses
 from minigrad.adjoint.expr import Binary, Cast, Expr, Index, Name, Number, Unary
 from minigrad.adjoint.radix import signless
 from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tree import Assign, For, If, Stmt
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import conjuncts, heads, sides
 
 MOST = 1 << 16  # rounds of all threads that are gone through
 Values = np.ndarray | None

@@ -12,11 +12,9 @@ from minigrad.adjoint.build import ONE, ascending
 from minigrad.adjoint.counting import count, evaluate
 from minigrad.adjoint.effects import (
     declared,
-    each,
     elements,
     is_sum,
     name_of,
-    nested,
     read_here,
     self_read,
     unfolded,
@@ -26,14 +24,13 @@ from minigrad.adjoint.effects import (
 )
 from minigrad.adjoint.expr import Expr, Name
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.prune import without
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tidy import renamed
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, Stmt
 from minigrad.adjoint.types import BYTES, floating
 
 if TYPE_CHECKING:
     from minigrad.adjoint.derive_kernel import KernelAdjoint
+from minigrad.adjoint.visit import each, nested, renamed, without
 
 Sum = tuple[Assign, int]  # and how often a round of the loop around comes by
 

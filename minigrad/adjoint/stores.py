@@ -1,10 +1,11 @@
 """What a kernel stores into its arrays: which it reads again, which elements it stores once, which it fills anew."""
 
-from minigrad.adjoint.effects import each, heads, name_of, nested, read_here, written_here
+from minigrad.adjoint.effects import name_of, read_here, written_here
 from minigrad.adjoint.expr import Index, Target
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.polynomial import offsets, polynomial, stride
 from minigrad.adjoint.tree import Add, Assign, Declare, For, Stmt
+from minigrad.adjoint.visit import each, heads, nested
 
 
 def read_again(body: list[Stmt]) -> set[str]:

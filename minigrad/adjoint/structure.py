@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minigrad.adjoint.build import opposite
-from minigrad.adjoint.effects import each, expressions, heads, nested, read_here, written_here
+from minigrad.adjoint.effects import read_here, written_here
 from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
 from minigrad.adjoint.tree import JUMPS, Barrier, For, Function, If, Jump, Stmt
 
 if TYPE_CHECKING:
     from minigrad.adjoint.module import Module
+from minigrad.adjoint.visit import each, expressions, heads, nested
 
 THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 

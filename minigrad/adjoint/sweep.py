@@ -5,11 +5,12 @@ from functools import partial
 
 from minigrad.adjoint.assign import Assignments
 from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.effects import declared, mentioned, name_of, nested, rewrite, written
+from minigrad.adjoint.effects import declared, mentioned, name_of, written
 from minigrad.adjoint.expr import Expr, Name, Place
 from minigrad.adjoint.tapes import Numbered
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt, inside
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import inside, nested, rewrite
 
 Pair = tuple[list[Stmt], list[Stmt]]
 

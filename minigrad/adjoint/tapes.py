@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from minigrad.adjoint.build import ascending, plus, times
-from minigrad.adjoint.effects import expressions
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Place, Target, Ternary, Unary, walk
 from minigrad.adjoint.tree import Assign, Declare, Stmt
 from minigrad.adjoint.types import floating
+from minigrad.adjoint.visit import expressions
 
 STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds what has no dtype of its own
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200

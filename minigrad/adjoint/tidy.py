@@ -1,57 +1,40 @@
-"""The adjoint made readable: gradients declared where they begin, copies left out, sums joined."""
+"""The adjoint made readable: gradients declared where they begin, copies left out, sums joined, loops made simple."""
 
-from collections.abc import Callable, Container
-from functools import partial
+from collections.abc import Container
+from dataclasses import replace
 
-from minigrad.adjoint.build import change, is_number, minus, negative, plus
-from minigrad.adjoint.effects import each, expressions, mentioned, name_of, reads_in, rewrite, written
-from minigrad.adjoint.expr import Expr, Name
-from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
-
-
-def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
-    """The change made in each body, the innermost first."""
-    for s in body:
-        match s:
-            case If():
-                s.then, s.orelse = everywhere(s.then, change), everywhere(s.orelse, change)
-            case For():
-                s.body = everywhere(s.body, change)
-    return change(body)
+from minigrad.adjoint.build import ONE, is_number, minus, negative, plus
+from minigrad.adjoint.effects import declared, is_sum, mentioned, name_of, reads_in, self_read, used_otherwise, written
+from minigrad.adjoint.expr import Binary, Expr, Name
+from minigrad.adjoint.tree import Add, Assign, Comment, Declare, Do, For, If, Reversal, Stmt
+from minigrad.adjoint.visit import expressions, renamed
 
 
-class Sink:
+def sunk(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
+    made, names = list(body), {id(t): mentioned([t]) for t in body}
+    for s in body:
+        if isinstance(s, Declare | Assign) and s in made and is_number(s.value, 0) and not self_read(s):
+            _sink(made, s, names)
+    return made
 
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Sink what can be."""
-        made, self.names = list(body), {id(t): mentioned([t]) for t in body}
-        for s in body:
-            zero = isinstance(s, Declare | Assign) and s.value is not None and is_number(s.value, 0)
-            if zero and s in made and not (isinstance(s, Assign) and s.op != "="):
-                self._sink(made, s)  # type: ignore[arg-type]
-        return made
 
-    def _sink(self, body: list[Stmt], s: Declare | Assign) -> None:
-        name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
-        user = next((n for n in range(at + 1, len(body)) if name in self.names[id(body[n])]), None)
-        if user is None:
-            return
-        first = body[user]
-        if isinstance(first, Assign) and _adds_to(first, s):
-            value = negative(first.value) if first.op == "-=" else first.value
-            begin: Stmt = (
-                Assign(s.target, "=", value, first.place)
-                if isinstance(s, Assign)
-                else Declare(name, s.type, value=value, place=first.place)
-            )
-            self.names[id(begin)] = self.names[id(first)]
-            body[user] = begin
-            body.remove(s)
-        elif isinstance(s, Declare) and user > at + 1:
-            body.remove(s)
-            comments = isinstance(body[user - 2], Comment) and body[user - 2].place == first.place
-            body.insert(user - 1 - comments, s)
+def _sink(body: list[Stmt], s: Declare | Assign, names: dict[int, set[str]]) -> None:
+    """Move a 0 to what first adds to it, if that reads it in no other way. names: those in statements, by id."""
+    name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
+    user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
+    if user is None:
+        return
+    first = body[user]
+    if isinstance(first, Assign) and _adds_to(first, s):
+        value = negative(first.value) if first.op == "-=" else first.value
+        body[user] = begin = replace(s, value=value, place=first.place)
+        names[id(begin)] = names[id(first)]
+        body.remove(s)
+    elif isinstance(s, Declare) and user > at + 1:
+        body.remove(s)
+        comments = isinstance(body[user - 2], Comment) and body[user - 2].place == first.place
+        body.insert(user - 1 - comments, s)
 
 
 def uncopied(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
@@ -62,13 +45,6 @@ def uncopied(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
             if s.value.name not in written(body[at + 1 :]):
                 body = [*body[:at], *(renamed(t, s.name, s.value) for t in body[at + 1 :])]
     return body
-
-
-def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
-    """The statement with a value in place of a name, in it and in all inside it."""
-    for t in each([s]):
-        rewrite(t, partial(change, new=lambda e: value if isinstance(e, Name) and e.name == name else None))
-    return s
 
 
 def merged(body: list[Stmt]) -> list[Stmt]:
@@ -89,7 +65,7 @@ def merged(body: list[Stmt]) -> list[Stmt]:
 
 
 def _joins(a: Stmt, b: Assign) -> bool:
-    sums = isinstance(a, Assign) and {a.op, b.op} <= {"+=", "-="} and a.target == b.target and a.place == b.place
+    sums = is_sum(a) and is_sum(b) and a.target == b.target and a.place == b.place
     return sums and name_of(b.target) not in reads_in((*expressions(a), *expressions(b)))
 
 
@@ -103,3 +79,49 @@ def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
     """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
     same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
     return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in e.names for e in expressions(s))
+
+
+def in_order(body: list[Stmt]) -> list[Stmt]:
+    """Rounds whose order is free run from first to last, under the header that the kernel itself has."""
+    for s in body:
+        if isinstance(s, For) and s.reversal and s.reversal.turns and _free(s, s.reversal):
+            start = s.source.start
+            assert isinstance(start, Declare)
+            s.start, s.condition, s.step = start, s.source.condition, s.source.step
+            s.body = [t for t in s.body if not (isinstance(t, Declare) and t.name == start.name)]
+    return body
+
+
+def _free(s: For, known: Reversal) -> bool:
+    """Whether no round reads what another one writes: all that leaves a round is sums."""
+    start, first = s.start, s.source.start
+    assert isinstance(start, Declare) and isinstance(first, Declare)
+    var = first.name
+    inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
+    if start.name != var and start.name in mentioned(inside):
+        return False  # it reads a tape
+    own = declared(s.body) | known.filled | known.cleared
+    return not written(s.body) - own & used_otherwise(s.body, lambda t: is_sum(t) or isinstance(t, Add | Do))
+
+
+def uncounted(body: list[Stmt], taped: set[str]) -> list[Stmt]:
+    """Loops without a tape need no check of its length, and none that a formula tells need a counter.
+
+    taped: the counters of loops with a tape.
+    """
+    for s in body:
+        known = s.reversal if isinstance(s, For) else None
+        if known and known.trips is not None:
+            assert isinstance(s, For)
+            if known.counter not in taped:
+                s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
+            s.reversal = replace(known, trips=None)
+    return [s for s in body if not (isinstance(s, If) and _in_vain(s.condition, taped))]
+
+
+def _in_vain(condition: Expr, taped: set[str]) -> bool:
+    """Whether a condition is the check of a tape that is not there."""
+    match condition:
+        case Binary(left=Name(name=counter), right=Name(name="tape_slots")):
+            return counter.startswith("trips_") and counter not in taped
+    return False

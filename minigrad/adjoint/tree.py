@@ -1,7 +1,6 @@
 """Statements of a kernel as a tree, each with its place and its text; the expressions are in `expr`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from minigrad.adjoint.expr import NOWHERE, Expr, Place, Target
 
@@ -134,16 +133,6 @@ class Do:
 
 
 Stmt = Declare | Assign | Add | If | For | Jump | Barrier | Comment | Do
-
-
-def inside(s: Stmt, new: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
-    """A copy of a statement, with others in place of the bodies inside it."""
-    match s:
-        case If():
-            return replace(s, then=new(s.then), orelse=new(s.orelse))
-        case For():
-            return replace(s, body=new(s.body))
-    return replace(s)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import partial
 
 from minigrad.adjoint.build import ONE, ZERO, change, plus
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import accesses, axis_of, declared, each, mentioned, name_of, rewrite, waits, written
+from minigrad.adjoint.effects import accesses, axis_of, declared, mentioned, name_of, waits, written
 from minigrad.adjoint.exchange import Exchange, Stage, sums_of
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
@@ -18,6 +18,7 @@ from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tapes import copied
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
+from minigrad.adjoint.visit import each, rewrite
 
 NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
 
