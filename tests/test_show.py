@@ -188,6 +188,8 @@ def test_tiles_save_the_reads_that_a_count_finds():
         mg.show.matmul(m, n, k, TILE=tile, step=4)
     with pytest.raises(ValueError, match="a 0 x 12 result over k=14 takes no steps"):
         mg.show.matmul(0, n, k, TILE=tile)
+    with pytest.raises(ValueError, match="a 10 x 12 result over k=0 takes no steps"):
+        mg.show.step_slider(m, n, 0)
 
 
 # --- broadcast ---
@@ -392,6 +394,8 @@ def test_a_slider_over_recorded_times(monkeypatch, screen):
     assert "BLOCK=1024 CHUNK=32 takes" in repr(screen[1])
     monkeypatch.setattr(choices, "survey", lambda work: replace(searched(mg.relu, (8,)), times={}))
     untimed = r"relu of 8: its settings are in no record\. .* --sweep only those of its own works, below 4 ms"
+    with pytest.raises(TypeError, match=r"show\.tuning takes a search, .*; got int 3"):
+        mg.show.tuning(3)
     with pytest.raises(ValueError, match=untimed):
         mg.show.tuning_slider(mg.relu, (8,))
 
@@ -448,6 +452,10 @@ def test_wrong_predictions_are_the_wrong_ones():
     assert shown.numbers == " | ".join(f"{WRONG[i]}, not {LABELS[i]}" for i in wrong[:5])
     with pytest.raises(ValueError, match=r"images are \(n, height, width\) .* got shape \(2, 7\)"):
         mg.show.images(np.zeros((2, 7)))
+    with pytest.raises(ValueError, match="images: count=0 must be a whole number of at least 1"):
+        mg.show.images(IMAGES, count=0)
+    with pytest.raises(ValueError, match="confusion: 1 names for 10 classes"):
+        mg.show.confusion(LABELS, WRONG, names=["zero"])
     assert mg.show.images(IMAGES[:3]).title == "3 images"
     assert mg.show.images(IMAGES[:3], count=1).title == "1 of 3 images"
 

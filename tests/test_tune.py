@@ -43,6 +43,7 @@ def test_each_resource_can_be_the_limit():
     assert limits(64, 16, 33000) == (6, ("shared memory",))
     assert limits(1024, 32, 0) == (2, ("warps", "registers"))
     assert limits(1024, 65, 0) == (0, ("registers",)), "not one block fits, and the launch is refused"
+    assert "waves          none: not one block fits" in repr(Occupancy("k", 9, 1024, 65, 0, H200))
     assert limits(256, 16, 0, T4) == (4, ("warps",))
 
 

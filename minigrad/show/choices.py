@@ -8,6 +8,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from minigrad.bench.sweeps import label
 from minigrad.bench.work import work_of
 from minigrad.op import Op
+from minigrad.require import a
 from minigrad.show.curves import frame
 from minigrad.show.picture import BLUE, FONT, GREY, INK, ORANGE, PAPER, VERMILLION, Picture, canvas, words
 from minigrad.show.sliders import Slider
@@ -38,6 +39,7 @@ def tuning(found: Search, **values: int) -> Picture:
 
     The first tunable runs along x, the others stay at their values. Raises ValueError where no time is known.
     """
+    a("show.tuning", found, Search, "a search, e.g. mg.tune.survey(mg.bench.suite('relu')[0])")
     if not found.times:
         raise ValueError(
             f"{found.work.title}: its settings are in no record. On a GPU mg.show.tuning_slider times them itself, "

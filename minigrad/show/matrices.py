@@ -165,5 +165,6 @@ def _reads_in_all(launch: Launch, step: int, at: tuple[int, int]) -> str:
 
 def step_slider(m: int, n: int, k: int, TILE: int = 16) -> Slider:
     """A slider over the steps of a tiled matrix multiplication, above the picture of each."""
+    matmul(m, n, k, TILE)  # refuse now what cannot be drawn
     steps = range(ceil_div(k, TILE))
     return Slider(lambda step: matmul(m, n, k, TILE, step), {"step": steps}, {}).show()

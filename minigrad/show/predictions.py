@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from minigrad.require import whole
 from minigrad.show.picture import BLUE, FONT, INK, RUST, VERMILLION, Picture, box, canvas, plural, words
 from minigrad.show.tables import table
 
@@ -20,7 +21,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     """
     pixels = _square(images)
     truth, said = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
-    shown = range(min(count, len(pixels)))
+    shown = range(min(whole("images", "count", count, 1), len(pixels)))
     title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
     if truth is not None and said is not None:
         wrong = int(np.count_nonzero(truth[: len(shown)] != said[: len(shown)]))
@@ -35,7 +36,7 @@ def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 2
     if truth is None or said is None:
         raise ValueError("wrong_predictions needs labels and predictions.")
     wrong = np.flatnonzero(truth != said)
-    shown = wrong[:count].tolist()
+    shown = wrong[: whole("wrong_predictions", "count", count, 1)].tolist()
     title = f"{len(wrong)} of {len(pixels)} predicted wrongly" + (
         f", {len(shown)} shown" if len(shown) < len(wrong) else ""
     )
@@ -48,6 +49,8 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
     classes = [str(name) for name in (range(len(counts)) if names is None else names)]
+    if len(classes) != len(counts):
+        raise ValueError(f"confusion: {len(classes)} names for {len(counts)} classes; give one for each.")
     total, right = int(counts.sum()), int(np.trace(counts))
     title = f"{right} of {total} right, {100 * right / max(total, 1):.1f} %"
     mistakes = [(int(counts[i, j]), i, j) for i, j in np.argwhere(counts).tolist() if i != j]

@@ -120,11 +120,12 @@ class Occupancy:
             lines.append(f"  {name:14} {steps[name]} = {most} blocks{mark}")
         held = f"{self.blocks} blocks x {self._warps} = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"
+        waves += f"; the last one is {100 * self.tail:.0f} % full"
         return "\n".join(
             [
                 *lines,
                 f"  {'occupancy':14} {held}, {100 * self.share:.0f} %",
-                f"  {'waves':14} {waves}; the last one is {100 * self.tail:.0f} % full",
+                f"  {'waves':14} {waves if self.blocks else 'none: not one block fits, and its launch is refused'}",
             ]
         )
 
