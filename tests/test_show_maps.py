@@ -45,6 +45,12 @@ def test_fields_of_other_shapes_are_refused(given):
         mg.show.fields("no", given)
 
 
+@pytest.mark.parametrize("mask", ["hidden", "marked"])
+def test_a_mask_of_another_shape_is_refused(mask):
+    with pytest.raises(ValueError, match=rf"fields: {mask} has shape \(3, 2\), and a field \(2, 3\); give both"):
+        mg.show.fields("no", {"a": np.ones((2, 3))}, **{mask: np.ones((3, 2), bool)})
+
+
 def test_lines_tell_the_range_of_each():
     x = np.linspace(0, 1, 5)
     shown = mg.show.lines("a line and its slope", "x", x, {"square": x**2, "slope": 2 * x})

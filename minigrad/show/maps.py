@@ -22,12 +22,15 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
 
     A field that goes well below 0 has white at 0, red above and blue below; any other goes from dark to light.
     hidden is True where nothing is to be seen, as within a wall; what is True in marked gets an edge. Raises ValueError
-    for other shapes.
+    where shapes differ.
     """
     maps: dict[str, Any] = {name: np.asarray(field, dtype=float) for name, field in given.items()}
     if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
         shapes = ", ".join(f"{name} {field.shape}" for name, field in maps.items()) or "none"
         raise ValueError(f"fields draws 1 to {MAPS} fields of shape (height, width); got {shapes}.")
+    for name, mask in (("hidden", hidden), ("marked", marked)):
+        if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
+            raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both the same.")
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
     width = 9.6 / len(maps)
     figure = _figure(9.6, min(5.5, width * tallest * 0.9 + 1.2), title)
