@@ -30,7 +30,7 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
         raise ValueError(f"fields draws 1 to {MAPS} fields of shape (height, width); got {shapes}.")
     for name, mask in (("hidden", hidden), ("marked", marked)):
         if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
-            raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both the same.")
+            raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
     width = 9.6 / len(maps)
     figure = _figure(9.6, min(5.5, width * tallest * 0.9 + 1.2), title)
