@@ -58,7 +58,8 @@ def _bench(asked: argparse.Namespace) -> int:
             return 0
         return _recorded(asked, reason)
     except wrong as error:
-        print(f"minigrad bench: {error}", file=sys.stderr)
+        said = str(error)
+        print(said if said.startswith("minigrad bench") else f"minigrad bench: {said}", file=sys.stderr)
         return 2
 
 
