@@ -45,16 +45,14 @@ def edges(function: Function) -> Iterator[tuple[set[str], str]]:
 
 def reached(function: Function, start: Iterable[str], backward: bool = False) -> set[str]:
     """What derivatives reach from these variables, along the flow or against it."""
-    found, arrows = set(start), list(edges(function))
-    while True:
-        before = len(found)
+    found, arrows, size = set(start), list(edges(function)), -1
+    while size != (size := len(found)):
         for sources, target in arrows:
             if backward and target in found:
                 found |= sources
             elif not backward and sources & found:
                 found.add(target)
-        if len(found) == before:
-            return found
+    return found
 
 
 def outputs(function: Function) -> list[str]:

@@ -120,8 +120,7 @@ class TapedLoop:
     def cost(self) -> Counted:
         """What a round costs either way."""
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        ahead = {x for s in each(self.back.body) for x in elements(s)}
-        new = {x for s in each(self.again) for x in elements(s) if x.array in self.of.arrays} - ahead
+        new = {x for x in elements(self.again) if x.array in self.of.arrays}.difference(elements(self.back.body))
         again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
         updates = sum(isinstance(s, Assign) and s.op != "=" and floating(s.target.type) for s in each(self.again))
         return Counted(2 * sizes, again, updates + sum(work(e) for s in each(self.again) for e in values(s)))

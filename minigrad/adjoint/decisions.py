@@ -65,7 +65,7 @@ def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
 def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
     arrays = [p for p in made.of.params if p.pointer and p.name not in derived.replayed]
-    read = {x.array for s in each(derived.body) for x in elements(s)}
+    read = {x.array for x in elements(derived.body)}
     why = "it is as the kernel found it, so it is read again"
     return [
         Choice(p.name, "recompute", why, "0", str(BYTES[p.type]), f"tape: {2 * BYTES[p.type]}")

@@ -8,13 +8,13 @@ from minigrad.adjoint.accumulate import Accumulate
 from minigrad.adjoint.build import ZERO
 from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import axis_of, fixed, mentioned, name_of, read_here, written
+from minigrad.adjoint.effects import axis_of, fixed, mentioned, name_of, read, written
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.hoist import Hoist, read_ahead, regrouped, shared_out
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
-from minigrad.adjoint.radix import EXTENTS, IDS
+from minigrad.adjoint.radix import EXTENTS
 from minigrad.adjoint.shadows import cleared, unseen
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.split import Launch, Split
@@ -22,7 +22,7 @@ from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
 from minigrad.adjoint.structure import Divergence, check_barriers, structured
 from minigrad.adjoint.tapes import Counted
 from minigrad.adjoint.tidy import merged
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Function, Stmt
+from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Stmt
 from minigrad.adjoint.turn import Turn
 from minigrad.adjoint.visit import each, everywhere, without
 
@@ -36,8 +36,8 @@ class KernelAdjoint(Derivation):
         self.counted: dict[str, Counted] = {}  # what a tape costs, and what stood against it
         self.never: dict[str, str] = {}  # or why nothing did
         check_barriers(module, divergence := Divergence(module.kernel))
-        self.uniform = {*divergence_free(module.kernel, divergence), *module.values}
-        self.alike = self.uniform | divergence_free(module.kernel, Divergence(module.kernel, control=False))
+        self.uniform = {*divergence.alike, *module.values}
+        self.alike = self.uniform | Divergence(module.kernel, control=False).alike
         self.conditions = unseen(module.kernel)
         self.flow = structured(module.kernel.body, ("return",))
         self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
@@ -55,7 +55,7 @@ class KernelAdjoint(Derivation):
         """Outputs with no other use, of which no element is stored twice: their gradient is read once."""
         again = repeated(self.flow, self.facts(self.flow))
         self.first = first_stores(self.flow, {*self.of.declared} - again)
-        used = {n for s in each(self.flow) for n in read_here(s)} | set(self.wrt)
+        used = read(self.flow) | set(self.wrt)
         return set(activity.outputs(self.of)) & apart(self.flow) - used - again
 
     def derive(self) -> Derived:
@@ -150,9 +150,3 @@ class KernelAdjoint(Derivation):
         known = {**self.fixed, **fixed(body)} if blocks else {**fixed(body), **self.fixed}
         alike, extents = {*scalars, *macros, *EXTENTS.values()}, (self.conditions, self.limits)
         return Facts(known, macros, alike, set(self.uniform), *extents)
-
-
-def divergence_free(kernel: Function, divergence: Divergence) -> set[str]:
-    """The names that have one value in all threads of a block."""
-    names = {p.name for p in kernel.params if not p.pointer} | {n for n, d in kernel.declared.items() if not d.dims}
-    return {*names, *IDS, *EXTENTS.values()} - divergence.varying

@@ -57,9 +57,9 @@ def accesses(s: Stmt) -> list[tuple[str, Target]]:
     return found
 
 
-def elements(s: Stmt) -> list[Index]:
-    """The elements that a statement itself reads."""
-    return [x for kind, x in accesses(s) if kind == "read" and isinstance(x, Index)]
+def elements(body: Iterable[Stmt]) -> list[Index]:
+    """The elements that statements read."""
+    return [x for s in each(body) for kind, x in accesses(s) if kind == "read" and isinstance(x, Index)]
 
 
 def always(e: Expr) -> Iterator[Index]:

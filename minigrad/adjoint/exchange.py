@@ -52,7 +52,7 @@ class Exchange:
         if self.made is not None:
             turn.staged, turn.padded = self.staged, self.padded
             names = {stage.name for stage in self.staged.values()}
-            handed = {x for s in each([self.made]) for x in elements(s) if x.array in names}
+            handed = {x for x in elements([self.made]) if x.array in names}
             self.moved = sum(BYTES[x.type] for x in handed) / len(sums)
 
     def never(self, why: str) -> None:

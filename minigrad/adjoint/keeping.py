@@ -1,12 +1,13 @@
 """Values that the gradient needs again: read where they still stand, computed anew, or kept before they go."""
 
+from collections.abc import Set
 from itertools import chain, count
 from math import prod
 
 from minigrad.adjoint.build import ZERO, change, opposite
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed
-from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, walk
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
@@ -109,7 +110,7 @@ class Keeping:
 
     def reads_lost(self, e: Expr) -> bool:
         """Whether it reads an array whose values are lost to the round that is being run again."""
-        return any(self.is_lost(array) for x in walk(e) for array in handed(x))
+        return any(map(self.is_lost, e.names))
 
     def capture(self, e: Expr) -> Expr:
         """The value saved at this statement, once: in a register, or on a tape where the round cannot repeat it."""
@@ -130,7 +131,7 @@ class Keeping:
 
     def taped(self, value: Expr) -> Expr:
         """The value on the tape of the outermost loop whose rounds cannot repeat it, which loops inside make wider."""
-        outermost, inside = self.losing({array for x in walk(value) for array in handed(x)})
+        outermost, inside = self.losing(value.names)
         numbers = [number for number, _ in inside if number is not None]
         if outermost is None or len(numbers) < len(inside):
             return self.lost(value)
@@ -142,7 +143,7 @@ class Keeping:
             outermost.pushes.setdefault(self.here.place, []).append(store)
         return outermost.wide[key].slot(outermost.k, tuple(k for _, k in inside))
 
-    def losing(self, arrays: set[str]) -> tuple[Rounds | None, list[tuple[Numbered | None, Expr]]]:
+    def losing(self, arrays: Set[str]) -> tuple[Rounds | None, list[tuple[Numbered | None, Expr]]]:
         """The outermost loop in which one of these is lost, and those inside: how it is numbered, and which is run."""
         around: list[tuple[Numbered | None, Expr]] = [(n, n.this if n else ZERO) for n in self.copied]
         outermost, inside, rounds = None, around, self.rounds
@@ -155,7 +156,7 @@ class Keeping:
     def lost(self, value: Expr, why: str = INNER) -> Name:
         """A value that cannot be had again: an error only if what needs it stays in the adjoint."""
         name = f"{LOST}{len(self.why)}"
-        arrays = [array for x in walk(value) for array in handed(x) if self.is_lost(array)]
+        arrays = sorted(filter(self.is_lost, value.names))
         self.why[name] = self.here.place, f"{arrays[0]} {why}."
         return Name(name, value.type)
 

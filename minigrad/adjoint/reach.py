@@ -84,12 +84,10 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
 
 def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
     """The names whose values come from these: by way of an assignment, or of a condition that decides over one."""
-    found = set(start)
-    while True:
-        before = len(found)
+    found, size = set(start), -1
+    while size != (size := len(found)):
         _spread(body, found, None)
-        if len(found) == before:
-            return found
+    return found
 
 
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
@@ -151,7 +149,7 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     whole number is divided by what a state decides.
     """
     unsure = follows(body, states)
-    found = {x for s in each(body) for x in elements(s)}
+    found = {*elements(body)}
     if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
     every = [x for s in each(body) for e in expressions(s) for x in walk(e)]

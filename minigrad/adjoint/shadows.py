@@ -1,15 +1,15 @@
 """The gradients of shared arrays: as large as the arrays, set to 0 by all threads before they are added to."""
 
 from minigrad.adjoint.build import ONE, ZERO, ascending, test
+from minigrad.adjoint.effects import read
 from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.radix import EXTENTS
 from minigrad.adjoint.tree import Assign, Declare, Function, If, Stmt
-from minigrad.adjoint.visit import each, expressions
 
 
 def unseen(function: Function) -> dict[str, Expr]:
     """The extents along the axes that a kernel does not look at: one thread, one block."""
-    seen = {n for s in each(function.body) for e in expressions(s) for n in e.names}
+    seen = read(function.body)
     return {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
 
 

@@ -109,8 +109,8 @@ class Split:
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
         rounds = self.made.hosted(header.trips) if header else None
-        again = sum(BYTES[x.type] for s in each(front) for x in elements(s) if self.made.of.param(x.array))
-        again += sum(BYTES[x.type] for s in each(front) for x in elements(s) if x.array in self.made.gradients.values())
+        memory = {p.name for p in self.made.of.params} | {*self.made.gradients.values()}
+        again = sum(BYTES[x.type] for x in elements(front) if x.array in memory)
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
             why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
@@ -149,7 +149,7 @@ def parted(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     again = [n for s in each(body) for n in written_here(s)]
     for s in body:
         plain = isinstance(s, Declare) and not s.dims and s.value is not None and not floating(s.type)
-        moves = plain and again.count(s.name) == 1 and not any(elements(s)) and not read_here(s) & changing  # type: ignore[union-attr]
+        moves = plain and again.count(s.name) == 1 and not elements([s]) and not read_here(s) & changing  # type: ignore[union-attr]
         if moves or (isinstance(s, Declare) and s.shared):
             outside.append(s)
         else:

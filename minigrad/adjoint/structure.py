@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 from minigrad.adjoint.build import opposite
 from minigrad.adjoint.effects import read_here, written_here
-from minigrad.adjoint.expr import NOWHERE, Expr, Index, Name, Place, walk
+from minigrad.adjoint.expr import NOWHERE, Expr, Place
+from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.tree import JUMPS, Barrier, For, Function, If, Jump, Stmt
 
 if TYPE_CHECKING:
     from minigrad.adjoint.module import Module
-from minigrad.adjoint.visit import each, expressions, heads, nested
-
-THREAD = {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
+from minigrad.adjoint.visit import each, heads, nested
 
 
 def structured(
@@ -74,54 +73,39 @@ def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
 
 
 class Divergence:
-    """The variables of a function whose values differ between the threads of a block.
+    """The variables of a function whose values differ between the threads of a block: `varying`.
 
-    control: also those that differ only because not all threads come by.
+    control: also those that differ only because not all threads come by. alike: the names that have one value in all.
     """
 
     def __init__(self, function: Function, control: bool = True):
         self.control = control
         self.local = {d.name for d in function.declared.values() if not d.shared}
-        self.varying = set(THREAD)
-        while True:
-            before = len(self.varying)
+        self.varying, size = {*IDS[:3]}, 0
+        while size != (size := len(self.varying)):
             self._spread(function.body, False)
-            if len(self.varying) == before:
-                break
-
-    def differs(self, e: Expr) -> bool:
-        """Whether an expression differs between threads. A shared or global element at one index is one value."""
-        if isinstance(e, Index):
-            return any(map(self.differs, e.indices)) or e.array in self.varying
-        if isinstance(e, Name):
-            return e.name in self.varying
-        return any(isinstance(x, Name | Index) and self.differs(x) for x in walk(e) if x is not e)
+        names = {p.name for p in function.params if not p.pointer}
+        names |= {n for n, d in function.declared.items() if not d.dims}
+        self.alike = {*names, *IDS, *EXTENTS.values()} - self.varying
 
     def _spread(self, body: list[Stmt], apart: bool) -> None:
         """Mark what is written with differing values, or where only some threads come by (`apart`)."""
         for s in body:
-            inside = self.control and (apart or (isinstance(s, If | For) and self.parts(s)))
+            inside = self.control and (apart or self.parts(s))
             for one in heads(s):
-                if inside or (read_here(one) & self.varying and any(map(self.differs, expressions(one)))):
+                if inside or read_here(one) & self.varying:
                     self.varying |= written_here(one) & self.local
             for inner in nested(s):
                 self._spread(inner, inside)
 
     def parts(self, s: Stmt) -> bool:
         """Whether threads take different ways at a branch, or leave a loop after different numbers of rounds."""
-        if isinstance(s, If):
-            return self.differs(s.condition)
-        if isinstance(s, For):
-            return self.differs(s.condition) or self._jumps_apart(s.body)
-        return False
+        differs = isinstance(s, If | For) and not s.condition.names.isdisjoint(self.varying)
+        return differs or (isinstance(s, For) and self._jumps_apart(s.body))
 
     def _jumps_apart(self, body: list[Stmt]) -> bool:
-        return any(
-            isinstance(s, If)
-            and leaves([s], JUMPS)
-            and (self.differs(s.condition) or any(map(self._jumps_apart, nested(s))))
-            for s in body
-        )
+        branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
+        return any(self.parts(s) or any(map(self._jumps_apart, nested(s))) for s in branches)
 
 
 def check_barriers(module: "Module", divergence: Divergence) -> None:
