@@ -10,7 +10,7 @@ from minigrad.adjoint.checkpoints import Checkpoints
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.effects import axis_of, fixed, mentioned, name_of, read, written
 from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.hoist import Hoist, read_ahead, regrouped, shared_out
+from minigrad.adjoint.hoist import read_ahead, regrouped, shared_out, sums_led_out
 from minigrad.adjoint.injective import Facts
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
@@ -24,7 +24,7 @@ from minigrad.adjoint.tapes import Counted
 from minigrad.adjoint.tidy import merged
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Stmt
 from minigrad.adjoint.turn import Turn
-from minigrad.adjoint.visit import each, everywhere, without
+from minigrad.adjoint.visit import each, everywhere, loops, without
 
 
 class KernelAdjoint(Derivation):
@@ -93,11 +93,12 @@ class KernelAdjoint(Derivation):
         self.uniform |= {name.replace("blocks_", "block_") for name in launch.blocks}
         sinks = {self.gradients[d.name]: True for d in self.shared} | dict.fromkeys(self.totals.values(), False)
         sinks |= {self.gradients[p.name]: False for p in self.arrays}
-        body = everywhere(launch.body, Hoist(sinks, self.fresh, self.module.values | dict.fromkeys(launch.blocks, 1)))
+        known = self.module.values | dict.fromkeys(launch.blocks, 1)
+        body = loops(launch.body, partial(sums_led_out, arrays=sinks, fresh=self.fresh, values=known))
         inputs = {self.gradients[p.name]: p.name for p in self.arrays}
         sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body), inputs)
         choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
-        body = everywhere(body, partial(shared_out, uniform={*self.uniform, *self.strides.values()}, fresh=self.fresh))
+        body = loops(body, partial(shared_out, uniform={*self.uniform, *self.strides.values()}, fresh=self.fresh))
         block = {d.name for d in self.of.declared.values() if d.shared}
         checkpoints = Checkpoints(self.tapes, block | {p.name for p in self.of.params if p.pointer}, self.fresh)
         body = everywhere(body, checkpoints)

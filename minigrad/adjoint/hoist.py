@@ -14,43 +14,38 @@ from minigrad.adjoint.tree import Add, Assign, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.visit import each, sides
 
 
-class Hoist:
-    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`."""
+def sums_led_out(
+    s: For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
+) -> list[Stmt]:
+    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`.
 
-    def __init__(self, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: dict[str, int]):
-        self.arrays, self.fresh, self.values = arrays, fresh, values  # arrays: gradients, and whether they are shared
-
-    def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """Lead the sums out of the loops of this body."""
-        return [t for s in body for t in (self._loop(s) if isinstance(s, For) else [s])]
-
-    def _loop(self, s: For) -> list[Stmt]:
-        inside = each([s])
-        changed, spoilt = written([s]), used_otherwise([s])
-        sums: dict[Target, list[Assign]] = {}
-        for t in inside:
-            if is_sum(t) and isinstance(t.target, Index) and t.target.array in self.arrays:
-                sums.setdefault(t.target, []).append(t)
-        before: list[Stmt] = []
-        behind: list[Stmt] = []
-        header = count(s)
-        for target, parts in sums.items():
-            stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
-            if stays and not (self.arrays[name_of(target)] and waits([s])):
-                total = Name(self.fresh(f"{name_of(target)}_sum"), target.type)
-                before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
-                add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
-                runs = header is not None and header.runs(self.values)
-                ways = [_way(s.body, part, changed) for part in parts] if runs else [None]
-                if [] in ways:
-                    behind.append(add)
-                elif ways[0] is not None and all(way == ways[0] for way in ways):
-                    behind.append(_guarded(ways[0], add))
-                else:  # where no round has run, the element may not exist
-                    behind.append(If(test("!=", total, ZERO), [add], [], s.place))
-                for part in parts:
-                    part.target, part.owned = total, False
-        return [*before, s, *behind]
+    arrays: gradients, and whether they are shared. values: of macros, by which a loop is known to make a round.
+    """
+    changed, spoilt = written([s]), used_otherwise([s])
+    sums: dict[Target, list[Assign]] = {}
+    for t in each([s]):
+        if is_sum(t) and name_of(t.target) in arrays:
+            sums.setdefault(t.target, []).append(t)
+    before: list[Stmt] = []
+    behind: list[Stmt] = []
+    header = count(s)
+    for target, parts in sums.items():
+        stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
+        if stays and not (arrays[name_of(target)] and waits([s])):
+            total = Name(fresh(f"{name_of(target)}_sum"), target.type)
+            before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
+            add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
+            runs = header is not None and header.runs(values)
+            ways = [_way(s.body, part, changed) for part in parts] if runs else [None]
+            if [] in ways:
+                behind.append(add)
+            elif ways[0] is not None and all(way == ways[0] for way in ways):
+                behind.append(_guarded(ways[0], add))
+            else:  # where no round has run, the element may not exist
+                behind.append(If(test("!=", total, ZERO), [add], [], s.place))
+            for part in parts:
+                part.target, part.owned = total, False
+    return [*before, s, *behind]
 
 
 def _way(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
@@ -72,15 +67,11 @@ def _guarded(way: list[Expr], s: Stmt) -> Stmt:
     return s
 
 
-def shared_out(body: list[Stmt], uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
+def shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
     """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns.
 
     uniform: names that are equal in all threads of a block.
     """
-    return [t for s in body for t in (_shared_out(s, uniform, fresh) if isinstance(s, For) else [s])]
-
-
-def _shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
     notes, header = [t for t in s.body if isinstance(t, Comment)], count(s)
     match [t for t in s.body if not isinstance(t, Comment)]:
         case [Add(by="warp_add", target=Index()) as add] if header and header.simple and header.exact:

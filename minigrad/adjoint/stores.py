@@ -63,10 +63,8 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     seen: set[str] = set()
     found = set()
     for s in each(body):
-        touched = read_here(s) | ({name_of(s.target)} if isinstance(s, Assign | Add) else set())
-        touched |= {s.name} if isinstance(s, Declare) and s.values else set()
-        if isinstance(s, Assign) and isinstance(s.target, Index) and s.op == "=":
-            name = s.target.array
-            found |= {id(s)} if name in names - seen - read_here(s) else set()
-        seen |= touched
+        match s:
+            case Assign(target=Index(array=name), op="=") if name in names - seen - read_here(s):
+                found.add(id(s))
+        seen |= read_here(s) | (set() if isinstance(s, Declare) and not s.values else written_here(s))
     return found

@@ -105,6 +105,11 @@ def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> 
     return change(body)
 
 
+def loops(body: list[Stmt], change: Callable[[For], list[Stmt]]) -> list[Stmt]:
+    """Each loop replaced by what `change` makes of it, the innermost first."""
+    return everywhere(body, lambda body: [t for s in body for t in (change(s) if isinstance(s, For) else [s])])
+
+
 def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
     """Statements in copies of their own, some left out."""
 
