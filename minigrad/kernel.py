@@ -133,9 +133,8 @@ class Kernel:
     def _legal(self, values: dict[str, int]) -> dict[str, int]:
         for key, value in values.items():
             if key not in self.tunables:
-                known = ", ".join([*self.sizes, *self.tunables])
-                takes = f"a launch of it takes {known}" if known else "its macros are the defines= of mg.kernel"
-                raise LaunchError(f"{self.name} knows no {key}; {takes}.")
+                known = ", ".join([*self.sizes, *self.tunables]) or "no sizes; macros are the defines= of mg.kernel"
+                raise LaunchError(f"{self.name} knows no {key}; a launch of it takes {known}.")
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise LaunchError(f"{self.name}: {key}={value!r} must be a whole number of at least 1.")
         return values

@@ -195,3 +195,9 @@ def test_a_text_that_reads_like_python_says_what_to_write():
     bad = mg.kernel('extern "C" __global__ void bad(float* y) {\n    i = threadIdx.x;\n}', "bad")
     with pytest.raises(CompileError, match=r"bad\.cu\(2\): error(.*\n)*A new variable begins with its type: int i"):
         bad(mg.zeros(3, device="sim"), grid=1, block=3)
+
+
+def test_a_kernel_without_tunables_has_its_macros_from_defines():
+    plain = mg.kernel('extern "C" __global__ void plain(float* y) { y[0] = 1; }', "plain")
+    with pytest.raises(LaunchError, match=r"plain knows no TILE; .* macros are the defines= of mg.kernel"):
+        plain.using(TILE=8)
