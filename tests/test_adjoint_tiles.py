@@ -100,6 +100,24 @@ def test_a_block_that_does_not_store_what_it_reads():
         tiled("two rows a thread").vjp(*args, dy=[np.ones(42)], grid=(2, 2), block=(4, 1))
 
 
+@pytest.mark.parametrize("block", [4, 5, 8])
+def test_a_block_smaller_than_its_array(block):
+    """How far a thread's index goes says how many elements there are, not how many threads."""
+    made = mg.adjoint("""extern "C" __global__ void f(const double* x, double* y, int n) {
+    __shared__ double s[9];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    double v = x[i];
+    for (int k = 0; k < n; ++k) {
+        s[t] = v;
+        __syncthreads();
+        v += 0.1 * s[blockDim.x - 1 - t] * v;
+        __syncthreads();
+    }
+    y[i] = v;
+}""")
+    oracle.check(made, [RNG.standard_normal(2 * block), np.zeros(2 * block), 3], 2, block)
+
+
 def test_a_tile_of_which_some_elements_stay():
     """Two threads of the four store an element in the first half of a round, so that of two others stays: on a tape."""
     made = mg.adjoint("""

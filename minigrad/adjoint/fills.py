@@ -77,8 +77,9 @@ def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
 def filled(sweep: "Keeping", s: For, array: str) -> bool:
     """Whether a round of a loop stores each element of an array that it reads before any thread reads it.
 
-    Extents of the block that the indices tell become conditions of the launch. Where nothing tells them, and it holds
-    in the largest block of which no thread stores beyond the array, a launch is asked whether it holds in its own.
+    Extents of the block that the indices tell become conditions of the launch. Where it holds in a smaller block, too,
+    or where nothing tells them and it holds in the largest block of which no thread stores beyond the array, a launch
+    is asked whether it holds in its own.
     """
     if array not in sweep.of.declared or not sweep.of.declared[array].dims:
         return False
@@ -89,7 +90,10 @@ def filled(sweep: "Keeping", s: For, array: str) -> bool:
     told = {a: _told(sweep, fill, a) for a in fill.axes}
     for wanted in _choices(sweep, told):
         if fill.holds(_extents(sweep, wanted)):
-            sweep.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
+            if _in_smaller(sweep, fill, wanted):
+                sweep.fills.append(fill)
+            else:
+                sweep.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
             return True
     if not fill.array.shared or all(t.stores for t in found):
         return False
@@ -110,6 +114,18 @@ def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
     along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
     return [sweep.limits[name]] if name in sweep.limits else along[:1]
+
+
+def _in_smaller(sweep: "Keeping", fill: Fill, wanted: dict[str, Expr]) -> bool:
+    """Whether it holds in a smaller block, too, as of an array with a column more than threads."""
+    relied, values = {**sweep.conditions, **sweep.limits}, sweep.module.values
+    free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
+    numbers = constants(sweep) if free else []
+    fewer = {
+        a: [*(n for n in numbers if a in free and (evaluate(n, values) or 0) < (evaluate(e, values) or 0)), e]
+        for a, e in wanted.items()
+    }
+    return any(fill.holds(_extents(sweep, some)) for some in _choices(sweep, fewer) if some != wanted)
 
 
 def _within(sweep: "Keeping", axis: str, numbers: list[Expr]) -> list[Expr]:
