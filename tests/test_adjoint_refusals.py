@@ -146,6 +146,19 @@ def test_refused_in_a_body(body, message):
     refused(source(body), message)
 
 
+DEEP = {
+    "parentheses": "(" * 400 + "x[i]" + ")" * 400,
+    "a sum": "x[i] + " * 2000 + "a",
+    "calls": "sin(" * 180 + "x[i]" + ")" * 180,
+}
+
+
+@pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
+def test_what_is_too_deep_is_refused(value):
+    with pytest.raises(Refused, match=r"f.cu:\d+:\d+: this goes deeper than can be followed; put a part of an expr"):
+        mg.adjoint(source(f"y[i] = {value};"))
+
+
 # what stands ahead of the kernel, in line 1, and the kernel's body where it is not y[i] = g(x[i]);
 FILES = [
     ("template <class T> __device__ T g(T v) { return v; }", "1:1: template is outside the"),

@@ -12,7 +12,7 @@ from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.given import examine
-from minigrad.adjoint.module import read
+from minigrad.adjoint.module import DEEP, read
 from minigrad.adjoint.reach import chosen, floats_decide
 from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
@@ -34,6 +34,12 @@ class Adjoint:
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
+        try:
+            self._derive(wrt)
+        except RecursionError:
+            raise self.module.refuse(self.module.kernel.place, DEEP) from None
+
+    def _derive(self, wrt: Sequence[str] | None) -> None:
         self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
         self.outputs = tuple(activity.outputs(self.module.kernel))
         self.wrt = chosen(self.module, wrt)

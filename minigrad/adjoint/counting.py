@@ -50,6 +50,8 @@ class Count:
     def some(self) -> Expr:
         """Whether there is a first round, asked as the loop asks of its variable, an int."""
         start = Cast("int", self.start) if signless(self.start) else self.start
+        if signless(self.bound) and (whole(start) or 0) < 0:
+            start = Cast("unsigned", start)  # as C++ does, but unasked it warns
         return test(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:

@@ -21,6 +21,8 @@ HEADS = (
     "__global__", "__device__", "__host__", "__constant__", "__launch_bounds__",
 )  # fmt: skip
 
+DEEP = "this goes deeper than can be followed; put a part of an expression, or of a sum of hundreds, into a variable."
+
 
 @dataclass
 class Module:
@@ -162,7 +164,11 @@ def read(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Modul
     tokens = tokenize(text, file)
     given = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}
     macros = Macros(tokens.macros | given, tokens)
-    module = Reader(tokens, macros.names, macros.outside).file_of(kernel)
+    reader = Reader(tokens, macros.names, macros.outside)
+    try:
+        module = reader.file_of(kernel)
+    except RecursionError:
+        raise tokens.refuse(reader.next.place, DEEP) from None
     module.values = macros.values | whole_numbers({t.name: t.value for t in module.tables})
     module.functions = _called(module)
     for f in (module.kernel, *module.functions.values()):
