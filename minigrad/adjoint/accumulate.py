@@ -45,11 +45,11 @@ class Accumulate:
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
-            for group in self.parted(sites, phases) if shared else [sites] if sites else []:
+            for group in self.groups(sites, phases) if shared else [sites] if sites else []:
                 choices += self.group(array, group, facts)
         return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
-    def parted(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
+    def groups(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
         """Places in groups between which there is always a barrier."""
         groups: list[list[Site]] = []
         for site in sites:

@@ -12,7 +12,7 @@ from minigrad.adjoint.assemble import assemble
 from minigrad.adjoint.decisions import Decisions, decisions
 from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.given import examine
-from minigrad.adjoint.module import DEEP, read
+from minigrad.adjoint.module import DEEP, parse
 from minigrad.adjoint.reach import chosen, floats_decide
 from minigrad.kernel import Kernel, source_of
 from minigrad.kernel import kernel as compiled
@@ -33,7 +33,7 @@ class Adjoint:
         self.slots = launching.SLOTS
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
-        self.module = read(primal.source.text, primal.source.name, primal.name, self.defines)
+        self.module = parse(primal.source.text, primal.source.name, primal.name, self.defines)
         try:
             self._derive(wrt)
         except RecursionError:

@@ -85,11 +85,11 @@ class Derivation(Loops):
     def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
         """With gradients declared where they begin, and no barrier that parts nothing."""
         body = everywhere(everywhere(body, sunk), partial(uncopied, copies=self.saved_names))
-        body = everywhere(self.pruned(body), self.parted)
+        body = everywhere(self.pruned(body), self.with_barriers)
         self.phases(body).tidy(memory)
         return body
 
-    def parted(self, body: list[Stmt]) -> list[Stmt]:
+    def with_barriers(self, body: list[Stmt]) -> list[Stmt]:
         """A barrier before each round that stores a shared array anew: others may still read what the last one left.
 
         The kernel has its barrier behind the round; there the reads of what follows the loop come without another one.
@@ -129,9 +129,8 @@ class FunctionAdjoint(Derivation):
     """Derives the adjoint of a device function: its gradient in, gradients of its parameters added to."""
 
     def __init__(self, module: Module, function: Function):
-        result = Name(
-            next(n for n in ("y", "result", "returned") if n not in _names(module, function)), function.returns
-        )
+        taken = {*function.declared, *(p.name for p in function.params), *module.functions, *module.tokens.macros}
+        result = Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
         if not ends(function.body):
             why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
             raise module.refuse(function.place, why)
@@ -160,7 +159,3 @@ class FunctionAdjoint(Derivation):
 def _assigned(result: Name, jump: Jump) -> list[Stmt]:
     """`result = v` of `return v`."""
     return [Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
-
-
-def _names(module: Module, function: Function) -> set[str]:
-    return {*function.declared, *(p.name for p in function.params), *module.functions, *module.tokens.macros}

@@ -52,7 +52,7 @@ class Keeping:
         self.kept: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
         self.rounds: Rounds | None = None
         self.guards: list[Expr] = []
-        self.copied: list[Numbered | None] = []  # the loops around, in what is copied as the kernel has it
+        self.around: list[Numbered | None] = []  # the loops around, of a statement as the kernel has it
         self.why: dict[str, tuple[Place, str]] = {}
 
     def at(self, s: Stmt, gone: set[str]) -> None:
@@ -145,7 +145,7 @@ class Keeping:
 
     def losing(self, arrays: Set[str]) -> tuple[Rounds | None, list[tuple[Numbered | None, Expr]]]:
         """The outermost loop in which one of these is lost, and those inside: how it is numbered, and which is run."""
-        around: list[tuple[Numbered | None, Expr]] = [(n, n.this if n else ZERO) for n in self.copied]
+        around: list[tuple[Numbered | None, Expr]] = [(n, n.this if n else ZERO) for n in self.around]
         outermost, inside, rounds = None, around, self.rounds
         while rounds:
             if arrays & rounds.lost:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigrad.adjoint.effects import name_of
-from minigrad.adjoint.effects import read as read_in
+from minigrad.adjoint.effects import name_of, read
 from minigrad.adjoint.expr import Place
 from minigrad.adjoint.jumps import LedOut
 from minigrad.adjoint.macros import Macros, whole_numbers
@@ -126,7 +125,7 @@ class Reader(Parser):
     def unset(self, body: list[Stmt]) -> None:
         """Raise Refused for a variable or an array that is read and never given a value."""
         given = {name_of(s.target) for s in each(body) if isinstance(s, Assign | Add)}
-        for name in sorted(read_in(body) & set(self.declared) - given):
+        for name in sorted(read(body) & set(self.declared) - given):
             found = self.declared[name]
             if found.value is None and found.values is None:
                 raise self.refuse(found.place, f"{name} is read and never given a value; give it one.")
@@ -159,7 +158,7 @@ class Reader(Parser):
         return name
 
 
-def read(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Module:
+def parse(text: str, file: str, kernel: str, defines: Mapping[str, Any]) -> Module:
     """Parse a kernel of a file. Raises Refused with line and column."""
     tokens = tokenize(text, file)
     given = {name: [Token("number", str(value), Place(0, 0))] for name, value in defines.items() if name != "real"}

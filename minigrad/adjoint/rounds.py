@@ -13,7 +13,7 @@ from minigrad.adjoint.polynomial import polynomial, variable
 from minigrad.adjoint.radix import EXTENTS, signless
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
-from minigrad.adjoint.tapes import Numbered, Rounds, copied
+from minigrad.adjoint.tapes import Numbered, Rounds, copying
 from minigrad.adjoint.tree import Assign, Declare, Do, For, If, Reversal, Stmt
 from minigrad.adjoint.visit import heads
 
@@ -138,7 +138,7 @@ class Loops(Sweep):
         """A variable, or a whole array, put into a slot, and taken from it."""
         elements = tuple(Name(self.fresh("element"), "int") for _ in d.dims)
         own, place = Index(d.name, elements, d.type) if d.dims else Name(d.name, d.type), slot(elements)
-        return copied(own, place, elements, d.dims), copied(place, own, elements, d.dims)
+        return copying(own, place, elements, d.dims), copying(place, own, elements, d.dims)
 
     def ahead(self, s: For, header: Count | None, rounds: Rounds, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
@@ -153,9 +153,9 @@ class Loops(Sweep):
             slots = Name("tape_slots", "int")
             full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
             behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
-        self.copied.append(rounds.number)
+        self.around.append(rounds.number)
         body = [*front, *self.rerun(s.body, rounds.pushes)]
-        self.copied.pop()
+        self.around.pop()
         loop = For(s.start, self.replay_value(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, loop, *behind]

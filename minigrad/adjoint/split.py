@@ -124,7 +124,7 @@ class Split:
         front = [renamed(renamed(s, place, block), extent, blocks) for s in front]
         tiles = renamed(renamed(loop, place, block), extent, blocks)
         assert isinstance(tiles, For)
-        outside, inside = parted(front, block.name)
+        outside, inside = divided(front, block.name)
         begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
         each_block = ascending(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
         name = next(
@@ -141,7 +141,7 @@ class Split:
         return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}
 
 
-def parted(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
+def divided(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     """What is the same for all blocks that are gone through, shared arrays and whole numbers; and the rest."""
     outside: list[Stmt] = []
     inside: list[Stmt] = []

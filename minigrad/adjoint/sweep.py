@@ -141,9 +141,9 @@ class Sweep(Assignments):
                 return [If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
             case For():
                 s = self.headed(s)
-                self.copied.append(self.numbered(s))
+                self.around.append(self.numbered(s))
                 body = self.rerun(s.body, pushes)
-                self.copied.pop()
+                self.around.pop()
                 return [For(s.start, s.condition, s.step, body, s.pragma, s.place)]
             case Jump() | Barrier():
                 return [s]

@@ -39,7 +39,7 @@ class Tape:
         return Index(self.name, (column,), self.type)
 
 
-def copied(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
+def copying(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:
     """A variable copied, or an array by loops over its elements."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):

@@ -16,7 +16,7 @@ from minigrad.adjoint.expr import Expr, Index, Name
 from minigrad.adjoint.keeping import Keeping
 from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.tapes import copied
+from minigrad.adjoint.tapes import copying
 from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Stmt
 from minigrad.adjoint.visit import each, rewrite
 
@@ -105,7 +105,7 @@ class Turn:
             loop.body = self.put(loop.body, stage)
             return body
         place = Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)
-        store = copied(stage.own, place, counters, tuple(d for _, d in stage.varying))
+        store = copying(stage.own, place, counters, tuple(d for _, d in stage.varying))
         front = at - isinstance(body[at - 1], Barrier)
         wait: list[Stmt] = [Barrier()] if front == at else []
         behind: list[Stmt] = [] if any(isinstance(t, Barrier) for t in body[at + 1 :]) else [Barrier()]
