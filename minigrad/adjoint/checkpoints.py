@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from minigrad.adjoint.build import ONE, ZERO, ascending, descending, literal, minus, over, plus, test, times
 from minigrad.adjoint.counting import count
-from minigrad.adjoint.effects import declared, elements, mentioned, name_of, read, waits, written
+from minigrad.adjoint.effects import declared, elements, mentioned, read, waits, written, written_here
 from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name
 from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.reach import repeatable
@@ -20,6 +20,7 @@ from minigrad.adjoint.types import BYTES, floating
 from minigrad.adjoint.visit import each, without
 
 EVERY = 8
+NTH = literal(EVERY)
 SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
 
 
@@ -53,7 +54,8 @@ class TapedLoop:
     def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
         self.pushes = {s: found for s in forward.body if (found := self.pushed(s)) is not None}
-        self.pulls = {s: name for s in back.body if (name := self.pulled(s)) is not None}
+        taken = [s for s in back.body if isinstance(s, Assign | Declare) and isinstance(s.value, Index)]
+        self.pulls = {s: s.value.array for s in taken if s.value.array in names}  # type: ignore[union-attr]
         assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
         self.counter = back.reversal.counter
         self.k = Name(back.variable, "int")
@@ -71,24 +73,15 @@ class TapedLoop:
                 return tape, variable
         return None
 
-    def pulled(self, s: Stmt) -> str | None:
-        """The tape from which a statement takes a variable."""
-        value = s.value if isinstance(s, Assign | Declare) else None
-        return value.array if isinstance(value, Index) and value.array in self.names else None
-
     def slice(self) -> list[Stmt]:
-        """Of a round what its state needs, to be run again."""
-        own = {id(s) for s in self.forward.body if s in self.pushes or self.counts(s)}
-        kept = without(self.forward.body, own)
+        """Of a round what its state needs, to be run again; its number is known."""
+        number = {self.counter, self.k.name}
+        kept = without(
+            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or written_here(s) & number}
+        )
         prune = Prune(written(kept))
         prune.after = {"break": self.states, "continue": self.states}
         return prune.body(kept, set(self.states))[0]
-
-    def counts(self, s: Stmt) -> bool:
-        """Whether a statement is about the number of the round alone."""
-        if isinstance(s, Declare):
-            return s.name in (self.counter, self.k.name)
-        return isinstance(s, Assign) and name_of(s.target) == self.counter
 
     @property
     def never(self) -> str:
@@ -129,58 +122,50 @@ class TapedLoop:
         """The two loops, of which the first one stores less."""
         part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
-        every = literal(EVERY)
-        for s, (name, _) in self.pushes.items():
-            self.thinned(s, self.of.tapes[name])
-        here = plus(times(every, part), near)
+        here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
         number = Declare(self.k.name, "int", value=self.last(here) if free else here)
         inside = test("<", here if free else self.k, self.trips)
-        begin, note, restore = list[Stmt](), list[Stmt](), dict[int, Stmt]()
-        for name, variable in self.pushes.values():
-            tape = self.of.tapes[name]
-            begin += [Declare(kept[tape.name], tape.type, (every,)), Assign(variable, "=", tape.slot(part))]
-            note.append(Assign(Index(kept[tape.name], (near,), tape.type), "=", variable))
-        for s, name in self.pulls.items():
-            value = Index(kept[name], (near,), self.of.tapes[name].type)
-            assert isinstance(s, Assign | Declare)
-            restore[id(s)] = replace(s, value=value)
+        values = {n: Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
+        begin, note = list[Stmt](), list[Stmt]()
+        for s, (n, variable) in self.pushes.items():
+            tape = self.of.tapes[n]
+            self.thinned(s, tape.slot(over(self.k, NTH)), variable)
+            begin += [Declare(kept[n], tape.type, (NTH,)), Assign(variable, "=", tape.slot(part))]
+            note.append(Assign(values[n], "=", variable))
+            self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
         place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = ascending(near, every, [number, *(again if free else [If(inside, again, [])])], place=place)
+        up = ascending(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
+        restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
         taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
         down = descending(near, literal(EVERY - 1), [replace(number), taken], place)
         if len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
-        parts = over(plus(self.trips, literal(EVERY - 1)), every)
-        whole = descending(part, minus(parts, ONE), [*begin, up, down], place)
-        for n in self.names:
-            tape = self.of.tapes[n]
-            trips = tape.trips and over(plus(tape.trips, literal(EVERY - 1)), every)
-            self.of.tapes[n] = replace(tape, trips=trips, every=EVERY)
+        whole = descending(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
         return [self.full(s) if s is not self.back else whole for s in self.body]
 
     def last(self, here: Expr) -> Expr:
         """The number of a round; beyond the last one, of that."""
         return Call("min", (here, minus(self.trips, ONE)), "int")
 
-    def thinned(self, s: Stmt, tape: Tape) -> None:
+    def thinned(self, s: Stmt, slot: Index, variable: Name) -> None:
         """A value put onto the tape in every EVERY-th round."""
-        every, at = literal(EVERY), self.forward.body.index(s)
-        store = s.then[0] if isinstance(s, If) else s
-        assert isinstance(store, Assign)
-        round_ = over(self.k, every)
-        first: Expr = test("==", Binary("%", self.k, every, "int"), ZERO)
+        first: Expr = test("==", Binary("%", self.k, NTH, "int"), ZERO)
         if isinstance(s, If):
-            first = Binary("&&", first, test("<", round_, Name("tape_slots", "int")), "bool")
-        self.forward.body[at] = If(first, [Assign(tape.slot(round_), "=", store.value)], [], s.place)
+            first = Binary("&&", first, test("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
+        self.forward.body[self.forward.body.index(s)] = If(first, [Assign(slot, "=", variable)], [], s.place)
 
     def full(self, s: Stmt) -> Stmt:
         """The check behind the loop whether the tape was long enough, for one that is shorter now."""
         counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
         if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
             return s
-        every = literal(EVERY)
-        needed, room = over(plus(counter, literal(EVERY - 1)), every), times(every, slots)
-        then: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), needed), ("tape_needed",))]
-        return If(test(">", counter, room), [*then, Assign(counter, "=", room)], [], s.place)
+        room = times(NTH, slots)
+        note = Do("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
+        return If(test(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
+
+
+def _stored(rounds: Expr) -> Expr:
+    """How many of so many rounds are stored."""
+    return over(plus(rounds, literal(EVERY - 1)), NTH)
