@@ -7,10 +7,10 @@ from minigrad.adjoint.effects import name_of
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Ternary, Unary
 from minigrad.adjoint.tree import Add, Assign, Declare, Function, Jump
 from minigrad.adjoint.types import DERIVATIVES, TESTS, floating, plain
+from minigrad.adjoint.visit import each
 
 if TYPE_CHECKING:
     from minigrad.adjoint.module import Module
-from minigrad.adjoint.visit import each
 
 
 def flows(e: Expr) -> set[str]:

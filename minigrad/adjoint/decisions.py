@@ -64,14 +64,10 @@ def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
 
 def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
-    arrays = [p for p in made.of.params if p.pointer and p.name not in derived.replayed]
-    read = {x.array for x in elements(derived.body)}
+    read = {x.array for x in elements(derived.body)} - derived.replayed
     why = "it is as the kernel found it, so it is read again"
-    return [
-        Choice(p.name, "recompute", why, "0", str(BYTES[p.type]), f"tape: {2 * BYTES[p.type]}")
-        for p in arrays
-        if p.name in read
-    ]
+    sizes = {p.name: BYTES[p.type] for p in made.of.params if p.name in read}
+    return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
 
 def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:

@@ -13,10 +13,10 @@ from minigrad.adjoint.prune import Prune
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import Assign, Comment, Declare, For, If, Stmt
 from minigrad.adjoint.types import BYTES
+from minigrad.adjoint.visit import each, expressions, heads, nested, rewrite, without
 
 if TYPE_CHECKING:
     from minigrad.adjoint.turn import Turn
-from minigrad.adjoint.visit import each, expressions, heads, nested, rewrite, without
 
 NONE = Declare("", "int")  # in place of the declaration of what is no array
 COST = 32  # operations that one sum over a warp is worth

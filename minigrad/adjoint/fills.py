@@ -17,10 +17,10 @@ from minigrad.adjoint.effects import axis_of, reads_in, unfolded
 from minigrad.adjoint.expr import Expr, walk
 from minigrad.adjoint.space import Space, Touch, touches
 from minigrad.adjoint.tree import Declare, For
+from minigrad.adjoint.visit import each, expressions
 
 if TYPE_CHECKING:
     from minigrad.adjoint.keeping import Keeping
-from minigrad.adjoint.visit import each, expressions
 
 MOST = 1 << 16  # elements of an array that are gone through
 THREADS = 1024  # of a block

@@ -27,10 +27,10 @@ from minigrad.adjoint.printer import expression
 from minigrad.adjoint.sites import Choice
 from minigrad.adjoint.tree import Assign, Barrier, Comment, Declare, For, Stmt
 from minigrad.adjoint.types import BYTES, floating
+from minigrad.adjoint.visit import each, nested, renamed, without
 
 if TYPE_CHECKING:
     from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.visit import each, nested, renamed, without
 
 Sum = tuple[Assign, int]  # and how often a round of the loop around comes by
 

@@ -8,10 +8,10 @@ from minigrad.adjoint.effects import read_here, written_here
 from minigrad.adjoint.expr import NOWHERE, Expr, Place
 from minigrad.adjoint.radix import EXTENTS, IDS
 from minigrad.adjoint.tree import JUMPS, Barrier, For, Function, If, Jump, Stmt
+from minigrad.adjoint.visit import each, heads, nested
 
 if TYPE_CHECKING:
     from minigrad.adjoint.module import Module
-from minigrad.adjoint.visit import each, heads, nested
 
 
 def structured(
