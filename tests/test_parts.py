@@ -48,8 +48,8 @@ def test_parts_of_a_result_too_large_for_two_are_none():
 
 def test_the_parts_are_added_up_at_once_whatever_sum_prefers():
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 40960), (40960, 1)))
-    mg.sum["strips"].prefer((1, 40), {"CHUNK": 32})
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 40960), (40960, 2)))
+    mg.sum["strips"].prefer((4, 40), {"CHUNK": 32})
     try:
         found = (mg.tensor(a, device="sim") @ mg.tensor(b, device="sim")).numpy()
     finally:
@@ -57,7 +57,7 @@ def test_the_parts_are_added_up_at_once_whatever_sum_prefers():
     np.testing.assert_allclose(found, a @ b, rtol=1e-3)
 
 
-@pytest.mark.parametrize("sizes", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200), (1, 4096, 1)])
+@pytest.mark.parametrize("sizes", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200), (2, 4096, 3)])
 def test_the_parts_are_the_product(sizes):
     m, k, n = sizes
     rng = np.random.default_rng(0)

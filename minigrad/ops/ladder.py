@@ -127,7 +127,9 @@ kernels = {
 }
 kernels["forward"] = kernels["tiled"]
 # No rungs of the ladder, but for matrices of other sizes or for copies of them.
-BESIDE = ("packed", "split_k", "split_k_parts")
+BESIDE = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
+# What multiplies in place of a kernel that is not for these sizes.
+INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "tiled", "vector_columns": "tiled"}
 # While `using` asks for nothing else, float32 goes the fast way, and small products another.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
@@ -154,9 +156,7 @@ def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array)
     # the fast ones for float32 would overflow registers with float64
     ways = (f"{way}_{size}", f"{way}_small", f"{way}_float32") if x.dtype == np.float32 else ()  # one may stand alone
     chosen = next((kernels[role] for role in ways if role in kernels), kernels[way])
-    if chosen is kernels["packed"]:  # which multiplies no batch, and neither does the other
-        return kernels["warp_tiled"]
-    return kernels["split_k"] if chosen is kernels["split_k_parts"] else chosen
+    return next((kernels[other] for name, other in INSTEAD.items() if chosen is kernels[name]), chosen)
 
 
 def has_room(arch: str) -> bool:

@@ -13,7 +13,7 @@ from minigrad.devices.base import MAX_GRID
 from minigrad.inputs import must_be_floats
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops import packed, parts
+from minigrad.ops import packed, parts, vectors
 from minigrad.ops.ladder import FAST, kernels, pick
 from minigrad.ops.packed import Operand
 from minigrad.ops.slabs import ONE, multiply, multiply_transposed
@@ -81,11 +81,16 @@ def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
     """One launch for the whole batch, or one for each slab of very many rows; some behind copies, some in parts."""
     w = work(a.shape, b.shape)
     c = Array.empty(a.device, w.c, a.dtype)
-    if not parts.multiply(kernels, "forward", w, a, b, c):
+    if not _alike(kernels, "forward", w, a, b, c, w.a_at, w.b_at):
         ab = Operand(a, w.m, w.k, across=True), Operand(b, w.k, w.n)
         if not packed.multiply(kernels, w.count, *ab, c):
             multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
     return c
+
+
+def _alike(kernels: dict[str, Kernel], way: str, w: Work, x: Array, y: Array, out: Array, *views: View) -> bool:
+    """out = the product the same way forward and backward: with a vector, or in parts. Whether it was done."""
+    return vectors.multiply(kernels, way, w, x, y, out, *views) or parts.multiply(kernels, way, w, x, y, out)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array, shapes: tuple) -> tuple:
@@ -93,11 +98,11 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
     w = work(*shapes)
     da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
     db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
-    if da is not None and not parts.multiply(kernels, "backward_a", w, dy, b, da):
+    if da is not None and not _alike(kernels, "backward_a", w, dy, b, da, w.c_at, w.b_at):
         ab = Operand(dy, w.m, w.n, across=True), Operand(b, w.k, w.n, across=True)
         if not packed.multiply(kernels, w.count, *ab, da):
             multiply(pick(kernels, "backward_a", w, dy, b), w, dy, b, da, w.c_at, w.b_at)
-    if db is not None and not parts.multiply(kernels, "backward_b", w, a, dy, db):
+    if db is not None and not _alike(kernels, "backward_b", w, a, dy, db, w.a_at, w.c_at):
         ab = Operand(a, w.m, w.k), Operand(dy, w.m, w.n)
         if not packed.multiply(kernels, w.count, *ab, db):
             multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
@@ -145,7 +150,7 @@ matmul = Op(
     "matmul",
     forward,
     backward,
-    kernels=kernels,
+    kernels=kernels | vectors.kernels,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -154,6 +159,6 @@ matmul = Op(
     backward_flops=2,
     broadcasts=True,
     integers=True,
-    fast=FAST,
+    fast=FAST | vectors.FAST,
     cases=[Case(shapes) for shapes in INPUTS],
 )

@@ -37,10 +37,15 @@ def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Ar
     count = max(ceil_div(terms, part), 1)
     partial = Array.empty(out.device, (count, out.size), out.dtype)
     kernel.launch(w.m, w.n, w.k, count, out.device.processors)(x, y, partial, w.m, w.n, w.k, part)
-    chunk = max(count, 2)  # all of them, whatever sum would take by itself
-    add = OPS["sum"].kernels["strips"].launch(outputs=out.size, n=count, CHUNK=chunk)
-    add(partial, out, out.size, count, out.size, chunk, 1.0)
+    add_up(partial, out, count, out.size)
     return True
+
+
+def add_up(partial: Array, out: Array, count: int, inner: int) -> None:
+    """out = the sum of `count` parts of it, which lie `inner` apart."""
+    chunk = max(count, 2)  # all of them, whatever sum would take by itself
+    add = OPS["sum"].kernels["strips" if inner > 1 else "vectorized"]
+    add.launch(outputs=out.size, n=count, CHUNK=chunk)(partial, out, out.size, count, inner, chunk, 1.0)
 
 
 def shared_by(rows: int, columns: int, terms: int, processors: int) -> int:
