@@ -29,8 +29,8 @@ def launched(op, m, k, n, dtype="float32"):
 @pytest.mark.parametrize(
     ("sizes", "kernels"),
     [
-        ((4096, 4096, 1), [ROWS, PAIRS, COLUMNS]),
-        ((1, 4096, 4096), [COLUMNS, ROWS, PAIRS]),
+        ((512, 4096, 1), [ROWS, PAIRS, COLUMNS]),
+        ((1, 512, 4096), [COLUMNS, ROWS, PAIRS]),
         ((70, 1, 90), [PAIRS, ROWS, COLUMNS]),
         ((1, 4096, 1), [ROWS, PAIRS, PAIRS]),
         ((1, 2**20, 1), [ROWS, "sum_vectorized", PAIRS, PAIRS]),
@@ -44,6 +44,10 @@ def test_products_with_a_vector_have_kernels_of_their_own(sizes, kernels, dtype)
 @pytest.mark.parametrize("sizes", [(4096, 4096, 1), (1, 4096, 4096)])
 def test_what_is_asked_for_runs_with_a_vector_too(sizes):
     assert launched(mg.matmul.using("tiled"), *sizes) == ["tiled", "backward_a", "backward_b"]
+
+
+def test_many_pairs_are_written_in_tiles():
+    assert PAIRS not in launched(mg.matmul, 1024, 1, 1024)
 
 
 def test_matrices_go_the_ways_they_went():
@@ -86,7 +90,7 @@ def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):
         check.bounds(op, Case(shapes), kernel_device, dtype)
 
 
-@pytest.mark.parametrize("shapes", [((40961,), (40961,)), ((3, 40001), (40001,)), ((20001,), (20001, 3))])
+@pytest.mark.parametrize("shapes", [((40961,), (40961,)), ((3, 50001), (50001,)), ((20001,), (20001, 3))])
 def test_long_sums_are_made_in_parts_and_the_same_each_time(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)

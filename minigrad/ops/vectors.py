@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block, and of how many of their rows it takes a step
 # Elements of a matrix for a block: with fewer, the launch that adds up the parts takes longer than they save.
 SHORTEST, LANES = 8192, 4
+BROAD = 1024  # an extent from which on tiles write the products of all pairs faster, as measured on an H200
 
 
 def vector_rows(outputs: int, n: int, parts: int, batch: int, processors: int) -> dict[str, int]:
@@ -53,7 +54,7 @@ def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Ar
     kernel, role = kernels["vector_rows" if along else "vector_columns"], "along" if along else "down"
     if out.dtype.kind != "f" or kernel not in (kernels["forward"], kernels.get(role)):
         return False
-    if terms == w.count == 1 and role in kernels:
+    if terms == w.count == 1 and role in kernels and min(rows, columns) < BROAD:
         _every_pair(x, y, out, rows, columns)
     elif min(rows, columns) <= 1:
         if columns != 1:
@@ -87,4 +88,4 @@ def _sums(
 def shared_by(blocks: int, elements: int, processors: int) -> int:
     """How many blocks share what is behind one: then there are two for each multiprocessor."""
     shares = min(2 * processors // max(blocks, 1), elements // SHORTEST)
-    return shares if shares > 3 else 1
+    return shares if shares > 4 else 1
