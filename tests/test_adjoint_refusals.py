@@ -65,6 +65,7 @@ BODIES = {
     "atomicMax(&i, 3);": "4:1: the call of atomicMax as a statement is outside the subset; of the atomics only",
     "double old = atomicAdd(&y[i], 1.0);": "4:14: the value that atomicAdd returns depends on the order of the threads",
     "atomicAdd(y + i, x[i]);": "4:11: atomicAdd takes the element: atomicAdd(&x[i], value)",
+    "if (i > 3) break; y[i] = x[i];": "2:1: f has a break or continue that stands in no loop; leave it out",
     "return 3;": "4:1: f returns no value; so must this return",
     'printf("%d", i);': "4:1: printf is outside the differentiable subset; leave it out",
     "assert(i < 8);": "4:1: assert is outside the differentiable subset; leave it out",

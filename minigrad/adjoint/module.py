@@ -10,6 +10,7 @@ from minigrad.adjoint.expr import Place
 from minigrad.adjoint.jumps import LedOut
 from minigrad.adjoint.macros import Macros, whole_numbers
 from minigrad.adjoint.parser import Parser
+from minigrad.adjoint.structure import leaves
 from minigrad.adjoint.tokens import Refused, Token, Tokens, tokenize
 from minigrad.adjoint.tree import Add, Assign, Declare, Function, Stmt
 from minigrad.adjoint.types import TYPES
@@ -112,6 +113,8 @@ class Reader(Parser):
         if made is None:
             return None  # what is declared here is known from where it is defined
         self.unset(made.body)
+        if leaves(made.body, ("break", "continue")):
+            raise self.refuse(place, f"{name.text} has a break or continue that stands in no loop; leave it out.")
         LedOut(made, self.file.words)
         made.text = self.since(start)
         if returns == "void":
