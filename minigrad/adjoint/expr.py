@@ -1,8 +1,9 @@
 """Expressions of a kernel as a tree: each knows its type, and where it stands in the text."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from typing import NamedTuple
 
 FLOATS = ("float", "real", "double")
@@ -118,6 +119,11 @@ class Cast(Tree):
 
 Expr = Number | Name | Index | Unary | Binary | Ternary | Call | Cast
 Target = Name | Index
+
+
+def unused(base: str, taken: Container[str]) -> str:
+    """The first name of base, base_2, base_3, ... that is not taken."""
+    return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -4,13 +4,12 @@
 t;`, so that one side of each branch ends with its jump, and a return inside a loop becomes a break.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import chain, count
 
 from minigrad.adjoint.build import ZERO, opposite
-from minigrad.adjoint.expr import Binary, Expr, Name, Number
+from minigrad.adjoint.expr import Binary, Expr, Name, Number, unused
 from minigrad.adjoint.structure import ends, leaves, structured
 from minigrad.adjoint.tree import JUMPS, Assign, Declare, For, Function, If, Jump, Stmt
 from minigrad.adjoint.visit import each, inside
@@ -26,7 +25,7 @@ def name(d: Declare) -> Name:
 class LedOut:
     """Changes the body of a function. words: the names of its file."""
 
-    def __init__(self, function: Function, words: Container[str]):
+    def __init__(self, function: Function, words: Set[str]):
         self.function, self.words = function, words
         function.body = self.branches(self.loops(function.body), False)
 
@@ -84,10 +83,7 @@ class LedOut:
 
     def declared(self, base: str, kind: str, value: Expr) -> Declare:
         """A new variable of the function."""
-        names = chain([base], (f"{base}_{n}" for n in count(2)))
-        made = Declare(
-            next(n for n in names if n not in self.words and n not in self.function.declared), kind, value=value
-        )
+        made = Declare(unused(base, {*self.words, *self.function.declared}), kind, value=value)
         self.function.declared[made.name] = made
         return made
 

@@ -1,13 +1,12 @@
 """Values that the gradient needs again: read where they still stand, computed anew, or kept before they go."""
 
 from collections.abc import Set
-from itertools import chain, count
 from math import prod
 
 from minigrad.adjoint.build import ZERO, change, opposite
 from minigrad.adjoint.counting import LOCAL_BYTES, evaluate
 from minigrad.adjoint.effects import fixed
-from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary
+from minigrad.adjoint.expr import Binary, Call, Expr, Index, Name, Number, Place, Ternary, unused
 from minigrad.adjoint.fills import Fill
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.printer import expression
@@ -61,8 +60,7 @@ class Keeping:
 
     def fresh(self, base: str) -> str:
         """A name that is not in use."""
-        names = chain([base], (f"{base}_{n}" for n in count(2)))
-        name = next(n for n in names if n not in self.used)
+        name = unused(base, self.used)
         self.used.add(name)
         return name
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 
-from minigrad.adjoint.expr import Name, Place
+from minigrad.adjoint.expr import Name, Place, unused
 from minigrad.adjoint.outside import word
 from minigrad.adjoint.tokens import Refused, Token, Tokens
 from minigrad.adjoint.tree import Declare, Function, Param
@@ -114,8 +114,7 @@ class Scope:
             raise self.refuse(made.place, f"{written} is the name of a {what}; choose another name.")
         known = self.declared.get(written)
         if self.lookup(written) or (known and (known.type, known.dims) != (made.type, made.dims)):
-            taken = {*self.declared, *self.file.words}
-            made.name = next(f"{written}_{n}" for n in range(2, 999) if f"{written}_{n}" not in taken)
+            made.name = unused(written, {*self.declared, *self.file.words})
         self.declared[made.name] = self.scopes[-1][written] = made
 
     def type_here(self) -> str | None:
