@@ -1,7 +1,7 @@
 """The gradient of one assignment, and of a call in it."""
 
 from minigrad.adjoint.build import ONE, ZERO, converted, is_number, minus, negative, over, plus, times
-from minigrad.adjoint.effects import name_of, reads_in
+from minigrad.adjoint.effects import name_of, reads_in, written_here
 from minigrad.adjoint.expr import Binary, Call, Cast, Expr, Index, Name, Number, Target, Unary, children, walk
 from minigrad.adjoint.module import Module
 from minigrad.adjoint.rules import Rules
@@ -21,16 +21,18 @@ class Assignments(Rules):
 
     def adjoint(self, s: Stmt, after: set[str]) -> list[Stmt]:
         """The backward sweep of an assignment."""
+        if not written_here(s) & self.active:
+            return []
         match s:
-            case Declare(value=value) if value is not None and s.name in self.active and floating(s.type):
+            case Declare(value=value) if value is not None:
                 self.hold(value, Name(s.name, s.type), after)
                 return self.pull(value, Name(self.gradient(s.name), s.type))
-            case Declare(values=values) if values and s.name in self.active and floating(s.type):
+            case Declare(values=values) if values:
                 places = [Index(self.gradient(s.name), (Number(str(n), "int"),), s.type) for n in range(len(values))]
                 return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
-            case Assign() if floating(s.target.type) and name_of(s.target) in self.active:
+            case Assign():
                 return self.assignment(s, after)
-            case Add() if floating(s.target.type) and name_of(s.target) in self.active:
+            case Add():
                 return self.pull(s.value, self.shadow(s.target))
         return []
 

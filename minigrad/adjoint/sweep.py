@@ -9,7 +9,6 @@ from minigrad.adjoint.effects import declared, mentioned, name_of, written
 from minigrad.adjoint.expr import Expr, Name, Place
 from minigrad.adjoint.tapes import Numbered
 from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, For, If, Jump, Stmt
-from minigrad.adjoint.types import floating
 from minigrad.adjoint.visit import inside, nested, rewrite
 
 Pair = tuple[list[Stmt], list[Stmt]]
@@ -96,7 +95,7 @@ class Sweep(Assignments):
         """The gradients of the variables that a body declares, 0 to begin with."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, Declare) and s.name in self.active and floating(s.type) and not s.shared:
+            if isinstance(s, Declare) and s.name in self.active and not s.shared:
                 values: tuple[Expr, ...] | None = () if s.dims else None
                 made.append(Declare(self.gradient(s.name), s.type, s.dims, None if s.dims else ZERO, values))
         return made
