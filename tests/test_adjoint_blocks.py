@@ -16,11 +16,12 @@ FORMS = {  # what stands in the innermost loop, what is stored; and how many lau
 }
 
 
-def product(inner=ROUND, last="sum"):
-    """The adjoint of the ladder's product in tiles of 3, or with another innermost statement, another value stored."""
+def product(inner=ROUND, last="sum", first=""):
+    """The adjoint of the ladder's product in tiles of 3, with other statements innermost, stored and ahead of all."""
     text = ladder("matmul_tiled").source.text
     assert ROUND in text and "column] = sum;" in text
     text = text.replace(ROUND, inner).replace("column] = sum;", f"column] = {last};")
+    text = text.replace("real sum = 0;", f"{first} real sum = 0;")
     return mg.adjoint(mg.kernel(text, "matmul_tiled", defines={"TILE": 3}), wrt=["a", "b"])
 
 
@@ -35,6 +36,13 @@ def test_forms_of_tiles(form):
     made = product(inner, last)
     assert len(made.kernels) == launches
     assert ("atomicAdd" in made.source) == (launches == 1)
+    oracle.check(made, tiles(7, 5, 8), (2, 3), (3, 3))
+
+
+def test_a_local_array_begins_with_numbers_of_the_block():
+    """Where blocks are gone through in a loop, its first values are those of each."""
+    made = product(last="sum * (w[0] + w[1])", first="real w[2] = {1 + blockIdx.y, 0.5 * blockIdx.x};")
+    assert len(made.kernels) == 2
     oracle.check(made, tiles(7, 5, 8), (2, 3), (3, 3))
 
 
