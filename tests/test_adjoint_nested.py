@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.adjoint import Refused
 
 RNG = np.random.default_rng(4)
 HEAD = "__device__ double g(const double* v, int j) { return v[j] - 2 * v[j + 1]; }\n"
@@ -33,6 +34,14 @@ BODIES = {
     "no round inside": "for (int r = 0; r < 3; ++r) { for (int j = 7; j < n; ++j) { s = s * c[i + j]; } c[i] = s; }",
     "rounds as in a triangle": "for (int r = 0; r < 3; ++r) { for (int j = 0; j < n; ++j) { if (j >= r) { break; } "
     "s = s * c[i + j] + x[i + j]; } c[i + r] = s * 0.5; }",
+    "a triangle": "for (int r = 0; r < n; ++r) { for (int j = r + 1; j < n; ++j) { s = s * c[i + j] + x[i]; } "
+    "c[i + r] = s * 0.5; }",
+    "a triangle downwards": "for (int r = n; r > 0; --r) { for (int j = r; j > 0; j -= 2) { s = s * c[i + j] + x[i]; } "
+    "c[i + r] = s * 0.5; }",
+    "a bound from loops and the thread": "int t = threadIdx.x; for (int r = 0; r < n; ++r) { "
+    "for (int b = r; b < n; ++b) { int low = b - r; "
+    "for (int j = low; j <= t + b; ++j) { if (s > 4) { break; } s = s * c[i + j % 4] + 0.1; } "
+    "s += c[i + b]; } c[i + r] = s * 0.5; }",
     "a function that is linear": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s + 0.5 * "
     "g(c, i + j) * x[i]; } c[i] = s * 0.5; }",
     "elements handed over": "for (int r = 0; r < n; ++r) { for (int j = 0; j < 2; ++j) { s = s * h(c[i + j], "
@@ -45,6 +54,35 @@ def test_arrays_that_an_outer_loop_overwrites(name):
     made = mg.adjoint(f"{HEAD}{BODIES[name]}\n{LAST}", wrt=["x", "c"])
     k = np.tile(np.int32([2, 1, 0, 1]), 4)
     oracle.check(made, [RNG.random(16) + 0.5, np.zeros(16), RNG.standard_normal(16), k, 3], 2, 2)
+
+
+FACTORS = """
+#define T 4
+extern "C" __global__ void f(const double* x, double* y) {
+    __shared__ double a[T][T];
+    int t = threadIdx.x, i = blockIdx.x * T + t;
+    for (int c = 0; c < T; ++c) a[t][c] = x[i * T + c] + (c == t ? 5 : 0);
+    __syncthreads();
+    for (int k = 0; k < T - 1; ++k) {
+        if (t > k) a[t][k] = a[t][k] / a[k][k];
+        __syncthreads();
+        if (t > k) for (int c = k + 1; c < T; ++c) a[t][c] -= a[t][k] * a[k][c];
+        __syncthreads();
+    }
+    y[i] = a[t][t] * a[t][0];
+}
+"""
+
+
+def test_factors_of_a_matrix_in_place():
+    oracle.check(mg.adjoint(FACTORS), [RNG.standard_normal(32), np.zeros(8)], 2, 4)
+
+
+def test_a_bound_without_a_sign_says_not_how_many_rounds_there_are():
+    """t - 3 of an unsigned t is a large number in three threads, and only a break ends their loops."""
+    body = "unsigned t = threadIdx.x; for (int r = 0; r < n; ++r) { for (int j = 0; j < t - 3; ++j) { "
+    with pytest.raises(Refused, match="c is overwritten in an outer loop and read in an inner one"):
+        mg.adjoint(f"{HEAD}{body}if (j > 2) break; s = s * c[i + j]; }} c[i + r] = s; }}{LAST}")
 
 
 SHARED = """

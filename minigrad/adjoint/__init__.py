@@ -6,7 +6,7 @@ What follows on what, each line with the modules that do it and what they give:
                statements and `expr`essions with `types`, or a refusal with line and column
   choose       reach, activity: the parameters to differentiate by, the variables that carry derivatives
   look         structure: jumps made branches, no barrier that threads could miss; stores, fills, space: what is stored
-               once, read again, filled anew by each round of a loop; counting: how often a loop runs
+               once, read again, filled anew by each round of a loop; counting, most: how often a loop runs
   sweep        keeping < rules < assign < sweep < rounds: forward and backward sweep, statement by statement, in full;
                derivatives has the formulas, tapes the memory for what is kept, and its cost
   settle       prune: without what nobody reads; tidy: loops in their own order where that is free

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 from minigrad.adjoint.build import ONE, ZERO, change, descending, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, read, read_here, unfolded, written
-from minigrad.adjoint.expr import Expr, Index, Name, Target, Ternary
+from minigrad.adjoint.expr import Expr, Index, Name, Place, Target, Ternary
 from minigrad.adjoint.fills import filled
 from minigrad.adjoint.keeping import HEADER, handed
+from minigrad.adjoint.most import nests, widest
 from minigrad.adjoint.polynomial import polynomial, variable
 from minigrad.adjoint.radix import EXTENTS, signless
 from minigrad.adjoint.structure import structured
@@ -51,11 +53,17 @@ class Loops(Sweep):
     def numbered(self, s: For) -> Numbered | None:
         """How the rounds of a loop are numbered, where the host knows how many there are at most."""
         header = count(s)
-        size, trips = self.length(s, header)
-        if header is None or (size or trips) is None:
+        if header is None:
             return None
+        size, trips = self.length(s, header)
+        most = size or trips or self.hosted(self.trips(widest(header, self.nests.get(s.place, ()), self.fixed)))
         var = Name(header.var, "int")
-        return Numbered(size or trips, var if header.simple else header.round(var))  # type: ignore[arg-type]
+        return None if most is None else Numbered(most, var if header.simple else header.round(var))
+
+    @cached_property
+    def nests(self) -> dict[Place, tuple[Count, ...]]:
+        """The headers around each loop."""
+        return nests(self.of.body)
 
     def length(self, s: For, header: Count | None) -> tuple[Expr | None, Expr | None]:
         """The most rounds where the compiler knows it, else as the host computes them; None where neither does."""
