@@ -76,7 +76,7 @@ class Keeping:
                 return self.capture(e)
             case Index() if e.array in self.gone or self.is_lost(e.array):
                 return self.capture(e)
-            case Call() if any(a in self.gone or self.is_lost(a) for a in self.arrays_of(e)):
+            case Call() if self.overwritten(e):
                 return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
@@ -101,10 +101,11 @@ class Keeping:
             rounds = rounds.outer
         return rounds is not None
 
-    def arrays_of(self, e: Call) -> list[str]:
-        """The arrays that a call hands to a function of the file."""
+    def overwritten(self, e: Call) -> set[str]:
+        """The arrays that a call hands to a function of the file, and that will hold other values."""
         params = self.module.functions[e.function].params if e.function in self.module.functions else ()
-        return [a.name for p, a in zip(params, e.arguments, strict=False) if p.pointer and isinstance(a, Name)]
+        arrays = [a.name for p, a in zip(params, e.arguments, strict=False) if p.pointer and isinstance(a, Name)]
+        return {a for a in arrays if a in self.gone or self.is_lost(a)}
 
     def reads_lost(self, e: Expr) -> bool:
         """Whether it reads an array whose values are lost to the round that is being run again."""

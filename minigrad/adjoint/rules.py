@@ -79,7 +79,7 @@ class Rules(Keeping):
                 before.append(Declare(name.name, p.type, value=ZERO))
                 behind += self.pull(a, name)
                 sinks.append(name)
-        arrays = {a for a in self.arrays_of(e) if a in self.gone or self.is_lost(a)}
+        arrays = self.overwritten(e)
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
