@@ -217,7 +217,7 @@ def test_a_template_cannot_be_asked_for():
     ("for (int j = 0; r < 1 && j < c[r]; ++j) { s = s * s; }", "the header of an"),
     ("while (c[0] > 0) { c[0] -= 1; s = s * s; }", "the header of an"),
     ("for (int j = 0; c[j % 2] > j; ++j) { s = s * s; }", "the header of an"),
-    ("for (int q = 0; q < r; ++q) { s = s * c[q]; }", "an"),
+    ("for (int q = 0; q < (int)x[r]; ++q) { s = s * c[q]; }", "an"),
     ("int q = 0; while (q < 2) { s = s * c[q]; ++q; }", "an"),
     ("int q = 0; while (q < 2) { int z[1] = {c[q]}; s = s * s * z[0]; ++q; }", "an"),
 ])  # fmt: skip
