@@ -7,12 +7,10 @@ from functools import cached_property
 from minigrad.adjoint.build import ONE, ZERO, change, descending, minus, test
 from minigrad.adjoint.counting import Count, capacity, count, evaluate, shifted
 from minigrad.adjoint.effects import always, declared, read, read_here, unfolded, written
-from minigrad.adjoint.expr import Expr, Index, Name, Place, Target, Ternary
+from minigrad.adjoint.expr import Expr, Index, Name, Place, Target
 from minigrad.adjoint.fills import filled
 from minigrad.adjoint.keeping import HEADER, handed
-from minigrad.adjoint.most import nests, widest
-from minigrad.adjoint.polynomial import polynomial, variable
-from minigrad.adjoint.radix import EXTENTS, signless
+from minigrad.adjoint.most import nests, trips_of, widest
 from minigrad.adjoint.structure import structured
 from minigrad.adjoint.sweep import Pair, Sweep
 from minigrad.adjoint.tapes import Numbered, Rounds, copying
@@ -56,7 +54,9 @@ class Loops(Sweep):
         if header is None:
             return None
         size, trips = self.length(s, header)
-        most = size or trips or self.hosted(self.trips(widest(header, self.nests.get(s.place, ()), self.fixed)))
+        if (most := size or trips) is None:
+            wide = widest(header, self.nests.get(s.place, ()), self.fixed)
+            most = self.hosted(trips_of(wide, self.module.values, self.fixed))
         var = Name(header.var, "int")
         return None if most is None else Numbered(most, var if header.simple else header.round(var))
 
@@ -68,32 +68,7 @@ class Loops(Sweep):
     def length(self, s: For, header: Count | None) -> tuple[Expr | None, Expr | None]:
         """The most rounds where the compiler knows it, else as the host computes them; None where neither does."""
         size = capacity(self.module, s, header)
-        return size, None if size or header is None else self.hosted(self.trips(header))
-
-    def trips(self, header: Count) -> Expr:
-        """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
-
-        It may where the step is known to the running kernel alone, which may have a sign that ends no loop, or be 0;
-        and where C++ computes without a sign, as beside blockDim.x.
-        """
-        positive = evaluate(header.size, self.module.values)
-        signed = not any(map(signless, (header.start, header.bound, header.step)))
-        begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
-        if (signed and positive is not None and positive > 0) or begins or self.strided(header):
-            return header.trips
-        return Ternary(header.some, header.trips, ZERO, "int")
-
-    def strided(self, header: Count) -> bool:
-        """Whether the threads, or the blocks, share out a range whose bound is not below 0: n, and not n - 2."""
-        start, step, bound = (polynomial(unfolded(e, self.fixed)) for e in (header.start, header.step, header.bound))
-        if bound is None or any(factor < 0 for factor in bound.values()):
-            return False
-        shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
-        for a in "xyz":
-            width = variable(f"blockDim.{a}")
-            first = variable(f"blockIdx.{a}") * width + variable(f"threadIdx.{a}")
-            shares.append((first, width * variable(f"gridDim.{a}")))
-        return (start, step) in shares
+        return size, None if size or header is None else self.hosted(trips_of(header, self.module.values, self.fixed))
 
     def headed(self, s: For) -> For:
         """The loop, of whose header the tape of the loop around has what a round of that could not read again.
@@ -171,7 +146,7 @@ class Loops(Sweep):
     def back(self, s: For, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
         counter = Name(rounds.counter, "int")
-        formula = self.keep(self.trips(header)) if header and header.exact else None
+        formula = self.keep(trips_of(header, self.module.values, self.fixed)) if header and header.exact else None
         trips: Expr = formula if formula and not rounds.checked else counter
         value = self.variable(s, header, rounds.k)
         if value is not None:
