@@ -44,9 +44,10 @@ __device__ real warp_reduce(real value, int lanes, Combine combine) {
     return value;
 }
 
-// Combines the values of WIDTH lanes of a warp, neighbours, for all of them; WIDTH is a power of two.
+// Combines the values of WIDTH lanes of a warp, neighbours, for all of them.
 template <int WIDTH, class Combine>
 __device__ real lanes_reduce(real value, Combine combine) {
+    static_assert(32 % WIDTH == 0, "lanes share a warp evenly: 1, 2, 4, 8, 16 or 32 of them");
 #pragma unroll
     for (int step = WIDTH / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffff, value, step));
     return value;

@@ -10,6 +10,7 @@ from minigrad import check
 from minigrad.array import Array
 from minigrad.devices import get
 from minigrad.devices.dry import DryRun
+from minigrad.errors import CompileError
 from minigrad.microscope import watching
 from minigrad.op import Case
 from minigrad.ops.vectors import HEIGHTS, shared_by
@@ -90,7 +91,22 @@ def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):
         check.bounds(op, Case(shapes), kernel_device, dtype)
 
 
-@pytest.mark.parametrize("shapes", [((40961,), (40961,)), ((3, 50001), (50001,)), ((20001,), (20001, 3))])
+@pytest.mark.parametrize(
+    ("kernel", "given"), [(ROWS, {"SHARE": 3}), (ROWS, {"SHARE": 64}), (COLUMNS, {"HEIGHT": 18})], ids=str
+)
+def test_threads_that_cannot_share_evenly_are_refused(kernel, given):
+    matrix, vector = mg.ones(5, 5, device="sim"), mg.ones(5, device="sim")
+    with pytest.raises(CompileError, match="static assertion failed"):
+        mg.matmul.using(kernel, **given)(*((matrix, vector) if kernel == ROWS else (vector, matrix)))
+
+
+LONG = [
+    *(((40961,), (40961,)), ((3, 50001), (50001,)), ((20001,), (20001, 3))),
+    *(((2, 1, 40963), (2, 40963, 1)), ((1301,), (3, 1301, 36))),
+]
+
+
+@pytest.mark.parametrize("shapes", LONG, ids=str)
 def test_long_sums_are_made_in_parts_and_the_same_each_time(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)

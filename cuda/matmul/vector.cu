@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) matmul_vector_rows(
     sum = strided_reduce(whole + share, SHARE, piece.count, sum, [=](int i) { return piece(i) * x[i]; }, Add());
     // [add up the threads' sums]
     if constexpr (SHARE > 32) sum = block_reduce(sum, Add());
-    else sum = lanes_reduce<SHARE>(sum, Add());
+    else sum = lanes_reduce<(SHARE < 32 ? SHARE : 32)>(sum, Add());
     if (share == 0 && row < rows) y[blockIdx.z * rows * gridDim.y + piece.to] = sum;
 }
 
