@@ -456,6 +456,7 @@ def test_wrong_predictions_are_the_wrong_ones():
         mg.show.images(IMAGES, count=0)
     with pytest.raises(ValueError, match="confusion: 1 names for 10 classes"):
         mg.show.confusion(LABELS, WRONG, names=["zero"])
+    assert mg.show.confusion([0, 1], [0, 0], names=["a", "b", "never seen"]).numbers.split()[3:] == ["b", "a", "1"]
     assert mg.show.images(IMAGES[:3]).title == "3 images"
     assert mg.show.images(IMAGES[:3], count=1).title == "1 of 3 images"
 

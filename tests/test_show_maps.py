@@ -1,5 +1,7 @@
 """Maps, lines and the pictures of what adjoints cost: their numbers, and what they refuse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -82,7 +84,19 @@ def test_costs_and_growth_are_drawn_and_told():
         ["sum", "1.00", "1.50"],
     ]
     assert costs.parts[0].png() and growth.parts[0].png()
-    assert "sum" not in mg.show.adjoint_growth(record(), only=["axpy"]).numbers
+    for only in (["axpy"], "axpy"):
+        assert "sum" not in mg.show.adjoint_growth(record(), only).numbers
+    with pytest.raises(ValueError, match=r"adjoint_growth: only='axpi' must be among axpy, sum\."):
+        mg.show.adjoint_growth(record(), only=["axpi"])
+
+
+def test_of_few_kernels_each_has_a_colour_and_of_many_those_that_are_not_flat_a_name():
+    few, many = record(), record()
+    steep = many.costs["sum"]
+    many.costs |= {f"flat {n}": replace(steep, works=steep.sizes) for n in range(9)}
+    for drawn in (few, many):
+        axes = mg.show.adjoint_growth(drawn).figure.axes[-1]
+        assert [text.get_text() for text in axes.texts] == ["sum"]
 
 
 def test_without_a_record_a_sentence_says_how_to_get_one(monkeypatch):

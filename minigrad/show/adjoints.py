@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from minigrad import require
 from minigrad.bench.adjoint_record import AdjointRecord, Cost, newest
 from minigrad.bench.growth import Growth, Ratio, saturated
 from minigrad.show.curves import STYLES, frame, names
@@ -23,52 +24,55 @@ def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
     Raises ValueError where there is no record.
     """
     record = _known(record)
-    names = list(record.costs)
-    ratios = np.array([record.costs[name].ratio for name in names])
+    kernels = list(record.costs)
+    ratios = np.array([record.costs[name].ratio for name in kernels])
     title = f"The adjoint takes {record.median:.1f} times the kernel's time at the median, at most {ratios.max():.1f}"
-    figure, axes = canvas(9.6, 1.6 + 0.25 * len(names), f"{title} ({record.place})")
+    figure, axes = canvas(9.6, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
     frame(axes, "time of the adjoint over the time of the kernel", "")
     axes.invert_yaxis()
     axes.set_xscale("log")
     for target in TARGETS:
         axes.axvline(target, color=GREY, linestyle=":", linewidth=1)
-    for y, name in enumerate(names):
+    for y, name in enumerate(kernels):
         rival = record.costs[name].beside
         axes.plot([1, ratios[y]], [y, y], color=BLUE, linewidth=3)
         axes.plot([ratios[y]], [y], "o", color=BLUE)
         if isinstance(rival, Ratio):
             axes.plot([rival.ratio], [y], "D", color=VERMILLION, markersize=6, markerfacecolor="white")
-    axes.set_yticks(range(len(names)), names, fontsize=10)
+    axes.set_yticks(range(len(kernels)), kernels, fontsize=10)
     axes.set_xlim(left=min(0.9, 0.9 * float(ratios.min())))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks([1, 2, 4, 10, 20, *([50, 100] if ratios.max() > 30 else [])])
     words(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
           transform=axes.transAxes, color=GREY, bbox=PAPER)  # fmt: skip
-    rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(names, ratios, strict=True)]
+    rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)]
     return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
 
 
-def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] | None = None) -> Picture:
+def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] = ()) -> Picture:
     """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
 
-    In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. Few kernels have names.
+    In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
+    Few have a colour and a name each; of many only those that are not flat. Those are dashed. Raises ValueError where
+    there is no record, or no such kernel in it.
     """
     record = _known(record)
-    costs = {name: cost for name, cost in record.costs.items() if only is None or name in only}
+    chosen = require.words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
+    costs = {name: cost for name, cost in record.costs.items() if name in chosen}
     pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
     worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
     figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
     first.remove()
     few = len(costs) <= len(STYLES)
-    colours = {name: STYLES[n][0] if few else BLUE for n, name in enumerate(costs)}
+    colours = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
     ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
     for number, (along, grown) in enumerate(zip(KINDS, pairs, strict=True), 1):
         axes = _panel(figure.add_subplot(1, 2, number), along, (0.9 * min(ratios), 1.2 * max(ratios)))
         axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
         for name, growth in grown.items():
-            _line(axes, name, growth, colours[name])
+            _line(axes, name, growth, colours.get(name))
         if few:
             names(axes, [(name, growth[max(growth)].ratio, colours[name]) for name, growth in grown.items()])
     rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
@@ -90,14 +94,14 @@ def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
     return axes
 
 
-def _line(axes: Axes, name: str, growth: Growth, colour: str) -> None:
-    """The ratio over the growth, grey below saturation; one that is not flat is dashed, and has its name at its top."""
+def _line(axes: Axes, name: str, growth: Growth, colour: str | None) -> None:
+    """The ratio over the growth, grey below saturation; one that is not flat is dashed, and without a colour named."""
     full, steep = saturated(growth), (growth.spread or 1) > FLAT
     parts = [n for n in sorted(growth) if n <= full[0]], full
     (before, low), (x, y) = (([n / full[0] for n in part], [growth[n].ratio for n in part]) for part in parts)
     axes.plot(before, low, color=GREY, linewidth=0.9)
-    axes.plot(x, y, color=VERMILLION if steep else colour, linestyle="--" if steep else "-", linewidth=1.3)
-    if steep:
+    axes.plot(x, y, color=colour or (VERMILLION if steep else BLUE), linestyle="--" if steep else "-", linewidth=1.3)
+    if steep and not colour:
         top = int(np.argmax(y))
         words(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")
 

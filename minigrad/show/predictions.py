@@ -44,11 +44,15 @@ def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 2
 
 
 def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Picture:
-    """How often each class (row) is predicted as each (column): of labels and predictions, or of a matrix of counts."""
-    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions)
+    """How often each class (row) is predicted as each (column): of labels and predictions, or of a matrix of counts.
+
+    names: of all classes, whether they occur or not. Raises ValueError for another number of them.
+    """
+    known = None if names is None else [str(name) for name in names]
+    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions, len(known or ()))
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
-    classes = [str(name) for name in (range(len(counts)) if names is None else names)]
+    classes = [str(n) for n in range(len(counts))] if known is None else known
     if len(classes) != len(counts):
         raise ValueError(f"confusion: {len(classes)} names for {len(counts)} classes; give one for each.")
     total, right = int(counts.sum()), int(np.trace(counts))
@@ -63,11 +67,11 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     return Picture(_heat(counts, classes, title), title, told)
 
 
-def confusion_counts(labels: Any, predictions: Any) -> np.ndarray:
-    """counts[i, j]: how often label i was predicted as j."""
+def confusion_counts(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
+    """counts[i, j]: how often label i was predicted as j; of the classes that occur, and so many at least."""
     truth = np.asarray(labels).ravel()
     said: Any = _classes(predictions, len(truth))
-    size = int(max(truth.max(initial=0), np.max(said, initial=0))) + 1
+    size = max(least, int(max(truth.max(initial=0), np.max(said, initial=0))) + 1)
     counts = np.zeros((size, size), dtype=np.int64)
     np.add.at(counts, (truth, said), 1)
     return counts
