@@ -107,7 +107,10 @@ def test_where_takes_one_condition_for_all_as_numpy_does(cond, bool_, device):
 def test_what_differs_in_dtype_becomes_the_one_that_holds_both():
     whole, real = mg.tensor([1, 2]), mg.tensor([1.5, 2.5])
     for left, right, dtype in ((whole, real, "float32"), (real, whole, "float32"), (whole, 1.5, "float32"),
-                               (mg.tensor([True]), 1, "int64")):  # fmt: skip
+                               (mg.tensor([True]), 1, "int64"),
+                               (mg.tensor([1], dtype="int32"), mg.tensor([1], dtype="uint8"), "int32"),
+                               (mg.tensor([True]), mg.tensor([1], dtype="uint8"), "uint8"),
+                               (real, real.astype("float64"), "float64")):  # fmt: skip
         with pytest.raises(TypeError, match=rf"make them one with \.astype\('{dtype}'\)"):
             mg.less(left, right)
     bfloat16 = SimpleNamespace(dtype=np.dtype("V2"))  # the kind of that of ml_dtypes

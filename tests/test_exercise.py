@@ -331,6 +331,14 @@ def test_an_adjoint_that_races_is_told_that_its_values_are_right():
     assert found.check(found.solution().replace("dk[i] +=", "dk[i] =")).correct
 
 
+def test_the_reader_may_name_outputs_and_is_told_of_them_by_these_names():
+    found = mg.exercise("springs_backward")
+    renamed = re.sub(r"\bdk\b", "strength", found.solution())
+    assert found.check(renamed).correct
+    wrong = found.check(renamed.replace("0.5f * ", "")).text
+    assert re.search(r": strength\[0\] is .* Thread \(0, 0, 0\) of block \(0, 0, 0\) writes it", wrong), wrong
+
+
 def test_a_sum_that_leaves_the_tree_out_is_told_so():
     found = mg.exercise("block_sum")
     alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"

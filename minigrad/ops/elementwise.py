@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.array import Array
+from minigrad.convert import has_gradient
 from minigrad.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.source import Source
@@ -170,11 +171,11 @@ def must_broadcast(name: str, *arrays: Any) -> dict:
 
 
 def must_match(name: str, *arrays: Any) -> None:
-    """Raise TypeError where dtypes differ, for ops that take any; of an integer and a float it advises the float."""
+    """Raise TypeError where dtypes differ, for ops that take any; it advises a float, then the larger."""
     first = arrays[0].dtype
     for other in arrays[1:]:
         if other.dtype != first:
-            both = max(first, other.dtype, key=lambda dtype: "biuVf".index(dtype.kind))  # V: bfloat16
+            both = max(first, other.dtype, key=lambda dtype: (has_gradient(dtype), dtype.kind != "b", dtype.itemsize))
             raise TypeError(
                 f"{name}: one input is {first}, another {other.dtype}; make them one with .astype({both.name!r})."
             )

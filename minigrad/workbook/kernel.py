@@ -63,7 +63,7 @@ class KernelExercise(Exercise):
         arrays = [Array.upload(device, host) for host in hosts]
         inputs = [param.name for param in kernel.signature.params if param.const]
         found, truth = map(_several, (self.launch(kernel, *arrays), self.reference(*hosts)))
-        for output, got, wanted in zip(self.kernel.outputs, found, truth, strict=True):
+        for output, got, wanted in zip(kernel.outputs, found, truth, strict=True):
             yield output, got, wanted, TOLERANCE[dtype]
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
             yield f"the input {name}", array, host, 0
