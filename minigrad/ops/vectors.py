@@ -50,7 +50,7 @@ FAST = {"along": "vector_rows", "down": "vector_columns"}
 def multiply(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array, out: Array, *views: View) -> bool:
     """out = the product, where an extent is 1 and `using` asks for no other kernel. Whether it was done."""
     rows, columns, terms = extents(way, w)
-    along = way == "backward_a" or rows == columns or (way == "forward" and columns == 1)
+    along = way == "backward_a" or rows == columns or (way == "forward" and columns == 1)  # 1 x 1 is one row's sum
     kernel, role = kernels["vector_rows" if along else "vector_columns"], "along" if along else "down"
     if out.dtype.kind != "f" or kernel not in (kernels["forward"], kernels.get(role)):
         return False
