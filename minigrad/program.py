@@ -30,8 +30,12 @@ class Program:
         self.device: Any = specs[0].device  # a Repeater
         notes = Notes(self.device, len(specs))
         given = function(*(notes.input(number, spec) for number, spec in enumerate(specs)))
-        self.sizes, self.moved = notes.sizes, list(notes.moved)
-        places = [*((number, 0) for number in range(len(specs) + len(self.sizes))), *self.moved]
+        self.sizes = notes.sizes
+        starts = [(number, spec.offset) for number, spec in enumerate(specs)]
+        starts += [(len(specs) + number, 0) for number in range(len(self.sizes))]
+        within = [at for at in notes.moved if at not in starts]
+        self.moved = [(number, offset - starts[number][1]) for number, offset in within]  # from where its array begins
+        places = [*starts, *within]
         self.table = (ctypes.c_uint64 * len(places))()  # the kernels' pointers, where the driver reads them
         words = {at: ctypes.addressof(self.table) + 8 * i for i, at in enumerate(places)}
         self.steps = [step for made in notes.steps for step in made(lambda address: words[place(address)])]

@@ -205,6 +205,16 @@ def test_arrays_that_start_elsewhere_are_of_another_spec(device):
     assert whole.rows(1, 2).spec is not whole.rows(2, 2).spec
 
 
+def test_a_plan_reads_arrays_where_they_begin(device):
+    host = np.arange(13, dtype=np.float32)
+    whole = Array.upload(device, host)
+    x, y = (Array(device, (2, 3), whole.dtype, whole.buffer, whole.address + 4 * skipped) for skipped in (1, 6))
+    second = Program(lambda x, y: [OPS["matmul"].run([x, y.rows(1, 1).reshape((3,))], {})], [x.spec, y.spec])
+    for _ in range(2):
+        assert second([x, y])[0].numpy().tolist() == (host[1:7].reshape(2, 3) @ host[9:12]).tolist()
+    assert device.repeated == 2
+
+
 def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
     x = mg.Tensor(Array.upload(device, np.ones(1, np.float32)))
     for _ in range(2):
