@@ -69,7 +69,8 @@ OWN: dict[str, tuple[Size, ...]] = {
         *(at((n, n), (n, n)) for n in (1024, 4096)),
         *(forward_at((n, n), (n, n)) for n in (2048, 8192)),
         forward_at((4095, 4097), (4097, 4099)),
-        *(forward_at(*inputs) for inputs in (((8192, 8192), (8192,)), ((8192,), (8192, 8192)), ((MUCH,), (MUCH,)))),
+        *(forward_at(*inputs) for inputs in (((8192, 8192), (8192,)), ((8192,), (8192, 8192)))),
+        forward_at((2**24,), (2**24,)),  # NumPy's own sum of more terms is off by more than a benchmark allows
         *(
             Size(((n, n), (n, n)), {}, n == 4096, "float32" if "tf32" in rung else "bfloat16", rung)
             for rung in TENSOR_CORES
