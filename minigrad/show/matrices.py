@@ -127,12 +127,9 @@ def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
 
     Raises ValueError where there is no such step, LaunchError where there is no such launch.
     """
-    launch = OPS["matmul"].kernels["tiled"].launch(m, n, k, TILE=TILE)
-    steps = ceil_div(k, TILE)
-    if 0 in (m, n, k):
-        raise ValueError(f"matmul: a {m} x {n} result over k={k} takes no steps; give extents of at least 1.")
-    if not 0 <= step < steps:
-        raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps - 1}.")
+    launch, steps = _stepped(m, n, k, TILE)
+    if step not in steps:
+        raise ValueError(f"matmul: step={step}, and a {m} x {n} result over k={k} takes steps 0 to {steps[-1]}.")
     rows, columns = rows_and_columns(launch)
     at = min(1, rows.blocks - 1), min(1, columns.blocks - 1)
     title = f"step = {step}: a tile of a times a tile of b is added to the tile of c"
@@ -146,6 +143,14 @@ def matmul(m: int, n: int, k: int, TILE: int = 16, step: int = 0) -> Picture:
     mark(axes, b, (step, at[1]), LIGHT_GREEN, GREEN)
     mark(axes, c, at, LIGHT_ORANGE, VERMILLION)
     return Picture(figure, title, _reads_in_all(launch, step, at))
+
+
+def _stepped(m: int, n: int, k: int, TILE: int) -> tuple[Launch, range]:
+    """The launch of `matmul_tiled` and its steps; refuses what takes none."""
+    launch = OPS["matmul"].kernels["tiled"].launch(m, n, k, TILE=TILE)
+    if 0 in (m, n, k):
+        raise ValueError(f"matmul: a {m} x {n} result over k={k} takes no steps; give extents of at least 1.")
+    return launch, range(ceil_div(k, TILE))
 
 
 def _reads_in_all(launch: Launch, step: int, at: tuple[int, int]) -> str:
@@ -165,6 +170,5 @@ def _reads_in_all(launch: Launch, step: int, at: tuple[int, int]) -> str:
 
 def step_slider(m: int, n: int, k: int, TILE: int = 16) -> Slider:
     """A slider over the steps of a tiled matrix multiplication, above the picture of each."""
-    matmul(m, n, k, TILE)  # refuse now what cannot be drawn
-    steps = range(ceil_div(k, TILE))
+    _, steps = _stepped(m, n, k, TILE)
     return Slider(lambda step: matmul(m, n, k, TILE, step), {"step": steps}, {}).show()
