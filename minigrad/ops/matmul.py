@@ -81,15 +81,15 @@ def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
     """One launch for the whole batch, or one for each slab of very many rows; some behind copies, some in parts."""
     w = work(a.shape, b.shape)
     c = Array.empty(a.device, w.c, a.dtype)
-    if not _alike(kernels, "forward", w, a, b, c, w.a_at, w.b_at):
+    if not _odd_shaped(kernels, "forward", w, a, b, c, w.a_at, w.b_at):
         ab = Operand(a, w.m, w.k, across=True), Operand(b, w.k, w.n)
         if not packed.multiply(kernels, w.count, *ab, c):
             multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
     return c
 
 
-def _alike(kernels: dict[str, Kernel], way: str, w: Work, x: Array, y: Array, out: Array, *views: View) -> bool:
-    """out = the product the same way forward and backward: with a vector, or in parts. Whether it was done."""
+def _odd_shaped(kernels: dict[str, Kernel], way: str, w: Work, x: Array, y: Array, out: Array, *views: View) -> bool:
+    """out = the product, where its shape has kernels of its own: with a vector, or in parts. Whether it was done."""
     return vectors.multiply(kernels, way, w, x, y, out, *views) or parts.multiply(kernels, way, w, x, y, out)
 
 
@@ -98,11 +98,11 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Arra
     w = work(*shapes)
     da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
     db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
-    if da is not None and not _alike(kernels, "backward_a", w, dy, b, da, w.c_at, w.b_at):
+    if da is not None and not _odd_shaped(kernels, "backward_a", w, dy, b, da, w.c_at, w.b_at):
         ab = Operand(dy, w.m, w.n, across=True), Operand(b, w.k, w.n, across=True)
         if not packed.multiply(kernels, w.count, *ab, da):
             multiply(pick(kernels, "backward_a", w, dy, b), w, dy, b, da, w.c_at, w.b_at)
-    if db is not None and not _alike(kernels, "backward_b", w, a, dy, db, w.a_at, w.c_at):
+    if db is not None and not _odd_shaped(kernels, "backward_b", w, a, dy, db, w.a_at, w.c_at):
         ab = Operand(a, w.m, w.k), Operand(dy, w.m, w.n)
         if not packed.multiply(kernels, w.count, *ab, db):
             multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
