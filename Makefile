@@ -29,10 +29,10 @@ venv: $(STAMP)
 
 # Adds PyCUDA where there is an NVIDIA driver, and says so. Where the build failed, `make cuda` tries it again.
 gpu: $(STAMP)
-	@$(PY) -m minigrad.install_cuda --once
+	@$(PY) -m minigrad.lab.install_cuda --once
 
 cuda: $(STAMP)
-	@$(PY) -m minigrad.install_cuda
+	@$(PY) -m minigrad.lab.install_cuda
 
 # --no-compile: Python compiles what it imports at its first import; compiling all of it now takes half a minute.
 $(STAMP): pyproject.toml

@@ -7,33 +7,43 @@ from typing import Any
 from minigrad import ops  # noqa: F401  importing the rooms registers the ops
 from minigrad.create import manual_seed, ones, randn, tensor, uniform, zeros
 from minigrad.devices import devices, kernel_device
-from minigrad.kernel import kernel
+from minigrad.kernels.kernel import kernel
 from minigrad.op import OPS
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
 __version__ = "0.1.0"
 # Loaded at their first use: import minigrad stays quick.
-_LATER = ("adjoint", "bench", "check", "data", "microscope", "nn", "optim", "show", "tune")
+_MODULES = {
+    "adjoint": "minigrad.adjoint",
+    "bench": "minigrad.lab.bench",
+    "check": "minigrad.lab.check",
+    "data": "minigrad.data",
+    "microscope": "minigrad.microscope",
+    "nn": "minigrad.nn",
+    "optim": "minigrad.optim",
+    "show": "minigrad.lab.show",
+    "tune": "minigrad.lab.tune",
+}
 _FUNCTIONS = {
     "differentiable": "minigrad.adjoint",
-    "doctor": "minigrad.doctor",
-    "exercise": "minigrad.exercises",
+    "doctor": "minigrad.lab.doctor",
+    "exercise": "minigrad.lab.exercises.course",
     "fuse": "minigrad.fusion",
-    "graph": "minigrad.cuda_graph",
+    "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
-    "memory": "minigrad.holdings",
+    "memory": "minigrad.lab.memory",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",
-    "uniform", "zeros", *_LATER, *_FUNCTIONS, *OPS,
+    "uniform", "zeros", *_MODULES, *_FUNCTIONS, *OPS,
 ]  # fmt: skip
 globals().update(OPS)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return import_module(f"minigrad.{name}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _FUNCTIONS:
         return getattr(import_module(_FUNCTIONS[name]), name)
     raise AttributeError(f"minigrad has no {name!r}.")
@@ -41,8 +51,8 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext minigrad`: the cell magics `%%kernel` and `%%exercise`, and tracebacks that end in the cell."""
-    import_module("minigrad.magic").register(shell)
-    import_module("minigrad.tracebacks").shorten(shell)
+    import_module("minigrad.lab.notebook").register(shell)
+    import_module("minigrad.lab.notebook").shorten(shell)
 
 
 # In a notebook these are there at once; elsewhere IPython is neither needed nor imported.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.convert import check_dtype, has_gradient, move, to_host
 from minigrad.devices import check, default_device
-from minigrad.require import number, whole
-from minigrad.spec import elements
+from minigrad.devices.array import elements
+from minigrad.devices.dtypes import check_dtype, has_gradient, move, to_host
+from minigrad.errors import number, whole
 from minigrad.tensor import Tensor
 
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.convert import to_host
 from minigrad.create import tensor
 from minigrad.devices import check, default_device, get
-from minigrad.require import a, whole
+from minigrad.devices.dtypes import to_host
+from minigrad.errors import a, whole
 from minigrad.tensor import Tensor
 
 

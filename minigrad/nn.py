@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from minigrad import create
-from minigrad.convert import move, to_host
 from minigrad.devices import check
+from minigrad.devices.dtypes import move, to_host
+from minigrad.errors import a, flag, whole
 from minigrad.op import OPS
 from minigrad.ops.cross_entropy import check_labels
-from minigrad.require import a, flag, whole
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 

@@ -1,27 +1,113 @@
-"""Op: one operation, from its NumPy truth to its CUDA kernels, and the registry of all of them.
+"""Case: one call to try an op with. A room lists its cases; tests and checks run them all."""
 
-A room in `minigrad/ops/` makes one Op. The registry then gives dispatch, tests, checks and the notebook card.
-"""
-
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Union
+from types import MappingProxyType
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
 from minigrad import tape
-from minigrad.array import Array
-from minigrad.case import Case
-from minigrad.convert import has_gradient, zero_like
-from minigrad.inputs import Inputs, as_tensors, for_numbers, kinds
-from minigrad.kernel import Kernel
-from minigrad.kernels import Kernels
-from minigrad.program import Unplanned
+from minigrad.call import Inputs, as_tensors, for_numbers, kinds
+from minigrad.devices.array import Array
+from minigrad.devices.caches import Memo
+from minigrad.devices.dtypes import has_gradient, zero_like
+from minigrad.kernels.kernel import Kernel
+from minigrad.replay.launches import Unplanned
+
+__all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call to try an op with: shapes or arrays as inputs, and its parameters.
+
+    A shape stands for standard normal numbers; `positive` makes them positive and bounded away from 0.
+    """
+
+    inputs: tuple
+    params: Mapping[str, Any] = field(default_factory=dict)
+    positive: bool = False
+
+    def arrays(self, dtype: Any = np.float64, seed: int = 0) -> list[np.ndarray]:
+        """The inputs as NumPy arrays. Arrays given with an integer or bool dtype keep it."""
+        rng = np.random.default_rng(seed)
+        return [self._array(given, dtype, rng) for given in self.inputs]
+
+    def _array(self, given: Any, dtype: Any, rng: np.random.Generator) -> np.ndarray:
+        if isinstance(given, np.ndarray):
+            return given.astype(dtype) if given.dtype.kind == "f" else given
+        numbers = rng.standard_normal(given)
+        return np.asarray(np.abs(numbers) + 0.5 if self.positive else numbers, dtype)
+
+    def __str__(self) -> str:
+        shapes = [str(g) if isinstance(g, tuple) else f"{g.dtype}{g.shape}" for g in self.inputs]
+        return " ".join([*shapes, *(f"{key}={value}" for key, value in self.params.items())])
+
+
+AnOp = TypeVar("AnOp", bound="Kernels")
+
+
+class Kernels:
+    """The part of an Op that holds its kernels, and what was planned with them."""
+
+    name: str
+    fast: Mapping[str, str]
+    _plans: Memo
+
+    @property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The op's own kernels by name. With others, what was planned is worked out anew."""
+        return self._kernels
+
+    @kernels.setter
+    def kernels(self, kernels: Mapping[str, Kernel]) -> None:
+        self._kernels, self._plans = MappingProxyType(dict(kernels)), Memo()
+        self.running = {**kernels, **{role: kernels[name] for role, name in self.fast.items()}}
+
+    def using(self: AnOp, variant: str | None = None, **tunables: int) -> AnOp:
+        """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
+        other = copy.copy(self)
+        kernels = {
+            name: kernel.using(**{key: value for key, value in tunables.items() if key in kernel.tunables})
+            for name, kernel in self.kernels.items()
+        }
+        known = {key for kernel in kernels.values() for key in kernel.tunables}
+        if unknown := [key for key in tunables if key not in known]:
+            raise ValueError(f"{self.name} has no tunable {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
+        if variant is not None:
+            if "backward" in self._kernel_name(variant):
+                raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
+            kernels["forward"] = kernels[variant]
+        other.fast = {} if variant or tunables else self.fast
+        other.kernels = kernels
+        return other
+
+    def with_kernel(self: AnOp, name: str, kernel: Kernel) -> AnOp:
+        """The same op with another kernel under that name, `matmul.with_kernel("tiled", mine)`: in all its roles.
+
+        The fast kernels stand back, so that it runs; where it is one of them, it keeps its own roles.
+        """
+        other, old = copy.copy(self), self[name]
+        other.fast = {role: fast for role, fast in self.fast.items() if self.kernels[fast] is old}
+        other.kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
+        return other
+
+    def __getitem__(self, kernel: str) -> Kernel:
+        """One of the op's kernels: `matmul["tiled"]` shows its source."""
+        return self.kernels[self._kernel_name(kernel)]
+
+    def _kernel_name(self, name: str) -> str:
+        if not isinstance(name, str) or name not in self.kernels:
+            raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
+        return name
+
 
 AnyArray = Union[np.ndarray, "Array"]
 OPS: dict[str, "Op"] = {}
-__all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
 class Op(Kernels):
@@ -115,7 +201,7 @@ class Op(Kernels):
 
     def _plan(self, arrays: Sequence[Array], params: Mapping[str, Any]) -> Any:
         """The op with its launches noted, for inputs like these; None where they cannot be repeated."""
-        from minigrad.plan import Plan
+        from minigrad.replay.plan import Plan
 
         inputs = [x.spec for x in arrays]
         named = ((name, type(v), str(v) if type(v) is float else v) for name, v in params.items())
@@ -178,12 +264,12 @@ class Op(Kernels):
         return tuple((name, t.version) for name, t in named if kept.get(name) is t.array)
 
     def __repr__(self) -> str:
-        from minigrad.card import text
+        from minigrad.display import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from minigrad.card import html
+        from minigrad.display import html
 
         return html(self)
 

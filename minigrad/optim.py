@@ -1,20 +1,79 @@
-"""Optimizers: parameters are updated in place, many by one kernel, which reads each gradient once."""
+"""The numbers of an optimizer, which may be set at any time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.convert import move
-from minigrad.many import ADAM_COUNTS, ADAM_STEPS, MANY, SGD_STEPS, blocks, places, sized
-from minigrad.memo import Memo
+from minigrad.devices.array import Array
+from minigrad.devices.caches import Memo
+from minigrad.devices.dtypes import move
+from minigrad.errors import a, number
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import ceil_div
 from minigrad.ops.elementwise import per_element
-from minigrad.program import Program
-from minigrad.require import a
-from minigrad.setting import Setting, two_below_one
+from minigrad.replay.launches import Program
 from minigrad.tape import effects, no_grad
 from minigrad.tensor import Tensor
+
+
+class Setting:
+    """A number of an optimizer, checked whenever it is set: `optimizer.lr = 0.01`."""
+
+    def __init__(self, check: Callable[[str, str, Any], Any] = number):
+        self.check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, optimizer: Any, value: Any) -> None:
+        vars(optimizer)[self.name] = self.check(type(optimizer).__name__, self.name, value)
+
+    def __get__(self, optimizer: Any, owner: type) -> Any:
+        if optimizer is None:
+            return self
+        try:
+            return vars(optimizer)[self.name]
+        except KeyError:
+            raise AttributeError(f"{owner.__name__} has no {self.name} yet; set it first.") from None
+
+
+def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
+    """The numbers themselves. Raises TypeError or ValueError."""
+    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
+        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
+    return tuple(number(who, f"{name}[{i}]", given, below=1) for i, given in enumerate(value))
+
+
+MANY, BLOCK, PIECE = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
+Row = Sequence[Any]  # a parameter, its gradient, its states
+
+
+def per_parameters(name: str) -> Kernel:
+    """A kernel for MANY parameters, whose blocks are theirs one after the other."""
+    return Kernel("optim.cu", name, ("blocks",), (str(BLOCK),), "blocks")
+
+
+SGD_STEPS = per_parameters("sgd_steps")
+ADAM_STEPS = per_parameters("adam_steps")
+ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
+
+
+def blocks(rows: Sequence[Row]) -> int:
+    """Blocks for these parameters: each has its own."""
+    return sum(ceil_div(row[0].size, PIECE) for row in rows)
+
+
+def sized(rows: Sequence[Row]) -> list[Row]:
+    """With the number of elements behind each row."""
+    return [(*row, row[0].size) for row in rows]
+
+
+def places(rows: Sequence[Row]) -> Row:
+    """What a kernel for MANY parameters takes of them; the places that are left get null pointers and a size of 0."""
+    empty = [0 if isinstance(value, int) else None for value in rows[0]]
+    return [value for row in [*rows, *[empty] * (MANY - len(rows))] for value in row]
+
 
 SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
 _PROGRAMS = Memo()

@@ -1,12 +1,83 @@
-"""CUDA C++ as text: which kernels a file defines, what they take, and its parts by name."""
+"""What a kernel takes: its parameters, read from their declarations."""
 
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
-from minigrad.listing import MARK, Listing, regions
-from minigrad.signature import Signature, parameter, split
+
+class Param(NamedTuple):
+    """One parameter of a kernel, e.g. `const real* x` or `int n`."""
+
+    name: str
+    type: str
+    pointer: bool
+    const: bool
+
+    def __str__(self) -> str:
+        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's name, its parameters and where it stands in its file."""
+
+    name: str
+    params: tuple[Param, ...]
+    line: int
+    start: int  # of its text in the file, comment lines above it included
+    stop: int
+    c_name: bool  # declared extern "C": the compiled function has the name that is written
+
+
+def split(params: str) -> list[str]:
+    """A parameter list cut at its commas; `void` and nothing are no parameters."""
+    return [] if params.strip() in ("", "void") else [" ".join(p.split()) for p in params.split(",")]
+
+
+def parameter(text: str) -> Param:
+    """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
+    plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text).partition("=")[0]
+    if rows := re.search(r"\(\s*\*\s*(?:const\b\s*)?(\w+)\s*\)", plain):  # float (*x)[8]
+        kind = " ".join(word for word in plain[: rows.start()].split() if word not in ("const", "volatile"))
+        return Param(rows[1], kind + plain[rows.end() :].strip(), True, "const" in plain[: rows.start()].split())
+    words = plain.replace("*", " * ").replace("&", " & ").split()
+    name = words.pop()
+    pointer, const = "*" in words, "const" in words[: words.index("*")] if "*" in words else "const" in words
+    kind = " ".join(word for word in words if word not in ("const", "*", "volatile"))
+    return Param(name, kind, pointer, const)
+
+
+MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
+
+
+class Listing:
+    """Numbered lines of a file; shows itself highlighted in a notebook."""
+
+    def __init__(self, file: str, first: int, text: str):
+        self.file, self.first, self.text = file, first, text
+
+    def __repr__(self) -> str:
+        lines = self.text.splitlines()
+        numbered = (f"{number:4d}  {line}" for number, line in enumerate(lines, self.first))
+        return "\n".join([f"{self.file}:{self.first}", *numbered])
+
+    def _repr_html_(self) -> str:
+        from minigrad.display import highlight
+
+        return highlight(self.text, self.first, self.file)
+
+
+def regions(file: str, first: int, text: str) -> dict[str, Listing]:
+    """What stands under each mark, up to the next one or the last brace."""
+    marks = list(MARK.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
+    return {
+        mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
+        for mark, end in zip(marks, ends, strict=True)
+    }
+
 
 PACKAGE = Path(__file__).parent
 CUDA = next(folder for folder in (PACKAGE / "cuda", PACKAGE.parent / "cuda", PACKAGE) if folder.is_dir())

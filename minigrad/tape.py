@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Union
 
-from minigrad.alive import Alive
+from minigrad.devices.caches import Alive
 
 if TYPE_CHECKING:
-    from minigrad.effects import Effects
     from minigrad.fusion.trace import Trace
+    from minigrad.replay.effects import Effects
     from minigrad.tensor import Tensor
 
 Vjp = Callable[[Any], Sequence]

@@ -6,8 +6,10 @@ import sys
 import pytest
 from played import Driver, Stub
 
-from minigrad.devices import check, libcuda, nvcc
-from minigrad.memo import forget
+from minigrad.devices import check
+from minigrad.devices.caches import forget
+from minigrad.devices.cuda import compiler as nvcc
+from minigrad.devices.cuda import libcuda
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
@@ -41,9 +43,9 @@ def driver(monkeypatch):
 @pytest.fixture
 def gpu(driver, monkeypatch):
     """The device `cuda` over the played driver."""
-    from minigrad.devices.gpu import GPU
+    from minigrad.devices.cuda.gpu import GPU
 
-    made, convert = GPU(), importlib.import_module("minigrad.convert")
+    made, convert = GPU(), importlib.import_module("minigrad.devices.dtypes")
     monkeypatch.setattr(convert, "get", lambda name: made)  # where constants of an op are sent to
     convert._constant.cache_clear()
     forget()

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from minigrad.arguments import _layout
 from minigrad.devices import get
-from minigrad.devices.base import Arguments
+from minigrad.devices.device import Arguments
+from minigrad.kernels.arguments import _layout
 
 CONTEXT = 7  # the handle of the primary context
 

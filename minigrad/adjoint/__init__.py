@@ -28,10 +28,10 @@ from types import ModuleType
 from typing import Any
 
 from minigrad.adjoint.adjoint import Adjoint, adjoint
-from minigrad.adjoint.decisions import Decisions
-from minigrad.adjoint.differentiable import Differentiable, differentiable
-from minigrad.adjoint.ladder import LADDER, ladder
-from minigrad.adjoint.tokens import Refused
+from minigrad.adjoint.emit.decisions import Decisions
+from minigrad.adjoint.examples import LADDER, ladder
+from minigrad.adjoint.language.lexer import Refused
+from minigrad.adjoint.op import Differentiable, differentiable
 
 __all__ = ["LADDER", "Adjoint", "Decisions", "Differentiable", "Refused", "adjoint", "differentiable", "ladder"]
 

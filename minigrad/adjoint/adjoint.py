@@ -1,5 +1,6 @@
 """Adjoint: the reverse-mode derivative of a kernel, as CUDA C++ and as something to launch."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -7,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.adjoint import activity, given, launching
-from minigrad.adjoint.assemble import assemble
-from minigrad.adjoint.decisions import Decisions, decisions
+from minigrad.adjoint import run as launches
+from minigrad.adjoint.analyse.activity import chosen, floats_decide
 from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.given import examine
-from minigrad.adjoint.module import DEEP, parse
-from minigrad.adjoint.reach import chosen, floats_decide
-from minigrad.kernel import Kernel, source_of
-from minigrad.kernel import kernel as compiled
-from minigrad.limits import Extent
+from minigrad.adjoint.emit.assemble import assemble
+from minigrad.adjoint.emit.decisions import Decisions, decisions
+from minigrad.adjoint.language import dataflow
+from minigrad.adjoint.language.file import DEEP, parse
+from minigrad.adjoint.run import examine
+from minigrad.display import column
+from minigrad.kernels.kernel import Kernel, source_of
+from minigrad.kernels.kernel import kernel as compiled
+from minigrad.kernels.launch import Extent
 from minigrad.source import Source
 from minigrad.tensor import Tensor
 
@@ -30,7 +33,7 @@ class Adjoint:
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
         self.primal, self._examined = primal, set[tuple]()
-        self.slots = launching.SLOTS
+        self.slots = launches.SLOTS
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
         self.module = parse(primal.source.text, primal.source.name, primal.name, self.defines)
@@ -41,7 +44,7 @@ class Adjoint:
 
     def _derive(self, wrt: Sequence[str] | None) -> None:
         self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
-        self.outputs = tuple(activity.outputs(self.module.kernel))
+        self.outputs = tuple(dataflow.outputs(self.module.kernel))
         self.wrt = chosen(self.module, wrt)
         made = KernelAdjoint(self.module, self.wrt)
         self.derived = made.derive()
@@ -82,29 +85,28 @@ class Adjoint:
         launch has not the extents on which the adjoint relies.
         """
         run = self.prepared(args, grid, block)
-        upstream = given.upstream(run, self.outputs, dy)
+        upstream = launches.upstream(run, self.outputs, dy)
         examine(self.primal, run, self._deciding, self._examined)
         while True:
-            made = launching.gradients_of(run, self.derived, upstream, self.assembled)
-            needed = launching.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
+            made = launches.gradients_of(run, self.derived, upstream, self.assembled)
+            needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: nothing of this run counts
-        made = launching.summed(run, self.derived, made)
+        made = launches.summed(run, self.derived, made)
         values = dict(zip((p.name for p in self.module.kernel.params), args, strict=True))
-        return [_like(launching.fitted(made[name], values[name]), args) for name in self.wrt]
+        return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
 
-    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launching.Run:
+    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.Run:
         """A launch of the kernel, checked. Raises TypeError or LaunchError."""
-        run = given.prepare(self.primal, self.module, args, grid, block)
-        launching.check_conditions(run, self.derived)
+        run = launches.prepare(self.primal, self.module, args, grid, block)
+        launches.check_conditions(run, self.derived)
         return run
 
     def __repr__(self) -> str:
         return self.source
 
     def _repr_html_(self) -> str:
-        from minigrad.adjoint.page import page
 
         return page(self)
 
@@ -137,3 +139,31 @@ def adjoint(
         which = f"{len(kernels)} kernels ({', '.join(kernels)}); say name=" if kernels else "no kernel to differentiate"
         raise ValueError(f"the source has {which}. A kernel is `__global__ void name(...)`.")
     return Adjoint(compiled(source_or_kernel, next(iter(kernels)) if name is None else name), wrt)
+
+
+SHARES = ("flex:9 1 25em;min-width:0", "flex:10 1 28em;min-width:0")  # of the width
+TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # behind a line and what reverses it, in turn
+REVERSED = re.compile(r"// adjoint of line (\d+)")
+
+
+def page(made: "Adjoint") -> str:
+    """HTML that needs no script. A line of the kernel and the comments above what reverses it have one colour."""
+    source, primal = made.kernels[0].source, made.primal.source
+    functions = [(f.place.line, f.text) for f in made.module.functions.values()]
+    first, own = _own(made, source)
+    reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
+    colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
+    left = [*functions, primal.kernel_text(made.primal.name)]
+    sides = [(primal.name, left, colours), (source.name, [(first, own)], {n: colours[r] for n, r in reverses.items()})]
+    columns = "".join(
+        f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in pieces)}</div>'
+        for share, (file, pieces, tints) in zip(SHARES, sides, strict=True)
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
+
+
+def _own(made: "Adjoint", source: Source) -> tuple[int, str]:
+    """The first line and the text of what an adjoint's file has of its own: functions with their adjoints, kernels."""
+    text = source.kernel_text(made.kernels[0].name)[1]
+    start = source.text.index(made.assembled.functions[0] if made.assembled.functions else text)
+    return source.text.count("\n", 0, start) + 1, source.text[start:].rstrip()

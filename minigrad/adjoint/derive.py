@@ -3,27 +3,21 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-from minigrad.adjoint import activity
-from minigrad.adjoint.accumulate import Accumulate
-from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.cover import Cover
-from minigrad.adjoint.effects import fixed, mentioned, waits, written
-from minigrad.adjoint.expr import Expr, Name
-from minigrad.adjoint.fills import Fill
-from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.keeping import LOST
-from minigrad.adjoint.module import Module
-from minigrad.adjoint.phases import Phases
-from minigrad.adjoint.prune import Prune
-from minigrad.adjoint.rounds import Loops
-from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.split import Launch
-from minigrad.adjoint.structure import ends, structured
-from minigrad.adjoint.tapes import Tape
-from minigrad.adjoint.tidy import in_order, sunk, uncopied, uncounted
-from minigrad.adjoint.tree import Assign, Barrier, Declare, For, Function, Jump, Stmt
-from minigrad.adjoint.types import floating
-from minigrad.adjoint.visit import each, everywhere
+from minigrad.adjoint.analyse.indices import Facts
+from minigrad.adjoint.analyse.phases import Phases
+from minigrad.adjoint.analyse.regions import Cover, Fill
+from minigrad.adjoint.decide.accumulate import Accumulate, Choice
+from minigrad.adjoint.decide.split import Launch
+from minigrad.adjoint.decide.store_or_recompute import LOST, Tape
+from minigrad.adjoint.differentiate.loops import Loops
+from minigrad.adjoint.language import dataflow
+from minigrad.adjoint.language.ast import Assign, Barrier, Declare, Expr, For, Function, Jump, Name, Stmt, floating
+from minigrad.adjoint.language.control_flow import ends, structured
+from minigrad.adjoint.language.effects import fixed, mentioned, waits, written
+from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.rewrite import ZERO, each, everywhere
+from minigrad.adjoint.simplify.prune import Prune
+from minigrad.adjoint.simplify.tidy import in_order, sunk, uncopied, uncounted
 
 
 @dataclass
@@ -139,7 +133,7 @@ class FunctionAdjoint(Derivation):
         of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
         of.declared = {**function.declared, result.name: made}
         floats = [p.name for p in function.params if floating(p.type)]
-        active = activity.reached(of, floats) & activity.reached(of, [result.name], backward=True)
+        active = dataflow.reached(of, floats) & dataflow.reached(of, [result.name], backward=True)
         super().__init__(module, of, active | {result.name})
         self.result, self.gradients = result, {}
         self.results = {"tape_needed", *(self.gradient(p.name) for p in function.params if p.name in active)}

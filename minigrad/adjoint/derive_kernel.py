@@ -3,35 +3,31 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from minigrad.adjoint import activity
-from minigrad.adjoint.accumulate import Accumulate
-from minigrad.adjoint.build import ZERO
-from minigrad.adjoint.checkpoints import Checkpoints
+from minigrad.adjoint.analyse.indices import EXTENTS, Facts
+from minigrad.adjoint.analyse.regions import apart, first_stores, read_again, repeated
+from minigrad.adjoint.decide.accumulate import Accumulate, Choice
+from minigrad.adjoint.decide.checkpoints import Checkpoints
+from minigrad.adjoint.decide.ownership import Turn
+from minigrad.adjoint.decide.split import Launch, Split
+from minigrad.adjoint.decide.store_or_recompute import Counted
 from minigrad.adjoint.derive import Derivation, Derived
-from minigrad.adjoint.effects import axis_of, fixed, mentioned, name_of, read, written
-from minigrad.adjoint.expr import Expr, Index, Name
-from minigrad.adjoint.hoist import read_ahead, regrouped, shared_out, sums_led_out
-from minigrad.adjoint.injective import Facts
-from minigrad.adjoint.module import Module
-from minigrad.adjoint.printer import expression
-from minigrad.adjoint.radix import EXTENTS
-from minigrad.adjoint.shadows import cleared, unseen
-from minigrad.adjoint.sites import Choice
-from minigrad.adjoint.split import Launch, Split
-from minigrad.adjoint.stores import apart, first_stores, read_again, repeated
-from minigrad.adjoint.structure import Divergence, check_barriers, structured
-from minigrad.adjoint.tapes import Counted
-from minigrad.adjoint.tidy import merged
-from minigrad.adjoint.tree import Add, Assign, Barrier, Comment, Declare, Stmt
-from minigrad.adjoint.turn import Turn
-from minigrad.adjoint.visit import each, everywhere, loops, without
+from minigrad.adjoint.differentiate.shadows import cleared, unseen
+from minigrad.adjoint.language import dataflow
+from minigrad.adjoint.language.ast import Add, Assign, Barrier, Comment, Declare, Expr, Index, Name, Stmt
+from minigrad.adjoint.language.control_flow import Divergence, check_barriers, structured
+from minigrad.adjoint.language.effects import axis_of, fixed, mentioned, name_of, read, written
+from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.printer import expression
+from minigrad.adjoint.language.rewrite import ZERO, each, everywhere, loops, without
+from minigrad.adjoint.simplify.hoist import read_ahead, regrouped, shared_out, sums_led_out
+from minigrad.adjoint.simplify.tidy import merged
 
 
 class KernelAdjoint(Derivation):
     """Derives the adjoint of a kernel."""
 
     def __init__(self, module: Module, wrt: Sequence[str]):
-        super().__init__(module, module.kernel, activity.active(module, wrt))
+        super().__init__(module, module.kernel, dataflow.active(module, wrt))
         self.wrt, self.gradients = list(wrt), {}
         self.counted: dict[str, Counted] = {}  # what a tape costs, and what stood against it
         self.never: dict[str, str] = {}  # or why nothing did
@@ -56,7 +52,7 @@ class KernelAdjoint(Derivation):
         again = repeated(self.flow, self.facts(self.flow))
         self.first = first_stores(self.flow, {*self.of.declared} - again)
         used = read(self.flow) | set(self.wrt)
-        return set(activity.outputs(self.of)) & apart(self.flow) - used - again
+        return set(dataflow.outputs(self.of)) & apart(self.flow) - used - again
 
     def derive(self) -> Derived:
         """The adjoint. Raises Refused where a value it needs cannot be had."""
@@ -64,7 +60,7 @@ class KernelAdjoint(Derivation):
         body = self.settled([*own, *self.both(self.flow), *self.handed_over()])
         turn = Turn(self, {self.gradients[d.name] for d in self.shared}, self.uniform)
         body = turn.body(everywhere(body, merged))
-        results = set(activity.outputs(self.of))
+        results = set(dataflow.outputs(self.of))
         inputs = {p.name: d for p in self.of.params if (d := self.parameters().get(p.name)) and p.name not in results}
         self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
         made = Derived([], self.parameters(), [], self.conditions, self.limits, list(turn.choices), fills=self.fills)
@@ -106,7 +102,7 @@ class KernelAdjoint(Derivation):
         self.never |= checkpoints.never
         body = [*self.zeros_of_shared(body), *body]
         block |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
-        given = {self.gradients.get(n, "") for n in activity.outputs(self.of)} - written(body)
+        given = {self.gradients.get(n, "") for n in dataflow.outputs(self.of)} - written(body)
         body = everywhere(self.tidied(body, block | set(sinks) | self.kept_arrays()), regrouped)
         launch.body = everywhere(body, partial(read_ahead, given=given))
         made = self.derived(launch, [*launch.choices, *choices])

@@ -4,26 +4,26 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from threading import get_ident
 
-from minigrad.devices.base import Device
-from minigrad.devices.once import once
+from minigrad.devices.caches import once
+from minigrad.devices.device import Device
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
 
 
+# Where the device of each name is made: loaded by name, so that this module imports no device.
+_MAKERS = {"sim": ("minigrad.simulator", "Simulator"), "cuda": ("minigrad.devices.cuda.gpu", "GPU")}
+
+
 @once
 def get(name: str) -> Device:
-    """The device `sim` or `cuda`, made at its first use. Raises DeviceError where it is not to be had."""
-    if name == "sim":
-        from minigrad.devices.simulator import Simulator
-
-        return Simulator()
-    if name == "cuda":
-        from minigrad.devices.gpu import GPU
-
-        return GPU()
+    """The device `sim` or `cuda`, made at its first use. Raises DeviceError where it is not available."""
+    if name in _MAKERS:
+        module, maker = _MAKERS[name]
+        return getattr(import_module(module), maker)()
     if name == "numpy":
         raise ValueError("device 'numpy' runs no kernels; choose 'sim' or 'cuda'.")
     raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")

@@ -6,9 +6,9 @@ CUDA C++ of that, `fused` an op of it, with `reference`, the ops themselves one 
 
 from collections.abc import Callable, Sequence
 
-from minigrad.case import Case
+from minigrad.errors import a
 from minigrad.fusion.fused import Fused
-from minigrad.require import a
+from minigrad.op import Case
 
 __all__ = ["Fused", "fuse"]
 

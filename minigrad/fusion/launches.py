@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.devices.base import MAX_GRID
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_GRID
 from minigrad.fusion.trace import Trace
 from minigrad.fusion.write import Written
-from minigrad.kernel import Kernel
-from minigrad.launch import ceil_div
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import OPS
 from minigrad.ops import reduction
 from minigrad.ops.elementwise import joint_shape
 from minigrad.ops.mean import behind
 from minigrad.ops.sum import repeat
 from minigrad.source import CUDA, Source
-from minigrad.view import Shape, broadcast
 
 FOUR = 4  # LANES of vector.cuh
 BLOCKS = (256, 32, 64, 128)  # 256 threads fit on every GPU, however many registers a long chain takes

@@ -1,17 +1,136 @@
-"""Trace: the operations of a function in their order, noted while it is called once."""
+"""The inputs of a function to fuse, by names that CUDA C++ takes."""
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from minigrad import tape
-from minigrad.convert import FLOATS, number
-from minigrad.fusion.names import inputs_of
-from minigrad.fusion.values import Constant, Step, Value
-from minigrad.inputs import NUMBERS
-from minigrad.op import Op
-from minigrad.require import short
+from minigrad.call import NUMBERS
+from minigrad.devices.dtypes import FLOATS, number
+from minigrad.errors import short
+from minigrad.op import OPS, Op
+from minigrad.operators import Operators
+
+if TYPE_CHECKING:
+    from minigrad.op import Op
+
+# What the written kernels, the headers that they include and C++ itself call something else.
+TAKEN = """
+    y dy n chunk real Vec View Viewed Add Max Reals Outputs map four one vec each_lane sum_pieces
+    map_pieces needs shapes
+    threadIdx blockIdx blockDim gridDim warpSize stdin stdout stderr errno main min max abs floor
+    alignas alignof and and_eq asm auto bitand bitor bool break case
+    catch char class compl const constexpr const_cast continue decltype default delete do double dynamic_cast else
+    enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not
+    not_eq nullptr operator or or_eq private protected public register reinterpret_cast return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename
+    union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+STEP = re.compile(r"d*t\d+")  # the value of a step, or its gradient
+MACRO = re.compile(r"_\w*|[A-Z][A-Z0-9]*_\w*|[A-Z][A-Z0-9]+|cuda\w*")  # M_PI, M_PIf, EOF, BLOCK, __expf
+
+
+def inputs_of(fn: Callable) -> dict[str, str]:
+    """The arguments without a default, and what the kernels call them: one that is taken gets a `_`, `y` is `y_`."""
+    try:
+        arguments = inspect.signature(getattr(fn, "forward", fn)).parameters.values()  # an op's are its reference's
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"mg.fuse: {short(fn)} does not say by which names it takes its inputs, as functions written in C do not. "
+            "Call it in one that does: lambda x: x.exp()."
+        ) from None
+    free = [p for p in arguments if p.default is p.empty]
+    if wrong := [p for p in free if p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]:
+        raise TypeError(f"mg.fuse: the function takes {wrong[0]}; name each input: def f(a, b).")
+    if not free:
+        raise TypeError("mg.fuse: the function takes no input; give it one: lambda x: x.exp().")
+    functions = {word for op in OPS.values() for text in op.cuda if text for word in WORDS.findall(text)}
+    taken = set(TAKEN.split()) | functions - {name for op in OPS.values() for name in op.inputs.names}
+    names: dict[str, str] = {}
+    for place, argument in enumerate(free, 1):
+        name = argument.name if argument.name.isascii() else f"x{place}"
+        name = f"{name.strip('_')}_" if MACRO.fullmatch(name) else name
+        while not taken.isdisjoint(_uses(name)) or STEP.fullmatch(name):
+            name += "_"
+        taken |= set(_uses(name))
+        names[argument.name] = name
+    return names
+
+
+def _uses(name: str) -> tuple[str, str, str]:
+    """What the kernels call an input, its gradient and its view."""
+    return name, f"d{name}", f"{name}_at"
+
+
+WORDS = re.compile(r"[A-Za-z_]\w*")
+
+
+class Value(Operators):
+    """An input of the function, or what came of others. `sample` is a number of its type."""
+
+    def __init__(self, name: str, sample: np.ndarray):
+        self.name, self.sample = name, sample
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"mg.fuse: a value has no .{name} while its function is traced: it stands for arrays of any shape and for "
+            f"float32 and float64. Work out what depends on .{name} outside, and pass it as an argument."
+        )
+
+    def _has_no_number(self, *_: Any) -> NoReturn:
+        raise TypeError(
+            "mg.fuse: the function asks for the number in a value, as `if x > 0` or float(x) do; it is traced once, "
+            "for all numbers, and has none. Choose element by element: mg.where(x > 0, a, b)."
+        )
+
+    __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = item = numpy = _has_no_number
+
+    def _in_place(self, op: str, other: Any) -> Any:
+        raise TypeError(f"mg.fuse: in-place {op} of a value; a traced function makes new ones: write x = x + 1.")
+
+    def __repr__(self) -> str:
+        return f"value {self.name} of a function that is being fused"
+
+
+class Constant:
+    """A Python number of the function; `sample` holds it."""
+
+    def __init__(self, sample: np.ndarray):
+        self.sample = sample
+
+    @property
+    def text(self) -> str:
+        """As a person writes it: 1, 0.5, true."""
+        value = self.sample.item()
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not np.isfinite(value):
+            return "NAN" if value != value else "INFINITY" if value > 0 else "-INFINITY"
+        exact = float(str(self.sample))  # of float32 and float64 alike, the fewest digits
+        return str(int(exact)) if exact.is_integer() and abs(exact) < 2**31 else repr(exact)
+
+    @property
+    def name(self) -> str:
+        """In CUDA C++: 1 is an int there, and pow(float, int) a double."""
+        return self.text if self.sample.dtype == np.bool_ else f"real({self.text})"
+
+
+class Step(Value):
+    """What one operation made."""
+
+    def __init__(self, op: "Op", inputs: Sequence[Value | Constant], params: Mapping[str, Any], sample: np.ndarray):
+        super().__init__("", sample)
+        self.op, self.inputs, self.params = op, tuple(inputs), params
+
+    def cuda(self, text: str, dy: str = "dy") -> str:
+        """CUDA C++ of the op's room with the names of this step in it: "dy / x" becomes "dt3 / t2"."""
+        names = dict(zip(self.op.inputs.names, (x.name for x in self.inputs), strict=True))
+        names |= {"y": self.name, "dy": dy}
+        return WORDS.sub(lambda word: names.get(word[0], word[0]), text)
+
 
 CLOSING = ("sum", "mean")  # the operations that may come last
 

@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
 from minigrad.devices import check, get, through
-from minigrad.errors import LaunchError
-from minigrad.kernel import Kernel, source_of
-from minigrad.kernel import kernel as compiled
-from minigrad.launch import Launch
-from minigrad.limits import Extent
-from minigrad.microscope.branches import Branch
-from minigrad.microscope.device import Microscope
-from minigrad.microscope.lines import Line
+from minigrad.devices.array import Array
+from minigrad.errors import LaunchError, a
+from minigrad.kernels.kernel import Kernel, source_of
+from minigrad.kernels.kernel import kernel as compiled
+from minigrad.kernels.launch import Extent, Launch
+from minigrad.microscope.counts import Branch, Line
 from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
-from minigrad.require import a
+from minigrad.microscope.watch import Microscope
 from minigrad.source import Source
 
 __all__ = ["Access", "Branch", "Inspection", "Line", "Microscope", "Problem", "Variable", "inspect", "watching"]

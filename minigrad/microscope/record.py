@@ -8,15 +8,14 @@ from math import prod
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.devices.base import Dim3
+from minigrad.devices.array import Array
+from minigrad.devices.device import Dim3
 from minigrad.errors import KernelError
-from minigrad.microscope import native, outputs
-from minigrad.microscope.branches import Branch, branches
-from minigrad.microscope.lines import Accesses, Line
+from minigrad.microscope import find, native
+from minigrad.microscope.counts import Accesses, Branch, Line, branches
+from minigrad.microscope.debug_info import Places
+from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, sort
-from minigrad.microscope.problems import Finder
-from minigrad.microscope.sites import Places
 from minigrad.microscope.variables import Variable, Variables
 from minigrad.source import Source
 
@@ -135,7 +134,7 @@ def look(
     problems = finder.find(seen.findings, stopped)
     if not stopped:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
-        problems = sort([*problems, *outputs.check(wanted, arrays, seen, finder)])
+        problems = sort([*problems, *find.check(wanted, arrays, seen, finder)])
     missing = f"{kernel}: no counts, as there are more than {seen.full} accesses to record; give fewer blocks="
     return Inspection(
         kernel, source, *launch, variables.by_name, {}, problems, not seen.lost,

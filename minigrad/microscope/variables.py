@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minigrad.array import Array
+from minigrad.devices.array import Array
 from minigrad.microscope import native
 
 

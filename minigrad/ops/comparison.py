@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import CASES, TIES, cost, must_broadcast, must_match, over, per_element, vectorized
 

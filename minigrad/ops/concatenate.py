@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import must_match, per_element, vectorized
 from minigrad.ops.movement import moved
-from minigrad.view import Shape, View, strides_of
 
 
 def prepare(*xs: Any, axis: Any = 0) -> dict[str, int]:

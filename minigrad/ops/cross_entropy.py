@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.convert import FLOATS
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import FLOATS
+from minigrad.kernels.kernel import Kernel
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.log_softmax import forward as log_softmax
 from minigrad.ops.reduction import reduce

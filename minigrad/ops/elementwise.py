@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.convert import has_gradient
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import has_gradient
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import Case, Op
 from minigrad.source import Source
-from minigrad.view import Shape, broadcast
 
 Cuda = Sequence[str | None]
 BLOCKS = (256, 32, 64, 128, 512, 1024)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import per_element, vectorized
-from minigrad.view import Shape, View, strides_of
 
 Key = tuple[int | slice | None, ...]
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import broadcast
 from minigrad.op import OPS, Op
 from minigrad.ops import reduction
 from minigrad.ops.reduction import (
@@ -20,7 +21,6 @@ from minigrad.ops.reduction import (
     reduce,
     reduced_shape,
 )
-from minigrad.view import broadcast
 
 
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:

@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
 from minigrad.op import Op
 from minigrad.ops import sum as addition
 from minigrad.ops.reduction import CASES, Axis, cost, prepare, reduce, reduced_shape

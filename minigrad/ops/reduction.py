@@ -6,12 +6,12 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
-from minigrad.array import Array
-from minigrad.devices.base import MAX_GRID
-from minigrad.kernel import Kernel
-from minigrad.launch import ceil_div
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_GRID
+from minigrad.errors import flag
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import ceil_div
 from minigrad.op import Case
-from minigrad.require import flag
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
 from minigrad.ops.movement import whole_numbers
-from minigrad.view import Shape
 
 
 def prepare(x: Any, shape: Any) -> dict[str, Shape]:

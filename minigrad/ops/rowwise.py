@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.devices.base import MAX_THREADS
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_THREADS
 from minigrad.errors import LaunchError
-from minigrad.kernel import Kernel
-from minigrad.launch import Launch
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
 from minigrad.op import Case, Op
 from minigrad.ops.reduction import BLOCKS, SHARES, axes_of
 

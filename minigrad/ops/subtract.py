@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
 from minigrad.ops.elementwise import binary
 from minigrad.ops.negative import negative
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import broadcast
 from minigrad.op import Op
 from minigrad.ops.reduction import (
     CASES,
@@ -19,7 +20,6 @@ from minigrad.ops.reduction import (
     reduce,
     reduced_shape,
 )
-from minigrad.view import broadcast
 
 
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:

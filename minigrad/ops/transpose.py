@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.devices.base import MAX_GRID
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_GRID
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import Shape, View, merge, strides_of
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import per_element, per_four
 from minigrad.ops.movement import moved, whole_numbers
-from minigrad.view import Shape, View, merge, strides_of
 
 TILES, EDGES = (16, 8, 32), (64, 32)
 

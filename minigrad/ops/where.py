@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.array import Array
-from minigrad.kernel import Kernel
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element, vectorized
-from minigrad.view import broadcast
 
 
 def flags(*shape: int) -> np.ndarray:

@@ -1,0 +1,259 @@
+"""How often a loop runs: counted from its header where that can be, else while it runs."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, polynomial, signless, variable
+from minigrad.adjoint.language.ast import (
+    Binary,
+    Cast,
+    Declare,
+    Expr,
+    For,
+    Name,
+    Number,
+    Place,
+    Stmt,
+    Ternary,
+    Unary,
+    floating,
+)
+from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.effects import name_of, unfolded, written
+from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    conjuncts,
+    is_number,
+    literal,
+    minus,
+    negative,
+    nested,
+    over,
+    plus,
+    test,
+    times,
+    whole,
+)
+
+LOCAL_BYTES = 1024  # of one tape in a thread's local memory
+HALVINGS = 32  # a whole number of 32 bits is halved or doubled no more often
+
+
+@dataclass(frozen=True)
+class Count:
+    """The header `for (int var = start; var < bound; var += step)` of a loop whose body changes none of it."""
+
+    var: str
+    start: Expr
+    bound: Expr  # the first value that is not reached
+    step: Expr  # may be negative
+    down: bool
+    exact: bool = True  # no break leaves the loop, so that the header alone says how often it runs
+
+    @property
+    def simple(self) -> bool:
+        """0, 1, 2, ...: the variable itself counts the rounds."""
+        return is_number(self.start, 0) and is_number(self.step, 1)
+
+    @property
+    def trips(self) -> Expr:
+        """The number of rounds; of a loop that does not run, 0 or less."""
+        span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
+        return span if is_number(self.size, 1) else over(minus(plus(span, self.size), ONE), self.size)
+
+    @property
+    def size(self) -> Expr:
+        """The step, of a loop that counts down too a positive number."""
+        return negative(self.step) if self.down else self.step
+
+    @property
+    def some(self) -> Expr:
+        """Whether there is a first round, asked as the loop asks of its variable, an int."""
+        start = Cast("int", self.start) if signless(self.start) else self.start
+        if signless(self.bound) and (whole(start) or 0) < 0:
+            start = Cast("unsigned", start)  # as C++ does, but unasked it warns
+        return test(">" if self.down else "<", start, self.bound)
+
+    def runs(self, values: Mapping[str, int]) -> bool:
+        """Whether the loop is known to make a round."""
+        return self.exact and (evaluate(self.trips, values) or 0) > 0
+
+    def value(self, k: Expr) -> Expr:
+        """The variable in round k."""
+        return plus(self.start, times(k, self.step))
+
+    def round(self, var: Expr) -> Expr:
+        """The round in which the variable has this value."""
+        return over(minus(self.start, var) if self.down else minus(var, self.start), self.size)
+
+
+def count(s: For) -> Count | None:
+    """The count of a loop; None for one whose variable does not go in equal steps over a range."""
+    if not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
+        return None
+    condition, step, var = s.condition, s.step, s.start.name
+    if s.start.value is None or not isinstance(condition, Binary) or name_of(step.target) != var:
+        return None
+    if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
+        return None
+    changed = written(s.body) | {var}
+    if (condition.right.names | step.value.names) & changed or var in written(s.body):
+        return None
+    if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
+        return None
+    down = condition.op in (">", ">=")
+    if (step.op == "-=") != down or isinstance(step.value, Unary):
+        return None  # it would not come to its end
+    bound = condition.right
+    if floating(bound.type):
+        return None  # 2 rounds come before 1.5
+    if condition.op in ("<=", ">="):
+        bound = minus(bound, ONE) if down else plus(bound, ONE)
+    return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
+
+
+def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
+    """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
+    if found and found.trips.type == "int" and evaluate(found.trips, module.values) is not None:
+        return found.trips
+    return Number(str(HALVINGS), "int") if _ends_by_bits(s, module.values) else None
+
+
+def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
+    """Whether the variable is halved while it is above 0, or doubled from 1 on, or from more, up to a bound."""
+    step = s.step
+    if step is None or name_of(step.target) in written(s.body):
+        return False
+    by, start = whole(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.left == step.target]
+    if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
+        least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
+        return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
+    doubled = (step.op == "*=" and by >= 2) or (step.op == "<<=" and by >= 1)
+    return doubled and step.target.type == "int" and (start or 0) >= 1 and any(e.op in ("<", "<=") for e in tests)
+
+
+def shifted(s: For, k: Expr) -> Expr | None:
+    """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
+    if not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
+        return None
+    name, by = s.start.name, (s.step.op, whole(s.step.value))
+    positive = s.condition == test(">", Name(name, "int"), ZERO)
+    if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
+        return None
+    if name_of(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
+        return None
+    return Binary(">>", s.start.value, k, "int")
+
+
+def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
+    """The value of an expression of whole numbers; None where a name in it is not known."""
+    match e:
+        case Number():
+            return e.whole
+        case Name():
+            return values.get(e.name)
+        case Unary():
+            inner = evaluate(e.operand, values)
+            return None if inner is None or e.op != "-" else -inner
+        case Binary():
+            left, right = evaluate(e.left, values), evaluate(e.right, values)
+            return None if left is None or right is None else applied(e.op, left, right)
+        case Ternary():
+            chosen = evaluate(e.condition, values)
+            return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
+    return None
+
+
+def applied(op: str, a: Any, b: Any, every: Callable[[Any], bool] = bool) -> Any:
+    """a op b as C++ has it, of whole numbers or of arrays of them; None where it has no value for `every` one."""
+    if (op in ("/", "%") and not every(b != 0)) or (op in ("<<", ">>") and not every((b >= 0) & (b < 64))):
+        return None
+    return OPERATIONS[op](a, b) if op in OPERATIONS else None
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b rounded towards 0."""
+    return abs(a) // abs(b) * (2 * ((a < 0) == (b < 0)) - 1)
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient, "%": lambda a, b: a - b * _quotient(a, b),
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "&&": lambda a, b: (a != 0) & (b != 0), "||": lambda a, b: (a != 0) | (b != 0), "<<": operator.lshift,
+    ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+
+
+# of each coordinate the first value and the last
+THREADS: dict[str, tuple[Expr, Expr]] = {i: (ZERO, minus(Name(n, "int"), ONE)) for i, n in EXTENTS.items()}
+
+
+def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]) -> Expr:
+    """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
+
+    It may where the step is known to the running kernel alone, which may have a sign that ends no loop, or be 0;
+    and where C++ computes without a sign, as beside blockDim.x.
+    """
+    positive = evaluate(header.size, values)
+    signed = not any(map(signless, (header.start, header.bound, header.step)))
+    begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
+    if (signed and positive is not None and positive > 0) or begins or _strided(header, fixed):
+        return header.trips
+    return Ternary(header.some, header.trips, ZERO, "int")
+
+
+def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
+    """Whether the threads, or the blocks, share out a range whose bound is not below 0: n, and not n - 2."""
+    start, step, bound = (polynomial(unfolded(e, fixed)) for e in (header.start, header.step, header.bound))
+    if bound is None or any(factor < 0 for factor in bound.values()):
+        return False
+    shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
+    for a in "xyz":
+        width = variable(f"blockDim.{a}")
+        first = variable(f"blockIdx.{a}") * width + variable(f"threadIdx.{a}")
+        shares.append((first, width * variable(f"gridDim.{a}")))
+    return (start, step) in shares
+
+
+def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[Place, tuple[Count, ...]]:
+    """The headers around each loop that can be counted, the outermost first."""
+    found: dict[Place, tuple[Count, ...]] = {}
+    for s in body:
+        header = count(s) if isinstance(s, For) else None
+        if isinstance(s, For):
+            found[s.place] = around
+        for inner in nested(s):
+            found |= nests(inner, (*around, header) if header else around)
+    return found
+
+
+def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) -> Count:
+    """A header of at least as many rounds: it has variables of loops around, and coordinates of threads, at an end."""
+    ends = dict(THREADS)
+    for outer in around:
+        first, last = outer.start, plus(outer.bound, ONE if outer.down else literal(-1))
+        if not (_wraps(outer.start) or _wraps(outer.bound)):
+            ends[outer.var] = (last, first) if outer.down else (first, last)
+
+    def reaching(e: Expr, high: bool) -> Expr:
+        """The lowest or the highest value, as far as an expression is a sum of such variables."""
+        if _wraps(e):
+            return e
+        e = unfolded(e, fixed)
+        for name, both in reversed(ends.items()):
+            factor = None if (p := polynomial(e)) is None else p.of(name)
+            if factor is not None and set(factor) <= {()}:
+                e = unfolded(e, {name: unfolded(both[(factor.get((), 0) > 0) == high], fixed)})
+        return e
+
+    return replace(header, start=reaching(header.start, header.down), bound=reaching(header.bound, not header.down))
+
+
+def _wraps(e: Expr) -> bool:
+    """Whether C++ may have a large number where a value would be below 0."""
+    return signless(e) and not (isinstance(e, Name) and e.name in COORDINATES)

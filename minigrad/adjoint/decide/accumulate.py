@@ -1,0 +1,226 @@
+"""The places at which a gradient in memory is added to, and what is known at each."""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minigrad.adjoint.analyse.indices import Facts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.phases import Phases
+from minigrad.adjoint.analyse.regions import Cover, cover
+from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Do, Expr, If, Index, Name, Stmt, walk
+from minigrad.adjoint.language.effects import always, is_sum, name_of, reads_in, unfolded, written
+from minigrad.adjoint.language.printer import expression
+from minigrad.adjoint.language.rewrite import ZERO, each, literal, negative, plus, times
+
+
+class Choice(NamedTuple):
+    """One row of the decision table."""
+
+    what: str
+    how: str
+    why: str
+    bytes: str = ""  # of memory that it takes, a thread
+    moved: str = ""  # bytes to and from memory, each time
+    instead: str = ""  # what else there was, and the bytes that it moves
+
+
+@dataclass(eq=False)
+class Site:
+    """A place where a gradient in shared or global memory is added to."""
+
+    body: list[Stmt]
+    statement: Assign
+    facts: Facts
+    branch: tuple[If, Facts] | None  # that it stands in directly, and what is known ahead of that
+
+    @property
+    def target(self) -> Index:
+        """The element."""
+        assert isinstance(self.statement.target, Index)
+        return self.statement.target
+
+    @property
+    def ranges(self) -> frozenset:
+        """What the variables in its indices go through."""
+        names = {n for e in self.target.indices for n in e.names}
+        return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
+
+    @property
+    def looked_up(self) -> bool:
+        """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
+        behind = [x for e in self.target.indices for x in walk(unfolded(e, self.facts.fixed))]
+        return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)
+
+
+# Of a gradient to which all blocks add: atomics on one address wait for one another, and those on addresses of one
+# slice of L2 too. 64 copies fall on the slices unevenly, and take up to half as long again.
+COPIES = 256
+
+
+class Accumulate:
+    """Finds the places and decides for each array, between two barriers where it is shared."""
+
+    def __init__(
+        self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str],
+        begun: Container[str] = (), inputs: Mapping[str, str] | None = None,
+    ):  # fmt: skip
+        self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
+        self.alike = alike  # names that are equal in all threads of a block that come by together
+        self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
+        self.begun = begun  # gradients that a launch before this one adds to
+        self.inputs = inputs or {}  # of a gradient: the array whose gradient it is
+        self.totals = totals  # of these, each is the gradient of a scalar parameter
+        self.sites: list[Site] = []
+        self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
+        self.covers: dict[str, Cover] = {}  # of gradients that may be filled by their first stores
+
+    def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
+        """Turn each `+=` into what it has to be, and say why."""
+        self.visit(body, facts)
+        self.uniform = facts.uniform | facts.still
+        self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
+        choices = []
+        for array, shared in self.arrays.items():
+            sites = [site for site in self.sites if site.target.array == array]
+            for group in self.groups(sites, phases) if shared else [sites] if sites else []:
+                choices += self.group(array, group, facts)
+        return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
+
+    def groups(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
+        """Places in groups between which there is always a barrier."""
+        groups: list[list[Site]] = []
+        for site in sites:
+            here = phases.together(phases.of[id(site.statement)])
+            near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
+            groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
+        return groups
+
+    def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
+        """Collect the places, with what is known at each."""
+        for s in body:
+            if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
+                self.stored(s)
+            elif is_sum(s) and name_of(s.target) in self.arrays:
+                self.sites.append(Site(body, s, facts, branch))
+            for side, inside in facts.within(s):
+                self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
+
+    def stored(self, s: Assign) -> None:
+        """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
+        why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+        row = Choice(expression(s.target), "plain +=", why, "", moved)
+        self.rows.setdefault(row.what, row)
+
+    def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
+        """One array between two barriers: plain if every place has the same index and it is the thread's own."""
+        alone = None if array in self.handed else self.alone(sites, self.arrays[array])
+        if alone is None:
+            return self.atomics(array, sites)
+        facts.limits.update(alone)
+        why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
+        if self.sets(array, sites):
+            both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
+            rows = [self.row(sites[0], "plain =", f"{why}, which comes by once{both}")]
+            sites = sites[1:]
+        return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
+
+    def atomics(self, array: str, sites: list[Site]) -> list[Choice]:
+        """One array to which threads add at elements that they may share."""
+        shared, made = self.arrays[array], {}
+        crowded = len(sites) == 1 and sites[0].looked_up
+        for site in sites:
+            warp = not reads_in(site.target.indices) - self.alike
+            why = f"threads of the {'block' if shared else 'grid'} may share the element"
+            if array in self.handed:
+                why = "a function that the kernel calls adds to the array, too"
+            elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
+                why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
+            how = f"{'shared' if shared else 'global'} atomic"
+            by = "warp_add" if warp else "atomicAdd"
+            if array in self.totals:
+                how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
+            elif warp:
+                surely = not reads_in(site.target.indices) - self.uniform
+                why = f"the index {'is' if surely else 'may be'} the same in all threads"
+                how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
+            copies = array in self.strides and (by != "atomicAdd" or crowded)
+            made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
+            self.replace(site, by, copies)
+        return list(made.values())
+
+    def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
+        """The limits of the launch within which no two threads meet at any of these places; None where they may."""
+        low, spread = sites[0].target.indices, 1
+        if len({site.ranges for site in sites}) > 1:
+            return None  # each index may be a thread's own, and that of another thread in the other loop
+        if len(low) > 1:  # what they have in common names the thread, whatever stands along the other axes
+            low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
+        elif any(site.target.indices != low for site in sites):
+            gaps = offsets([site.target.indices[0] for site in sites])
+            if gaps is None or max(gaps) - min(gaps) >= (spread := stride(low[0])):
+                return None
+            low = sites[gaps.index(min(gaps))].target.indices
+        found = [site.facts.unique(low, shared, spread) for site in sites]
+        return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
+
+    def row(self, site: Site, how: str, why: str) -> Choice:
+        """A row of the table: to add is to read and to write, and an atomic does both where it is carried out."""
+        size, shared = BYTES[site.target.type], self.arrays[site.target.array]
+        where = "in shared memory" if shared else "in L2"
+        if "atomic" not in how:
+            moved = f"{size if how == 'plain =' else 2 * size}{' ' + where if shared else ''}"
+            return Choice(expression(site.target), how, why, "", moved, f"atomic: {2 * size} {where}")
+        by = next((f"a {part}" for part in ("warp", "block") if how.startswith(part)), "")
+        instead = f"an atomic a thread: {2 * size} {where}" if by else ""
+        moved = " ".join(filter(None, [str(2 * size), where, by]))
+        return Choice(expression(site.target), how, why, "", moved, instead)
+
+    def sets(self, array: str, sites: list[Site]) -> bool:
+        """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
+        site, s = sites[0], sites[0].statement
+        again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
+        if array not in self.strides or array in self.begun or again or not _once(site.target.indices[0], site.facts):
+            return False
+        s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
+        found = cover(site.target.indices[0], site.facts)
+        if found is not None:
+            self.covers[array] = found
+        return True
+
+    def completed(self, array: str, sites: list[Site]) -> bool:
+        """Store 0 on the other side of a branch, if that fills the array.
+
+        The element is there on either side where the branch itself has read that of the array whose gradient it is.
+        """
+        site = sites[0]
+        if array in self.covers or len(sites) > 1 or site.branch is None:
+            return False
+        (s, facts), indices = site.branch, site.target.indices
+        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
+        if not there or reads_in(indices) & written([s]) or not _once(indices[0], facts):
+            return False
+        found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
+        if found is None:
+            return False
+        other = s.orelse if site.body is s.then else s.then
+        other.insert(0, Assign(site.target, "=", ZERO, site.statement.place))
+        self.covers[array] = found
+        return True
+
+    def replace(self, site: Site, by: str, copies: bool) -> None:
+        """The `+=` made an atomic, which goes to the copy of this block where there are copies."""
+        s, target = site.statement, site.target
+        value: Expr = s.value if s.op == "+=" else negative(s.value)
+        if copies:
+            self.strided.add(target.array)
+            copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
+            offset = times(copy, Name(self.strides[target.array], "int"))
+            target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
+        site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+
+
+def _once(e: Expr, facts: Facts) -> bool:
+    """Whether a thread comes by each element with this index once."""
+    index = polynomial(e)
+    told = set() if index is None else facts.told(index) or set()
+    return index is not None and all(name in told or f"@{name}" in told for name in facts.rounds)

@@ -1,0 +1,196 @@
+"""Recompute or store, by counting: of a global tape every eighth round may be enough, and those between run again.
+
+A tape of every round moves each value twice, to memory and back. With every EVERY-th it moves 1/EVERY of that; the way
+back then takes EVERY rounds at a time: it runs them forward from the one that is stored, keeps what they begin with in
+an array of the thread's own, and goes through them backwards. What is cheaper is counted, in bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from minigrad.adjoint.analyse.activity import repeatable
+from minigrad.adjoint.analyse.trip_counts import count
+from minigrad.adjoint.decide.store_or_recompute import Counted, Tape, values, work
+from minigrad.adjoint.language.ast import (
+    BYTES,
+    Add,
+    Assign,
+    Binary,
+    Call,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Stmt,
+    floating,
+)
+from minigrad.adjoint.language.effects import declared, elements, mentioned, read, waits, written, written_here
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    ascending,
+    descending,
+    each,
+    literal,
+    minus,
+    over,
+    plus,
+    test,
+    times,
+    without,
+)
+from minigrad.adjoint.simplify.prune import Prune
+
+EVERY = 8
+NTH = literal(EVERY)
+SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
+
+
+class Checkpoints:
+    """Looks for loops with a tape in global memory, and the loops that read it."""
+
+    def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
+        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: what all threads see
+        self.counted: dict[str, Counted] = {}  # by tape
+        self.never: dict[str, str] = {}  # by tape: why its rounds cannot be run again
+
+    def __call__(self, body: list[Stmt]) -> list[Stmt]:
+        """A body with what pays changed."""
+        for forward in [s for s in body if isinstance(s, For)]:
+            names = sorted(written(forward.body) & set(self.tapes))
+            behind = body[body.index(forward) + 1 :] if names and forward in body else []
+            back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
+            found = TapedLoop(self, forward, back, names, body) if back else None
+            why = found.never if found else "another loop reads it"
+            self.never |= dict.fromkeys(names, why) if why else {}
+            if found and not why:
+                self.counted |= dict.fromkeys(names, found.cost)
+                if found.cost.pays and all(self.tapes[n].size is None for n in names):
+                    body = found.changed()
+        return body
+
+
+class TapedLoop:
+    """A loop that fills tapes, and the one that reads them, of its rounds from the last to the first."""
+
+    def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
+        self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
+        self.pushes = {s: found for s in forward.body if (found := self.pushed(s)) is not None}
+        taken = [s for s in back.body if isinstance(s, Assign | Declare) and isinstance(s.value, Index)]
+        self.pulls = {s: s.value.array for s in taken if s.value.array in names}  # type: ignore[union-attr]
+        assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
+        self.counter = back.reversal.counter
+        self.k = Name(back.variable, "int")
+        self.trips = plus(back.start.value, ONE)
+        self.states = {v.name for _, v in self.pushes.values()}
+        self.var = forward.variable
+        self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
+        self.again = self.slice()
+
+    def pushed(self, s: Stmt) -> tuple[str, Name] | None:
+        """The tape that a statement fills, and the variable that it puts there."""
+        s = s.then[0] if isinstance(s, If) and len(s.then) == 1 and not s.orelse else s
+        match s:
+            case Assign(target=Index(array=tape), value=Name() as variable) if tape in self.names:
+                return tape, variable
+        return None
+
+    def slice(self) -> list[Stmt]:
+        """Of a round what its state needs, to be run again; its number is known."""
+        number = {self.counter, self.k.name}
+        kept = without(
+            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or written_here(s) & number}
+        )
+        prune = Prune(written(kept))
+        prune.after = {"break": self.states, "continue": self.states}
+        return prune.body(kept, set(self.states))[0]
+
+    @property
+    def never(self) -> str:
+        """Why no round can be run again and find what it found; empty where one can.
+
+        Of a loop that counts nothing rounds may be few.
+        """
+        between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
+        inside = each([*self.forward.body, *self.back.body])
+        new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
+        changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
+        apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
+        apart = apart and len(self.pushes) == len(self.names)
+        apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
+        writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
+        counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
+        reasons = {
+            "only the running kernel knows which rounds there are": not counts,
+            "a round needs more than variables that it begins with": not apart,
+            "threads wait for one another in it": waits(inside),
+            "a round adds to memory": adds,
+            "a round changes what the next one reads": bool(writes or read(self.again) & changed),
+            "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),
+        }
+        return next((why for why, holds in reasons.items() if holds), "")
+
+    @property
+    def cost(self) -> Counted:
+        """What a round costs either way."""
+        sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
+        new = {x for x in elements(self.again) if x.array in self.of.arrays}.difference(elements(self.back.body))
+        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
+        updates = sum(isinstance(s, Assign) and s.op != "=" and floating(s.target.type) for s in each(self.again))
+        return Counted(2 * sizes, again, updates + sum(work(e) for s in each(self.again) for e in values(s)))
+
+    def changed(self) -> list[Stmt]:
+        """The two loops, of which the first one stores less."""
+        part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
+        kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
+        here = plus(times(NTH, part), near)
+        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
+        number = Declare(self.k.name, "int", value=self.last(here) if free else here)
+        inside = test("<", here if free else self.k, self.trips)
+        values = {n: Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
+        begin, note = list[Stmt](), list[Stmt]()
+        for s, (n, variable) in self.pushes.items():
+            tape = self.of.tapes[n]
+            self.thinned(s, tape.slot(over(self.k, NTH)), variable)
+            begin += [Declare(kept[n], tape.type, (NTH,)), Assign(variable, "=", tape.slot(part))]
+            note.append(Assign(values[n], "=", variable))
+            self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
+        place = self.back.place
+        again = [*map(replace, self.head), *note, *self.again]
+        up = ascending(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
+        restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
+        taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
+        down = descending(near, literal(EVERY - 1), [replace(number), taken], place)
+        if len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL:
+            up.pragma = down.pragma = "#pragma unroll"
+        whole = descending(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
+        return [self.full(s) if s is not self.back else whole for s in self.body]
+
+    def last(self, here: Expr) -> Expr:
+        """The number of a round; beyond the last one, of that."""
+        return Call("min", (here, minus(self.trips, ONE)), "int")
+
+    def thinned(self, s: Stmt, slot: Index, variable: Name) -> None:
+        """A value put onto the tape in every EVERY-th round."""
+        first: Expr = test("==", Binary("%", self.k, NTH, "int"), ZERO)
+        if isinstance(s, If):
+            first = Binary("&&", first, test("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
+        self.forward.body[self.forward.body.index(s)] = If(first, [Assign(slot, "=", variable)], [], s.place)
+
+    def full(self, s: Stmt) -> Stmt:
+        """The check behind the loop whether the tape was long enough, for one that is shorter now."""
+        counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
+        if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
+            return s
+        room = times(NTH, slots)
+        note = Do("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
+        return If(test(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
+
+
+def _stored(rounds: Expr) -> Expr:
+    """How many of so many rounds are stored."""
+    return over(plus(rounds, literal(EVERY - 1)), NTH)

@@ -1,0 +1,155 @@
+"""Blocks that change their owner: a part of blockIdx and the rounds of a loop exchanged, in a launch of its own.
+
+In the adjoint of a product in tiles the block (x, y) goes through the tiles of a row of a, and adds to the gradient of
+each: there all x meet. Exchange x and the tile: now a block has one tile of the gradient for itself, goes through all
+x, and adds up in registers. The same work is done, and no two blocks meet. It is `turn` once more, for blocks.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from minigrad.adjoint.analyse.trip_counts import count, evaluate
+from minigrad.adjoint.decide.accumulate import Choice
+from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, Expr, For, Name, Stmt, floating
+from minigrad.adjoint.language.effects import (
+    declared,
+    elements,
+    is_sum,
+    name_of,
+    read_here,
+    self_read,
+    unfolded,
+    waits,
+    written,
+    written_here,
+)
+from minigrad.adjoint.language.printer import expression
+from minigrad.adjoint.language.rewrite import ONE, ascending, each, nested, renamed, without
+
+if TYPE_CHECKING:
+    from minigrad.adjoint.derive_kernel import KernelAdjoint
+
+Sum = tuple[Assign, int]  # and how often a round of the loop around comes by
+
+
+@dataclass
+class Launch:
+    """One kernel of an adjoint: its body, and where its grid is not that of the kernel."""
+
+    body: list[Stmt]
+    of: str = ""  # the gradients that it computes, as a part of its name; empty where it is the only launch
+    extents: dict[str, Expr] = field(default_factory=dict)  # of its own grid
+    blocks: dict[str, str] = field(default_factory=dict)  # parameters that tell an extent of the kernel's grid
+    choices: tuple[Choice, ...] = ()  # why it is a launch of its own
+
+
+OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
+
+
+class Split:
+    """Finds sums over all blocks along an axis, and makes launches in which they are those of one block."""
+
+    def __init__(self, made: "KernelAdjoint", gradients: set[str]):
+        self.made, self.gradients = made, gradients  # those of inputs, in global memory
+
+    def launches(self, body: list[Stmt]) -> list[tuple[Launch, set[int]]]:
+        """A launch for each loop and axis, with the sums that it takes over, by id."""
+        found, alone = [], self.alone(body)
+        for n, s in enumerate(body):
+            for (axis, _), sums in self.sums(s).items():
+                if not alone:
+                    self.made.atomic |= {expression(one.target): OTHERS for one, _ in sums}
+                elif (made := self.exchanged(body[: n + 1], axis, sums)) is not None:
+                    found.append((made, {id(one) for one, _ in sums}))
+        return found
+
+    def alone(self, body: list[Stmt]) -> bool:
+        """Whether all that a launch leaves behind is sums that it does not read: then it may go in several."""
+        sums = {name_of(s.target) for s in each(body) if is_sum(s)} & self.gradients
+        others = {n for s in each(body) if not is_sum(s) for n in written_here(s)}
+        read = {n for s in each(body) for n in read_here(s) - self_read(s)}
+        memory = {p.name for p in self.made.of.params} | set(self.made.gradients.values()) | set(self.made.tapes)
+        return not sums & read and not others & memory - declared(body)
+
+    def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
+        """The sums in a loop over tiles whose rounds may come in any order, by the axis along which blocks meet."""
+        found: dict[tuple[str, str], list[Sum]] = {}
+        if not isinstance(s, For) or s.source is s or not waits([s]):
+            return {}
+        header = count(s)
+        if header is None or not header.exact or s.condition != s.source.condition:
+            return {}
+        for one, times in self.inside(s.body, 1):
+            names = unfolded(one.target, self.made.fixed).names
+            axes = [a for a in "xyz" if self.made.conditions.get(f"gridDim.{a}") != ONE]
+            lacking = [a for a in axes if f"blockIdx.{a}" not in names]
+            if len(lacking) == 1 and header.var in names:
+                found.setdefault((lacking[0], name_of(one.target)), []).append((one, times))
+        return found
+
+    def inside(self, body: list[Stmt], times: int) -> list[Sum]:
+        """The sums to gradients of inputs, each with how often a round comes by."""
+        found: list[Sum] = []
+        for s in body:
+            if is_sum(s) and name_of(s.target) in self.gradients:
+                found.append((s, times))
+            header = count(s) if isinstance(s, For) else None
+            rounds = evaluate(header.trips, self.made.module.values) if header else None
+            for side in nested(s):
+                found += self.inside(side, times * (rounds or 1))
+        return found
+
+    def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> Launch | None:
+        """The launch, where what each round now reads anew is less than what its atomics would move."""
+        mine = {id(one) for one, _ in sums}
+        kept = self.made.pruned(without(body, {id(s) for s in each(body) if is_sum(s)} - mine - self.own(body)))
+        *front, loop = kept
+        header = count(loop) if isinstance(loop, For) else None
+        rounds = self.made.hosted(header.trips) if header else None
+        memory = {p.name for p in self.made.of.params} | {*self.made.gradients.values()}
+        again = sum(BYTES[x.type] for x in elements(front) if x.array in memory)
+        atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
+        if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
+            why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
+            why = why if rounds else "only the running kernel knows how many rounds there are"
+            self.made.atomic |= {expression(one.target): why for one, _ in sums}
+            return None
+        block, blocks = Name(f"block_{axis}", "int"), Name(f"blocks_{axis}", "int")
+        place, extent = f"blockIdx.{axis}", f"gridDim.{axis}"
+        if {block.name, blocks.name} & self.made.used:
+            return None
+        front = [renamed(renamed(s, place, block), extent, blocks) for s in front]
+        tiles = renamed(renamed(loop, place, block), extent, blocks)
+        assert isinstance(tiles, For)
+        outside, inside = divided(front, block.name)
+        begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
+        each_block = ascending(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
+        name = next(
+            p.name for p in self.made.of.params if self.made.gradients.get(p.name) == name_of(sums[0][0].target)
+        )
+        note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
+        why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
+        instead = f"atomic: {atomics} in L2 a round"
+        row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
+        return Launch([*outside, note, begin, each_block], name, {extent: rounds}, {blocks.name: extent}, (row,))
+
+    def own(self, body: list[Stmt]) -> set[int]:
+        """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""
+        return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}
+
+
+def divided(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
+    """What is the same for all blocks that are gone through, shared arrays and whole numbers; and the rest."""
+    outside: list[Stmt] = []
+    inside: list[Stmt] = []
+    changing = {block}
+    again = [n for s in each(body) for n in written_here(s)]
+    for s in body:
+        plain = isinstance(s, Declare) and not s.dims and s.value is not None and not floating(s.type)
+        moves = plain and again.count(s.name) == 1 and not elements([s]) and not read_here(s) & changing  # type: ignore[union-attr]
+        if moves or (isinstance(s, Declare) and s.shared):
+            outside.append(s)
+        else:
+            inside.append(s)
+            changing |= written([s])
+    return outside, inside

@@ -1,0 +1,138 @@
+"""The tree written as CUDA C++ again."""
+
+from collections.abc import Iterable
+
+from minigrad.adjoint.language.ast import (
+    Add,
+    Assign,
+    Barrier,
+    Binary,
+    Call,
+    Cast,
+    Comment,
+    Declare,
+    Do,
+    Expr,
+    For,
+    If,
+    Index,
+    Jump,
+    Name,
+    Number,
+    Param,
+    Stmt,
+    Ternary,
+    Unary,
+)
+from minigrad.adjoint.language.expressions import PRECEDENCE
+
+INDENT = "    "
+TOP, UNARY, PRIMARY = 0, 11, 12
+
+
+def expression(e: Expr, rank: int = TOP) -> str:
+    """The expression as text, in parentheses where an operator of this rank stands beside it."""
+    text, own = _expression(e)
+    return f"({text})" if own < rank else text
+
+
+def _expression(e: Expr) -> tuple[str, int]:
+    match e:
+        case Number():
+            return e.text, PRIMARY
+        case Name():
+            return e.name, PRIMARY
+        case Index():
+            return e.array + "".join(f"[{expression(i)}]" for i in e.indices), PRIMARY
+        case Call():
+            return f"{e.function}({', '.join(map(expression, e.arguments))})", PRIMARY
+        case Cast():
+            call = f"{e.type}({expression(e.operand)})"
+            return call if " " not in e.type else f"({e.type}){expression(e.operand, UNARY)}", PRIMARY
+        case Unary():
+            return e.op + expression(e.operand, UNARY + (isinstance(e.operand, Unary))), UNARY
+        case Ternary():
+            return f"{expression(e.condition, 1)} ? {expression(e.yes, 1)} : {expression(e.no)}", TOP
+        case Binary():
+            rank = PRECEDENCE[e.op]
+            left, right = e.left, e.right
+            mixed = e.op == "||"  # compilers ask for parentheses around && within ||
+            return f"{expression(left, rank + mixed * 2)} {e.op} {expression(right, rank + 1 + mixed)}", rank
+    raise TypeError(e)
+
+
+def parameter(p: Param) -> str:
+    """A parameter as written."""
+    star = "*" if p.pointer else ""
+    return f"{'const ' if p.const else ''}{p.type}{star}{' __restrict__' if p.restrict else ''} {p.name}"
+
+
+def statements(body: Iterable[Stmt]) -> list[str]:
+    """The lines of a body, one level in."""
+    return [INDENT + line for s in body for line in _lines(s)]
+
+
+def _lines(s: Stmt) -> list[str]:
+    match s:
+        case Declare() | Assign() | Add() | Do():
+            return [simple(s) + ";"]
+        case Barrier():
+            return ["__syncthreads();"]
+        case Comment():
+            return [f"// {s.text}"]
+        case Jump():
+            return [f"{s.kind}{' ' + expression(s.value) if s.value else ''};"]
+        case For(start=None, step=None):
+            return [f"while ({expression(s.condition)}) {{", *statements(s.body), "}"]
+        case For():
+            pragma = [s.pragma] if s.pragma else []
+            return [*pragma, f"for ({_header(s)}) {{", *statements(s.body), "}"]
+        case If():
+            return _branch(s)
+
+
+def _branch(s: If) -> list[str]:
+    lines = [f"if ({expression(s.condition)}) {{", *statements(s.then)]
+    if len(s.orelse) == 1 and isinstance(s.orelse[0], If):
+        first, *rest = _branch(s.orelse[0])
+        return [*lines, f"}} else {first}", *rest]
+    if s.orelse:
+        lines += ["} else {", *statements(s.orelse)]
+    return [*lines, "}"]
+
+
+def _header(s: For) -> str:
+    start = simple(s.start) if s.start else ""
+    condition = "" if s.condition == Number("true", "bool") else " " + expression(s.condition)
+    return f"{start};{condition};{' ' + simple(s.step) if s.step else ''}"
+
+
+def simple(s: Declare | Assign | Add | Do) -> str:
+    """A statement that fits on a line, without its semicolon."""
+    match s:
+        case Declare():
+            words = f"{'__shared__ ' if s.shared else ''}{'const ' if s.const else ''}{s.type} "
+            value = f" = {expression(s.value)}" if s.value is not None else ""
+            values = f" = {{{', '.join(map(expression, s.values))}}}" if s.values is not None else ""
+            return words + s.name + "".join(f"[{expression(d)}]" for d in s.dims) + value + values
+        case Assign():
+            if s.op in ("+=", "-=") and s.value == Number("1", "int") and isinstance(s.target, Name):
+                return s.op[0] * 2 + s.target.name
+            return f"{expression(s.target)} {s.op} {expression(s.value)}"
+        case Add():
+            return f"{s.by}(&{expression(s.target)}, {expression(s.value)})"
+        case Do():
+            return f"{s.function}({', '.join(map(expression, s.arguments))})"
+
+
+def function(head: str, params: Iterable[str], body: list[Stmt]) -> str:
+    """A whole function, its parameters folded at 116 columns."""
+    lines, line = [], f"{head}("
+    for text in (items := [*params]):
+        piece = text + ("," if text is not items[-1] else ") {")
+        if len(line) + len(piece) > 116:
+            lines.append(line.rstrip())
+            line = INDENT
+        line += piece + " "
+    lines.append(line.rstrip() if items else f"{head}() {{")
+    return "\n".join([*lines, *statements(body), "}"])

@@ -1,0 +1,156 @@
+"""Spec: what an array is, apart from its memory."""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from minigrad.devices.device import Buffer, Device
+
+# A kernel counts elements in an int. A thread that steps on by a whole block, of up to 1024 threads, does so once more
+# at the end, before it finds itself outside: that must not overflow either.
+MAX_ELEMENTS = 2**31 - 1024
+ALIGNED = 16  # bytes, the longest load of a thread
+
+
+class Spec:
+    """Device, shape and dtype of arrays, and how far they start from a multiple of 16 bytes.
+
+    There is one object for each, so that two arrays are alike where `x.spec is y.spec`.
+    """
+
+    __slots__ = ("__weakref__", "device", "dtype", "nbytes", "offset", "shape", "size")
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype, offset: int):
+        self.device, self.shape, self.dtype, self.offset = device, shape, dtype, offset
+        self.size = elements(shape)
+        self.nbytes = self.size * dtype.itemsize
+
+
+_SPECS: WeakValueDictionary[tuple, Spec] = WeakValueDictionary()
+
+
+def spec_of(device: Device, shape: tuple[int, ...], dtype: np.dtype, address: int = 0) -> Spec:
+    """The one Spec of such arrays."""
+    key = (device, shape, dtype, address % ALIGNED)
+    return _SPECS.get(key) or _SPECS.setdefault(key, Spec(*key))
+
+
+def elements(shape: Sequence[int]) -> int:
+    """The number of elements in an array of this shape. Raises ValueError beyond what a kernel can count."""
+    size = math.prod(shape)
+    if size > MAX_ELEMENTS:
+        raise ValueError(f"an array of shape {tuple(shape)} has {size} elements; make it at most {MAX_ELEMENTS}.")
+    return size
+
+
+class Array:
+    """A shape and a dtype over device memory, always contiguous in C order."""
+
+    __slots__ = ("__weakref__", "address", "buffer", "spec")
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype, buffer: Buffer, address: int = 0):
+        self.buffer, self.address = buffer, address or buffer.address
+        self.spec = spec_of(device, shape, dtype, self.address)
+
+    @classmethod
+    def empty(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+        """Uninitialised memory. A zero-size array owns a few bytes, so its address is valid."""
+        return cls(device, shape, dtype, device.allocate(max(elements(shape) * dtype.itemsize, 1)))
+
+    @classmethod
+    def zeros(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+        """Memory filled with zero bytes."""
+        array = cls.empty(device, shape, dtype)
+        device.zero(array.address, array.nbytes)
+        return array
+
+    @classmethod
+    def upload(cls, device: Device, host: np.ndarray) -> "Array":
+        """A copy of a NumPy array, of any strides, on the device."""
+        array = cls.empty(device, host.shape, host.dtype)
+        if host.size:
+            device.upload(array.address, np.ascontiguousarray(host))
+        return array
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self.spec.device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of each axis."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of an element."""
+        return self.spec.dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.spec.size
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return self.spec.nbytes
+
+    def numpy(self) -> np.ndarray:
+        """A copy in host memory; waits for the kernels that write this array."""
+        host = np.empty(self.shape, self.dtype)
+        if self.size:
+            self.device.download(self.address, host)
+        return host
+
+    def reshape(self, shape: tuple[int, ...]) -> "Array":
+        """The same memory under another shape of the same size."""
+        return Array(self.device, shape, self.dtype, self.buffer, self.address)
+
+    def rows(self, start: int, count: int) -> "Array":
+        """Some rows of a matrix, in the same memory."""
+        columns = self.shape[1]
+        address = self.address + start * columns * self.dtype.itemsize
+        return Array(self.device, (count, columns), self.dtype, self.buffer, address)
+
+    def copy_from(self, other: "Array") -> None:
+        """Overwrite this array with another of the same shape and dtype."""
+        if self.size and self.address != other.address:
+            if self.device.repeats:
+                self.device.touch(self, other)  # type: ignore[attr-defined]
+            self.device.copy(self.address, other.address, self.nbytes)
+
+    def __repr__(self) -> str:
+        return f"Array(shape={self.shape}, dtype={self.dtype}, device={self.device.name})"
+
+
+def array_over(buffer: Buffer, spec: Spec, new: Any = object.__new__) -> Array:
+    """The array of this spec that a buffer holds, with nothing to be worked out."""
+    array = new(Array)
+    array.spec, array.buffer, array.address = spec, buffer, buffer.address
+    return array
+
+
+class TensorMap(ctypes.Structure):
+    """The argument of a kernel that takes a `const __grid_constant__ TensorMap`.
+
+    The array is seen in this shape, in C order, and fetched in boxes of this shape; what a box has outside of the array
+    is 0. Rows must be multiples of 16 bytes, and the rows of a box 128 bytes: they arrive in shared memory swizzled.
+    Here it is a description; the device `cuda` puts the driver's 128 bytes in its place when it launches.
+    """
+
+    _fields_ = (("address", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 15))
+
+    def __init__(self, array: Array, shape: Sequence[int], box: Sequence[int]):
+        super().__init__(array.address)
+        self.array, self.shape, self.box = array, tuple(shape), tuple(box)

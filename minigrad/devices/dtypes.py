@@ -1,0 +1,134 @@
+"""Arrays from one place and type to another: host data, dtypes, devices."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices import get
+from minigrad.devices.array import Array
+from minigrad.errors import short
+
+DTYPES = tuple(map(np.dtype, ("float32", "float64", "bool", "uint8", "int32", "uint32", "int64", "uint64")))
+FLOATS = DTYPES[:2]
+
+
+def dtype_of(name: Any) -> np.dtype:
+    """The dtype of that name; NumPy has no bfloat16 but that of ml_dtypes. Raises TypeError, ImportError."""
+    if isinstance(name, str) and name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise ImportError("bfloat16 is a dtype of ml_dtypes: pip install ml_dtypes.") from error
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def is_bfloat16(dtype: np.dtype) -> bool:
+    """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
+def has_gradient(dtype: np.dtype) -> bool:
+    """Whether a tensor of this dtype can be differentiated."""
+    return dtype in FLOATS or is_bfloat16(dtype)
+
+
+def move(array: Any, device: str) -> Any:
+    """An array on another device."""
+    host = array.numpy() if isinstance(array, Array) else array
+    return host.copy() if device == "numpy" else Array.upload(get(device), host)
+
+
+def device_of(array: Any) -> str:
+    """The name of the device that an array is on."""
+    return array.device.name if isinstance(array, Array) else "numpy"
+
+
+def convert(array: Any, dtype: np.dtype) -> Any:
+    """An array in another dtype, on its own device."""
+    if isinstance(array, Array):
+        return Array.upload(array.device, cast("astype", array.numpy(), dtype))
+    return cast("astype", array, dtype).copy()
+
+
+def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """As astype, but a number that an integer dtype cannot hold raises ValueError; NumPy makes another number of it."""
+    if dtype.kind in "iu" and host.dtype != dtype and host.size:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        for extreme in (host.min().item(), host.max().item()):  # NaN is both where there is one
+            if not low - 1 < extreme < high + 1:  # a float is cut off behind the point
+                raise ValueError(
+                    f"{who}: {extreme} does not fit into {dtype}, which holds {low} to {high}. Choose another dtype."
+                )
+    with np.errstate(over="ignore"):  # what is too large for float32 is inf, as on a GPU
+        return host.astype(dtype, copy=False)
+
+
+def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
+    """A dtype that kernels know. Raises TypeError with the list."""
+    try:
+        found = None if dtype is None else dtype_of(dtype)
+    except TypeError:
+        found = None
+    if found is None or (found not in among and not (among is DTYPES and is_bfloat16(found))):
+        raise TypeError(
+            f"dtype {found or repr(dtype)} is not one of {', '.join(map(str, among))}; "
+            "choose one of these, and convert arrays with x.astype('float32')."
+        )
+    return found
+
+
+def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
+    """The data as a NumPy array of a dtype that kernels know. Raises TypeError or ValueError in a sentence."""
+    try:
+        host = np.asarray(data)
+    except ValueError as error:
+        raise ValueError(f"{who}: the nested lists are ragged; every row needs the same length.") from error
+    if (host.dtype.kind not in "biuf" and not is_bfloat16(host.dtype)) or np.ma.isMaskedArray(data):
+        raise TypeError(
+            f"{who}: cannot make numbers of {short(data)} ({host.dtype}). Give a number, nested lists of numbers, "
+            "a NumPy array or a tensor."
+        )
+    if dtype is None and host.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic):
+        dtype = np.float32
+    return cast(who, host, check_dtype(host.dtype if dtype is None else dtype))
+
+
+def memory(array: Any) -> int:
+    """The address of an array's first element, on its device."""
+    return array.address if isinstance(array, Array) else array.__array_interface__["data"][0]
+
+
+def copied(array: Any) -> Any:
+    """The same values in memory of their own, on the same device."""
+    if not isinstance(array, Array):
+        return array.copy()
+    other = Array.empty(array.device, array.shape, array.dtype)
+    other.copy_from(array)
+    return other
+
+
+def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) -> Any:
+    """A Python number as an array with no axes, in this dtype where it is of its kind or a wider one, else its own."""
+    own = "bif"[(bool, int, float).index(type(value))]
+    if "biuf".index(dtype.kind) < "biuf".index(own):
+        dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
+    return _constant(who, repr(value + 0), own, dtype, device)
+
+
+def zero_like(array: Any) -> Any:
+    """A 0 with no axes of the same dtype on the same device: it broadcasts to any shape and takes no memory."""
+    return _constant("zero_like", "0", "i", array.dtype, device_of(array))
+
+
+@lru_cache(maxsize=256)
+def _constant(who: str, written: str, kind: str, dtype: np.dtype, device: str) -> Any:
+    """Kept, since a loop uses the same few; `written` tells -0.0 from 0.0."""
+    value = float(written) if kind == "f" else int(written)
+    try:
+        host = np.asarray(value, np.float64 if dtype.kind == "f" else np.int64)
+    except OverflowError:
+        raise ValueError(f"{who}: {written:.40} does not fit into {dtype}; the dtype is that of the tensor.") from None
+    return move(cast(who, host, dtype), device)

@@ -1,0 +1,177 @@
+"""A kernel's arguments: checked against its signature and packed as CUDA's parameter buffer is."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigrad.devices.array import Array, TensorMap
+from minigrad.devices.device import Arguments, Device
+from minigrad.devices.dtypes import is_bfloat16
+from minigrad.errors import LaunchError
+from minigrad.kernels.view import View
+from minigrad.source import Param
+
+FLOAT32 = np.dtype(np.float32)
+C_NAMES = {
+    np.dtype(name): c
+    for name, c in {
+        "float32": "float", "float64": "double", "int32": "int", "uint32": "unsigned", "int64": "long long",
+        "uint64": "unsigned long long", "uint8": "unsigned char", "bool": "bool",
+    }.items()
+}  # fmt: skip
+_SCALARS: dict[str, Any] = {
+    "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
+    "unsigned char": ctypes.c_ubyte, "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
+    "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
+}  # fmt: skip
+# Structs that our own kernels take by value, by their name in CUDA C++.
+STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View}
+# What an array must hold to be read through a pointer of this type, and how many of it make one.
+_ELEMENTS = {
+    name: (np.dtype(dtype), lanes)
+    for dtype, names in {
+        "float32": {"float": 1, "float2": 2, "float4": 4},
+        "float64": {"double": 1, "double2": 2},
+        "int32": {"int": 1, "int2": 2, "int4": 4},
+        "uint32": {"unsigned": 1, "unsigned int": 1, "uint2": 2, "uint4": 4},
+        "int64": {"long long": 1},
+        "uint64": {"unsigned long long": 1},
+        "uint8": {"unsigned char": 1},
+        "bool": {"bool": 1},
+    }.items()
+    for name, lanes in names.items()
+}
+
+
+class Bound(NamedTuple):
+    """Arguments ready for a launch, the device they live on, the dtype behind `real`, the tensors that are written."""
+
+    arguments: Arguments
+    device: Device | None
+    real: np.dtype
+    written: list[Any]
+
+
+def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
+    """Check count, kind, dtype and device of the arguments, and pack them. Raises TypeError or LaunchError."""
+    if len(args) != len(params):
+        names = ", ".join(param.name for param in params)
+        view = next((f" {p.name} is a view: mg.view.broadcast(shape, to)." for p in params if p.type == "View"), "")
+        raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.{view}")
+    values = list(args)  # None stays: a null pointer, for an output that is not wanted
+    arrays: list[tuple[str, Array]] = []
+    written: list[Any] = []
+    real: np.dtype | None = None
+    for i, (param, arg) in enumerate(zip(params, args, strict=True)):
+        if param.pointer and arg is not None:
+            array = _array(kernel, i, param, arg)
+            real = real or (array.dtype if param.type == "real" else None)
+            _check_array(kernel, i, param, array, real)
+            values[i] = array.address
+            arrays.append((param.name, array))
+            if not param.const and array is not arg:
+                written.append(arg)
+    real = real or FLOAT32
+    maps = []
+    for i, (param, arg) in enumerate(zip(params, args, strict=True)):
+        if not param.pointer:
+            values[i] = _scalar(kernel, i, param, C_NAMES[real] if param.type == "real" else param.type, arg)
+        if param.type == "TensorMap":
+            arrays.append((param.name, arg.array))
+            maps.append((i, arg))
+    layout, size = _layout(params, real)
+    return Bound(Arguments(layout(*values), size, arrays, maps), _one_device(kernel, arrays), real, written)
+
+
+def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
+    """The device memory behind an argument."""
+    array = getattr(arg, "array", arg)
+    if isinstance(array, Array):
+        return array
+    where = _place(kernel, i, param)
+    if array is not arg:
+        raise TypeError(f"{where} is on device 'numpy'; kernels run on sim and cuda: {param.name}.to('sim').")
+    if isinstance(array, np.ndarray):
+        raise TypeError(f"{where} is a NumPy array; put it on a device: mg.tensor({param.name}, device='sim').")
+    raise TypeError(f"{where} is a pointer and takes a tensor; got {type(arg).__name__} {arg!r:.40}.")
+
+
+def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype | None) -> None:
+    """Raise where the array does not hold what the pointer reads."""
+    if param.type == "bfloat16":
+        if not is_bfloat16(array.dtype):
+            raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
+        return
+    if param.type == "real" and is_bfloat16(array.dtype):
+        raise TypeError(f"{_place(kernel, i, param)}: no arithmetic in bfloat16 but matmul. Use .astype('float32').")
+    dtype, lanes = (real, 1) if param.type == "real" else _ELEMENTS.get(param.type, (None, 1))
+    if dtype is None and param.type != "void":
+        raise TypeError(
+            f"{_place(kernel, i, param)}: pointers to {param.type} are not known here; those to real, bfloat16, void, "
+            f"{', '.join(_ELEMENTS)} are."
+        )
+    if dtype is not None and array.dtype != dtype:
+        raise TypeError(f"{_place(kernel, i, param)} is {dtype}; got {array.dtype}. Use .astype({str(dtype)!r}).")
+    if lanes > 1 and (array.size % lanes or array.address % (lanes * array.dtype.itemsize)):
+        raise LaunchError(
+            f"{_place(kernel, i, param)} holds {array.size} elements; {param.type} reads {lanes} at a time, "
+            f"so give it a multiple of {lanes}."
+        )
+
+
+def _one_device(kernel: str, arrays: list[tuple[str, Array]]) -> Device | None:
+    """The device that all arrays share."""
+    if not arrays:
+        return None
+    first, device = arrays[0][0], arrays[0][1].device
+    for name, array in arrays:
+        if array.device is not device:
+            raise LaunchError(
+                f"{kernel}: {first} is on {device.name}, {name} is on {array.device.name}; "
+                f"move one: {name}.to({device.name!r})."
+            )
+    return device
+
+
+def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
+    """The argument as a by-value parameter of the C type `kind`."""
+    if type(arg) is int and kind == "int" and -(2**31) <= arg < 2**31:
+        return arg  # nearly every argument
+    if isinstance(arg, ctypes.Structure) and type(arg).__name__ == kind:
+        return arg
+    if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
+        arg = arg.item()
+    if kind in ("float", "double"):
+        if isinstance(arg, int | float):
+            return arg
+        raise TypeError(f"{_place(kernel, i, param)} takes a number; got {type(arg).__name__}.")
+    if kind not in _SCALARS:
+        raise TypeError(f"{_place(kernel, i, param)}: a parameter of type {kind} is not known here.")
+    if not isinstance(arg, int):
+        raise TypeError(f"{_place(kernel, i, param)} takes a whole number; got {type(arg).__name__} {arg!r:.40}.")
+    if kind != "bool" and _SCALARS[kind](arg).value != arg:
+        raise LaunchError(f"{_place(kernel, i, param)}: {arg} does not fit into {kind}.")
+    return arg
+
+
+@cache
+def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Structure], int]:
+    """A C struct with one field per parameter, natural alignment being CUDA's too, and its unpadded size."""
+
+    def c_type(param: Param) -> Any:
+        if param.pointer:
+            return ctypes.c_void_p
+        kind = C_NAMES[real] if param.type == "real" else param.type
+        return _SCALARS[kind] if kind in _SCALARS else STRUCTS[kind]
+
+    fields = [(f"p{i}", c_type(param)) for i, param in enumerate(params)]
+    layout = type("Packed", (ctypes.Structure,), {"_fields_": fields})
+    last = getattr(layout, f"p{len(params) - 1}", None)
+    return layout, last.offset + last.size if last else 0
+
+
+def _place(kernel: str, i: int, param: Param) -> str:
+    return f"{kernel}: argument {i + 1} ({param})"

@@ -1,0 +1,198 @@
+"""Kernel: one `__global__` function, checked, compiled and launched the same way on `sim` and `cuda`."""
+
+import copy
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices import device as base
+from minigrad.devices import for_launch
+from minigrad.devices.caches import Memo, forget
+from minigrad.errors import LaunchError, a
+from minigrad.kernels import arguments
+from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
+from minigrad.source import CUDA, Listing, Source
+
+
+class Kernel:
+    """A kernel of a `.cu` file, and how its grid follows from the sizes of its work.
+
+    grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
+    arguments of `launch`, e.g. "m n k batch=1". A tunable is given as its legal values, the default first; where the
+    `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) returns values of tunables that suit a
+    launch; those that `using` asks for stay. shared: bytes of dynamic shared memory of each launch.
+    """
+
+    def __init__(
+        self,
+        source: Source | str,
+        name: str,
+        grid: tuple[str, ...] = (),
+        block: tuple[str, ...] = (),
+        sizes: str = "",
+        defines: Mapping[str, Any] | None = None,
+        fit: Callable[..., dict[str, int]] | None = None,
+        shared: int = 0,
+        **tunables: tuple[int, ...],
+    ):
+        self.source = Source.read(source) if isinstance(source, str) else source
+        self.signature = self.source.signature(name)
+        self.name = name
+        self.grid, self.block = tuple(map(Span.parse, grid)), tuple(map(Span.parse, block))
+        self.sizes = parse_sizes(sizes)
+        self.tunables, self.fit, self.shared = tunables, fit, shared
+        self.values = {key: legal[0] for key, legal in tunables.items()}
+        self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
+        self.waits = False  # a learner's own kernel reports its faults at its own launch
+        self._modules = Memo()  # what was compiled, by device, type and tunables
+        self._plans = Memo()  # the launches by their sizes
+        self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
+
+    def using(self, **values: int) -> "Kernel":
+        """The same kernel with other values for its tunables."""
+        other = copy.copy(self)
+        other.values = self.values | self._legal(values)
+        other.fit, other._plans, other._preferred = None if values else self.fit, Memo(), {}
+        return other
+
+    def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
+        """From now on take these values for launches of these sizes and, of all preferences, nearest to them."""
+        self._preferred[sizes] = self._legal(dict(values))
+        forget()
+
+    @property
+    def planned(self) -> list[Launch]:
+        """The launches that have been worked out."""
+        return list(self._plans.values())
+
+    def forget(self) -> None:
+        """Prefer nothing."""
+        self._preferred.clear()
+        forget()
+
+    def preferred(self, *sizes: int) -> dict[str, int]:
+        """The values for the nearest sizes: the distance is in doublings, added up."""
+
+        def far(other: tuple[int, ...]) -> int:
+            return sum(abs(a.bit_length() - b.bit_length()) for a, b in zip(sizes, other, strict=False))
+
+        return self._preferred[min(self._preferred, key=far)] if self._preferred else {}
+
+    def launch(self, *sizes: int, **named: int) -> Launch:
+        """The launch arithmetic in words and numbers for these sizes and tunables; call it to run the kernel."""
+        if not named and sizes in self._plans:
+            return self._plans[sizes]
+        work = {key: value for key, value in named.items() if key in self.sizes}
+        preferred = self.preferred(*sizes, *(work[key] for key in self.sizes if key in work))
+        asked = self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        fitted = self.fit(**self.sizes | dict(zip(self.sizes, sizes, strict=False)) | work) if self.fit else {}
+        values = self.values | fitted | preferred | asked
+        return self._plans.keep((*sizes, *named.items()), Launch.plan(self, sizes, work, values))
+
+    def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
+        """Run the kernel over an explicit grid; it writes its outputs in place."""
+        self.run(args, *self.extents(grid, block, shared), shared, self.values)
+
+    def extents(self, grid: Extent | None, block: Extent | None, shared: int = 0) -> tuple[base.Dim3, base.Dim3]:
+        """Grid and block of an explicit launch as (x, y, z). Raises LaunchError where no device would take them."""
+        if grid is None or block is None:
+            raise LaunchError(
+                f"{self.name}: give grid=, how many blocks, and block=, how many threads in each of them."
+            )
+        blocks, threads = dim3(self.name, "grid", grid, base.MAX_GRID), dim3(self.name, "block", block, base.MAX_BLOCK)
+        check_limits(self, blocks, threads, shared, self.values)
+        return blocks, threads
+
+    def run(
+        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
+    ) -> None:
+        """Check the arguments, compile at the first use, launch."""
+        bound = arguments.bind(self.name, self.signature.params, args)
+        device = for_launch(bound.device)
+        key = (device.name, bound.real, tuple(values.items()))
+        module = self._modules.get(key)
+        if module is None:
+            module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
+        for tensor in bound.written:
+            tensor.written_by(self.name)
+        device.launch(module, self.name, grid, block, shared, bound.arguments)
+        if self.waits:
+            device.synchronize()
+
+    def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
+        """The defines of a build: the user's, the tunables that the text knows, and the type behind `real`."""
+        known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
+        return self.defines | known | {"real": arguments.C_NAMES[real]}
+
+    def _legal(self, values: dict[str, int]) -> dict[str, int]:
+        for key, value in values.items():
+            if key not in self.tunables:
+                known = ", ".join([*self.sizes, *self.tunables]) or "no sizes; macros are the defines= of mg.kernel"
+                raise LaunchError(f"{self.name} knows no {key}; a launch of it takes {known}.")
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise LaunchError(f"{self.name}: {key}={value!r} must be a whole number of at least 1.")
+        return values
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The titles of the marked regions of this kernel's text."""
+        return tuple(self.source.parts(self.name))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the parameters that it writes: pointers that are not const."""
+        return tuple(param.name for param in self.signature.params if param.pointer and not param.const)
+
+    @property
+    def text(self) -> str:
+        """The CUDA C++ of this kernel alone."""
+        return self.source.kernel_text(self.name)[1]
+
+    def part(self, title: str) -> Listing:
+        """One marked region, `// [title]` in the `.cu`, with its line numbers."""
+        if title not in self.parts:
+            raise ValueError(f"{self.name} has no part {title!r}; its parts are {', '.join(self.parts) or 'none'}.")
+        return self.source.parts(self.name)[title]
+
+    @property
+    def listing(self) -> Listing:
+        """The kernel's text with its line numbers in the file."""
+        return Listing(self.source.name, *self.source.kernel_text(self.name))
+
+    def __repr__(self) -> str:
+        return repr(self.listing)
+
+    def _repr_html_(self) -> str:
+        return self.listing._repr_html_()
+
+
+def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:
+    """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
+
+    source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
+    that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
+    """
+    a("mg.kernel", name, str, "the name of a kernel as its second argument")
+    a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
+    for macro, value in (defines or {}).items():
+        if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
+            raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
+    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
+    made.waits = True
+    return made
+
+
+def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
+    """CUDA C++ as it is, under the name of its kernel, or from the file at that path."""
+    text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
+    if "__global__" in text or "\n" in text:
+        return Source(text, f"{name}.cu", CUDA)
+    path = Path(text)
+    if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
+        said = text if len(text) < 100 else f"{text[:100]}..."
+        raise FileNotFoundError(f"no file {said!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
+    return Source(path.read_text(), path.name, path.parent)

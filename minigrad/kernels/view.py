@@ -1,0 +1,64 @@
+"""View: the strided views of `common.cuh`, with which kernels broadcast, permute and slice without a copy."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+
+MAX_DIMS = 8
+Shape = tuple[int, ...]
+
+
+class View(ctypes.Structure):
+    """Element i in C order of the view lies at offset + sum(index[d] * stride[d])."""
+
+    _fields_ = (
+        ("ndim", ctypes.c_int),
+        ("offset", ctypes.c_int),
+        ("shape", ctypes.c_int * MAX_DIMS),
+        ("stride", ctypes.c_int * MAX_DIMS),
+    )
+
+    @staticmethod
+    def of(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "View":
+        """A view with as few axes as will do. Raises ValueError beyond 8 or 2^31 - 1 elements."""
+        axes = merge(shape, strides)
+        if len(axes) > MAX_DIMS:
+            raise ValueError(
+                f"a kernel walks at most {MAX_DIMS} axes; this view of shape {tuple(shape)} needs {len(axes)}."
+            )
+        last = offset + sum((extent - 1) * stride for extent, stride in axes if stride > 0)
+        if max(prod(shape), last) > 2**31 - 1:
+            raise ValueError(
+                f"a kernel indexes at most 2147483647 elements; a view of shape {tuple(shape)} passes that. Cut it up."
+            )
+        view = View(len(axes), offset)
+        for d, (extent, stride) in enumerate(reversed(axes)):  # the innermost first
+            view.shape[d], view.stride[d] = extent, stride
+        return view
+
+
+def merge(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """The axes as (extent, stride), those of extent 1 dropped and neighbours that continue each other made one."""
+    axes: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 1:
+            continue
+        if axes and axes[-1][1] == extent * stride:
+            axes[-1] = (axes[-1][0] * extent, stride)
+        else:
+            axes.append((extent, stride))
+    return axes
+
+
+def strides_of(shape: Sequence[int]) -> Shape:
+    """The strides of a contiguous array, in elements."""
+    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+@lru_cache(maxsize=4096)
+def broadcast(shape: Shape, to: Shape) -> View:
+    """An array of `shape` seen as `to`: stride 0 where it is repeated."""
+    strides = (0,) * (len(to) - len(shape)) + strides_of(shape)
+    own = (1,) * (len(to) - len(shape)) + shape
+    return View.of(to, [0 if extent == 1 else stride for extent, stride in zip(own, strides, strict=True)])

@@ -1,0 +1,146 @@
+"""PyTorch's version of every op, on the very arrays and the stream of minigrad, so that both are timed alike."""
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+
+from minigrad.devices.array import Array
+from minigrad.devices.dtypes import dtype_of
+from minigrad.op import Op
+
+NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
+
+
+class Shared:
+    """Device memory of minigrad under the name by which other libraries take it without a copy."""
+
+    def __init__(self, array: Array):
+        kind = "<i2" if array.dtype.name == "bfloat16" else array.dtype.str  # which the interface has no name for
+        self.keep = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
+        }  # fmt: skip
+
+
+class PyTorch:
+    """The rival: results by `torch`, gradients by its autograd."""
+
+    def __init__(self, gpu: Any):
+        import torch
+
+        self.torch, self.gpu = torch, gpu
+        self.stream = torch.cuda.ExternalStream(gpu.stream.handle)
+
+    def calls(self, stage: Any) -> Callable[[], Sequence[Any]]:
+        """A function that runs the op on the next set of inputs each time."""
+        with self.torch.cuda.stream(self.stream):
+            each = cycle([self._call(stage.work, arrays) for arrays in stage.inputs])
+
+        def call() -> Sequence[Any]:
+            self.torch.backends.cuda.matmul.allow_tf32 = stage.work.unit == "tf32"
+            with self.torch.cuda.stream(self.stream):
+                return next(each)()
+
+        return call
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Array]:
+        """Results as arrays of minigrad, in the memory where PyTorch keeps them."""
+        return [
+            Array(self.gpu, tuple(x.shape), dtype_of(str(x.dtype).removeprefix("torch.")), x, x.data_ptr())
+            for x in (tensor.detach().contiguous() for tensor in tensors)
+        ]
+
+    def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
+        tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+        if work.dtype == "bfloat16":
+            tensors = [x.view(self.torch.bfloat16) for x in tensors]
+        inputs = tensors[: len(work.case.inputs)]
+        if work.way == "forward":
+            return lambda: [self.run(work.op, inputs, **work.case.params)]
+        wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
+        y = self.run(work.op, inputs, **work.case.params)
+        # contiguous: where PyTorch would return a view of dy, it has to make the gradient, too
+        return lambda: [
+            grad.contiguous() for grad in self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
+        ]
+
+    def run(self, op: Op, xs: Sequence[Any], **params: Any) -> Any:
+        """The op by PyTorch, with its result in memory of its own."""
+        torch, name = self.torch, op.name
+        if fn := getattr(op, "fn", None):
+            return fn(*xs)  # a fused function takes tensors of PyTorch, too
+        match name:
+            case "transpose":
+                return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
+            case "getitem":
+                return xs[0][params["key"]].clone(memory_format=torch.contiguous_format)
+            case "concatenate":
+                return torch.cat(xs, params.get("axis", 0))
+            case "reshape":
+                return xs[0].reshape(params["shape"])
+            case "cross_entropy":
+                return torch.nn.functional.cross_entropy(*xs, **params)
+            case "softmax" | "log_softmax":
+                return getattr(torch, name)(*xs, params.get("axis", -1))
+            case "sum" | "mean" | "max":
+                axis = params.get("axis")
+                axes = tuple(range(xs[0].ndim)) if axis is None else axis
+                return getattr(torch, NAMES.get(name, name))(*xs, axes, params.get("keepdims", False))
+            case _:
+                return getattr(torch, NAMES.get(name, name))(*xs)
+
+
+Step = Callable[[], Any]
+
+
+def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
+    """Steps from these weights and biases, on this batch: eager, and as a CUDA graph. Each returns its loss."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
+
+    def made() -> Step:
+        layers: list[Any] = []
+        for w, b in zip(start[::2], start[1::2], strict=True):
+            layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
+            layers[-2].weight.data = torch.tensor(w.T, device="cuda").contiguous()
+            layers[-2].bias.data = torch.tensor(b, device="cuda")
+        model = torch.nn.Sequential(*layers[:-1])
+        weights = model.parameters()
+        adam = optimizer == "Adam"
+        optim = torch.optim.Adam(weights, 1e-3, capturable=True) if adam else torch.optim.SGD(weights, 0.05, 0.9)
+
+        def step() -> Any:
+            optim.zero_grad(set_to_none=True)
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optim.step()
+            return loss
+
+        return step
+
+    return {"PyTorch": made(), "PyTorch, graph": replayed(made())}
+
+
+def replayed(step: Step, first: int = 3) -> Step:
+    """PyTorch's step as a CUDA graph. As its documentation asks, the first steps run, on another stream."""
+    captured, side, taken, loss = torch.cuda.CUDAGraph(), torch.cuda.Stream(), 0, None
+
+    def take() -> Any:
+        nonlocal taken, loss
+        taken += 1
+        if taken <= first:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                result = step()
+            torch.cuda.current_stream().wait_stream(side)
+            return result
+        if loss is None:
+            with torch.cuda.graph(captured):
+                loss = step()
+        captured.replay()
+        return loss  # the same tensor each time, with the loss of this step
+
+    return take

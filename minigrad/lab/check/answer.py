@@ -1,0 +1,108 @@
+"""Instant answers: what you made against the truth, case by case, and the first thing that is wrong."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigrad.display import folded
+from minigrad.errors import a
+
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether an attempt is right, and if not, the first thing that is wrong.
+
+    kind is what is wrong in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
+    "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty where all is right. line is the
+    line of the text, where it is known. result is, after a pass, what can be used from now on: an op, a kernel or a
+    function.
+    """
+
+    correct: bool
+    text: str
+    kind: str = ""
+    line: int | None = None
+    result: Any = None
+
+    def __repr__(self) -> str:
+        return folded(self.text)
+
+
+def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
+    """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
+
+    The answer is "Correct", or names the first case that differs, the element, what came and what was wanted.
+    """
+    if not cases:
+        raise ValueError("answer needs at least one case: a tuple of arguments.")
+    for given in (mine, truth):
+        a("answer", given, Callable, "your function, the true one, and cases")
+    for case in cases:
+        a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
+    for number, case in enumerate(cases, 1):
+        arguments = arguments_of(case)
+        place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): " if case else "Not yet: "
+        wanted = np.asarray(truth(*arguments))
+        try:
+            got = np.asarray(mine(*arguments))
+        except Exception as error:  # a learner's function may raise anything, and that is the answer
+            return Answer(False, f"{place}it raised {raised(error)}.", "raised")
+        if kind := _unlike(got, wanted):
+            return Answer(False, f"{place}{kind[1]}.", kind[0])
+    return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
+
+
+def arguments_of(case: Sequence) -> list:
+    """What a function is called with: lists become arrays."""
+    return [np.asarray(value) if isinstance(value, list) else value for value in case]
+
+
+def raised(error: Exception) -> str:
+    """An exception in words, to go on with."""
+    return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _unlike(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
+    """What is wrong first, as a kind and in words."""
+    if got.dtype == object and got.shape == () and got.item() is None:
+        return "none", "it returns None: a `return` is missing"
+    if got.ndim == 0 and wanted.ndim == 1:
+        return "shape", f"it gives one number, wanted {wanted.size}"
+    if got.shape != wanted.shape:
+        return "shape", f"the shape is {got.shape}, wanted {wanted.shape}"
+    if got.dtype.kind not in "fiub":
+        return "value", f"the result is of type {got.dtype}, wanted numbers"
+    wrong = differing(got, wanted, TOLERANCE)
+    return ("value", in_words(got, wanted, wrong)) if len(wrong) else None
+
+
+def differing(got: np.ndarray, wanted: np.ndarray, rtol: float, atol: float | None = None) -> np.ndarray:
+    """The indices where two arrays of one shape differ, in order. NaN agrees only with NaN."""
+    close = np.isclose(got, wanted, rtol=rtol, atol=rtol if atol is None else atol, equal_nan=True)
+    return np.argwhere(~close)
+
+
+def in_words(got: np.ndarray, wanted: np.ndarray, wrong: np.ndarray, name: str = "") -> str:
+    """The first element that is wrong, of an array of that name: "y[3] is nan, wanted 8; 1 of 5 differs"."""
+    at = tuple(int(i) for i in wrong[0])
+    index = ", ".join(map(str, at))
+    where = f"{name}[{index}]" if name and at else name or (f"element {index}" if at else "the result")
+    count = f"; {len(wrong)} of {wanted.size} differ{'s' if len(wrong) == 1 else ''}" if wanted.size > 1 else ""
+    came, right = next(pair for pair in zip(_numbers(got[at]), _numbers(wanted[at]), strict=True) if len({*pair}) > 1)
+    return f"{where} is {came}, wanted {right}{count}"
+
+
+def _numbers(value: Any) -> tuple[str, ...]:
+    """A number in words, short and then exact: two that are close differ in the second."""
+    return (f"{value:.6g}", f"{value:.17g}") if value.dtype.kind == "f" else (str(value),) * 2
+
+
+def _short(value: Any) -> str:
+    """A value for a sentence: an array longer than a few elements by its shape."""
+    if isinstance(value, np.ndarray | list) and np.size(value) > 4:
+        return f"array of shape {np.shape(value)}"
+    return str(value)

@@ -1,0 +1,179 @@
+"""What this machine can run, and the next step on the first thing it lacks: `python -m minigrad.lab.doctor`."""
+
+import html
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from types import ModuleType
+
+import numpy as np
+
+from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
+from minigrad.errors import DeviceError
+
+HEAD = ("state", "part", "needed for", "found")
+LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
+COLOURS = {"ok": "#1a7f37", "missing": "#9a6700", "failed": "#cf222e"}
+
+DOUBLE = """
+extern "C" __global__ void twice(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2;
+}
+"""
+
+
+class Missing(Exception):
+    """A part that is not on this machine."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part: its state is "ok", "missing" or "failed"; found is its version, or what is wrong with it."""
+
+    part: str
+    state: str
+    found: str
+    needed_for: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The table of all parts."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def next_step(self) -> str:
+        """What to do about the first row that is not ok."""
+        bad = next((row for row in self.rows if row.state != "ok"), None)
+        return f"Next, for {bad.part}: {bad.step}" if bad else "Everything is here."
+
+    def __repr__(self) -> str:
+        rows = [HEAD, *((row.state, row.part, row.needed_for, row.found) for row in self.rows)]
+        lines = ["{:8} {:14} {:12} {}".format(*row) for row in rows]
+        return "\n".join([*lines, "", self.next_step])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th {LEFT}>{word}</th>" for word in HEAD)
+        return f"<table><tr>{head}</tr>{''.join(map(_html, self.rows))}</table><p>{html.escape(self.next_step)}</p>"
+
+
+def _html(row: Row) -> str:
+    state = f'<b style="color:{COLOURS[row.state]}">{row.state}</b>'
+    cells = (state, *map(html.escape, (row.part, row.needed_for, row.found)))
+    return f"<tr>{''.join(f'<td {LEFT}>{cell}</td>' for cell in cells)}</tr>"
+
+
+def doctor() -> Report:
+    """Try every part; nothing raises because it is missing. The GPU is tried in a process of its own."""
+    return Report(tuple(_row(*check) for check in CHECKS))
+
+
+def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
+    try:
+        return Row(part, "ok", find(), needed_for, step)
+    except (Missing, DeviceError) as lack:
+        return Row(part, "missing", str(lack), needed_for, step)
+    except Exception as error:  # whatever is wrong with a part is what the table is there to say
+        return Row(part, "failed", f"{type(error).__name__}: {error}", needed_for, step)
+
+
+def try_kernel(device: str) -> str:
+    """Compile and launch a kernel that doubles three numbers. Raises where that goes wrong."""
+    from minigrad.create import tensor
+    from minigrad.kernels.kernel import kernel
+
+    x = tensor(np.array([1, 2, 3], np.float32), device=device)
+    kernel(DOUBLE, "twice")(x, 3, grid=1, block=32)
+    if (got := x.numpy().tolist()) != [2, 4, 6]:
+        raise ArithmeticError(f"2 * [1, 2, 3] came out as {got}")
+    return "a kernel compiled and ran"
+
+
+def _compiler() -> str:
+    from minigrad.simulator.compiler import find_compiler
+
+    command = [*find_compiler().compile, "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def _version_of(distribution: str) -> Callable[[], str]:
+    def find() -> str:
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError as error:
+            raise Missing("not installed") from error
+
+    return find
+
+
+def _driver() -> str:
+    driver = find_driver()
+    if driver is None:
+        raise Missing("no libcuda.so.1")
+    return f"runs CUDA {driver_version(driver)}"
+
+
+def _gpu() -> str:
+    driver = find_driver()
+    names = gpu_names(driver) if driver else []
+    if not names:
+        raise Missing("no GPU")
+    return ", ".join(names)
+
+
+def _nvcc() -> str:
+    nvcc = find_nvcc()
+    if nvcc:
+        return f"{nvcc_version(nvcc)} {nvcc}"
+    try:
+        return f"NVRTC {metadata.version('nvidia-cuda-nvrtc')}, cuda-bindings {metadata.version('cuda-bindings')}"
+    except metadata.PackageNotFoundError as error:
+        raise Missing("neither nvcc nor NVRTC") from error
+
+
+def _cuda_kernel() -> str:
+    _gpu()
+    code = "from minigrad.lab.doctor import try_kernel; print(try_kernel('cuda'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1])
+    return done.stdout.strip()
+
+
+LAB, CUDA = "pip install 'minigrad-cuda[lab]'", "python -m minigrad.lab.install_cuda"
+NO_GPU = "none is needed, kernels run on sim. With an NVIDIA GPU in this machine, install its driver."
+
+CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
+    ("Python", platform.python_version, "everything", "install Python 3.11 or newer."),
+    ("NumPy", _version_of("numpy"), "everything", "pip install numpy"),
+    ("C++ compiler", _compiler, "device sim", "install g++ or clang++, or: pip install ziglang"),
+    ("simulator", lambda: try_kernel("sim"), "device sim", "see the message; the C++ compiler above may be too old."),
+    ("JupyterLab", _version_of("jupyterlab"), "notebooks", LAB),
+    ("ipywidgets", _version_of("ipywidgets"), "sliders", LAB),
+    ("matplotlib", _version_of("matplotlib"), "plots", LAB),
+    ("scikit-learn", _version_of("scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
+    ("NVIDIA driver", _driver, "device cuda", NO_GPU),
+    ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
+    ("CUDA compiler", _nvcc, "device cuda", CUDA),
+    ("PyCUDA", _version_of("pycuda"), "device cuda", CUDA),
+    ("CUDA kernel", _cuda_kernel, "device cuda", "see the message above."),
+)
+
+
+class _Callable(ModuleType):
+    """Once this module is imported, the name `mg.doctor` is the module; calling it does the same."""
+
+    def __call__(self) -> Report:
+        return doctor()
+
+
+if __name__ == "__main__":
+    print(doctor())
+else:
+    sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,64 @@
+"""01: the guard. Every thread asks whether its element exists."""
+
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+
+
+def launch(kernel: Kernel, a: Array, b: Array) -> Array:
+    y = Array.empty(a.device, a.shape, a.dtype)
+    kernel.launch(a.size)(a, b, y, a.size)
+    return y
+
+
+add_bounds = KernelExercise(
+    "01",
+    task="""
+**Add two arrays of any length.**
+
+$$y_i = a_i + b_i$$
+
+The grid has as many blocks as are needed, so the last block may hang over the end of the arrays. Find the element that
+belongs to the thread, ask whether it exists, and add.
+""",
+    solution="""
+extern "C" __global__ void add_bounds(const float* a, const float* b, float* y, int n) {
+    //> // your code
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a[i] + b[i];
+    }
+    //<
+}
+""",
+    hints=[
+        "a thread's number in the whole grid is blockIdx.x * blockDim.x + threadIdx.x.",
+        "the elements are 0 to n - 1. What does a thread with i = n have to do?",
+        "if (i < n) { ... } around the line that adds.",
+    ],
+    wrong=[
+        Wrong("i < n", "i < n - 1", "never-written", "The last element is n - 1: this guard leaves it out."),
+        Wrong("i < n", "i <= n", "out-of-bounds", "Elements are counted from 0, so n is one past the last of them."),
+        Wrong("if (i < n) ", "", "out-of-bounds", "The last block has threads without an element. Send them home."),
+        Wrong("i < n", "i > 0 && i < n", "never-written", "Element 0 is an element, too."),
+        Wrong("i < n", "i < n / blockDim.x * blockDim.x", "never-written",
+              "This leaves out the last block, which is not full: with n = 1 nothing at all is written."),
+        Wrong("blockIdx.x * blockDim.x + ", "", "race",
+              "threadIdx.x starts from 0 in every block, so all blocks do the work of the first."),
+        Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) {", "for (int i = 0; i < n; ++i) {",
+              "race", "Here every thread does the whole array. Drop the loop: each thread does one element, its own."),
+        Wrong("int i =", "short i =", "out-of-bounds",
+              "A short ends at 32767; arrays may be longer. An int goes to 2147483647."),
+        Wrong("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * blockDim.x + blockIdx.x", "never-written",
+              "Thread and block are exchanged: a block begins at blockIdx.x * blockDim.x, and its threads count on."),
+        Wrong("b[i]", "b[n - 1 - i]", "value", "Element i of y is made from element i of a and element i of b."),
+        Wrong("y[i] =", "y[i] +=", "nan", "`+=` reads y first, and nobody has written it yet."),
+    ],
+    reference=lambda a, b: a + b,
+    launch=launch,
+    inputs=[(numbers(n), numbers(n, seed=2)) for n in (0, 1, 2, 3, 31, 32, 33, 1023, 1025, 33000)],
+    grid=("n/BLOCK",),
+    block=("BLOCK",),
+    sizes="n",
+    BLOCK=(32, 1, 33, 256),
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""08: how many blocks a multiprocessor holds. What runs out first decides."""
+
+from minigrad.devices.cuda.chip import Chip
+from minigrad.lab.exercises import PythonExercise, Wrong
+from minigrad.lab.tune.occupancy import Occupancy
+
+H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
+
+
+def truth(threads: int, registers: int, shared: int) -> int:
+    """What the CUDA occupancy calculator says of an H200."""
+    return Occupancy("kernel", 1, threads, registers, shared, H200).blocks
+
+
+blocks_held = PythonExercise(
+    "08",
+    task="""
+**How many blocks fit?** A multiprocessor of the H200 holds at most 32 blocks, 64 warps, 65536 registers and 233472
+bytes of shared memory.
+
+A block has `threads` threads in warps of 32, and a warp counts whole even where it is not full. Each thread of a warp
+takes `registers` registers. The block takes `shared` bytes of shared memory, and the driver adds 1024. How many such
+blocks fit at once?
+""",
+    solution="""
+def blocks_held(threads, registers, shared):
+    #> return None  # <- your code
+    warps = -(-threads // 32)
+    by_registers = 65536 // (warps * 32 * registers)
+    by_shared = 233472 // (shared + 1024)
+    return min(64 // warps, by_registers, by_shared, 32)
+    #<
+""",
+    hints=[
+        "for each resource: how many blocks would fit, if there were nothing else? The smallest of the four counts.",
+        "a block of 48 threads has two warps, as one of 64. Rounding up is -(-threads // 32).",
+        "by registers it is 65536 // (warps * 32 * registers), since each of the 32 threads of a warp has its own.",
+    ],
+    wrong=[
+        Wrong("-(-threads // 32)", "threads // 32", "raised", "48 threads are two warps, and 16 are one: round up."),
+        Wrong("warps * 32 * registers", "threads * registers", "value",
+              "A warp takes its registers whole, also for the threads that it lacks."),
+        Wrong("shared + 1024", "shared + 1", "value", "The driver takes 1024 bytes for each block, too."),
+        Wrong("by_shared, 32)", "by_shared)", "value", "However small they are, there are no more than 32 blocks."),
+        Wrong("min(64 // warps", "max(64 // warps", "value", "What runs out first decides: that is the smallest."),
+    ],
+    truth=truth,
+    cases=[(256, 16, 0), (32, 16, 0), (16, 16, 0), (48, 64, 0), (256, 64, 0), (1024, 32, 0), (1024, 64, 8192),
+           (64, 32, 16384), (128, 128, 3072), (512, 16, 49152), (96, 32, 2048)],
+)  # fmt: skip

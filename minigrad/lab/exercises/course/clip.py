@@ -1,0 +1,68 @@
+"""01: clip, and what becomes of NaN."""
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+
+
+def launch(kernel: Kernel, x: Array) -> Array:
+    y = Array.empty(x.device, x.shape, x.dtype)
+    kernel.launch(x.size)(x, y, -1.0, 2.0, x.size)
+    return y
+
+
+def with_nan(n: int) -> np.ndarray:
+    """Numbers, the last of them NaN from a size of 3 on."""
+    x = numbers(n)
+    x[2:][-1:] = np.nan
+    return x
+
+
+clip = KernelExercise(
+    "01",
+    task=r"""
+**Clip.** Keep every number between two limits.
+
+$$y_i = \min(\max(x_i, \text{low}), \text{high})$$
+
+A calculation that went wrong leaves `nan`, *not a number*, in an array. Clipping must not hide it: where $x_i$ is
+`nan`, $y_i$ is `nan` as well, as in `np.clip`. (`fminf` and `fmaxf` of CUDA C++ would take the other number.)
+""",
+    solution="""
+extern "C" __global__ void clip(const float* x, float* y, float low, float high, int n) {
+    //> // your code
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = x[i] < low ? low : x[i] > high ? high : x[i];
+    }
+    //<
+}
+""",
+    hints=[
+        "the line with i and the guard are those of every kernel with one thread for each element.",
+        "condition ? a : b is C++ for `a if condition else b`. Every comparison with nan is false.",
+        "x[i] < low ? low : ... takes care of the lower limit. What goes in place of the dots?",
+    ],
+    wrong=[
+        Wrong("x[i] < low ? low : x[i] > high ? high : x[i]", "fminf(fmaxf(x[i], low), high)", "value",
+              "fmaxf and fminf take the other number where one is nan. A comparison lets nan through."),
+        Wrong("x[i] < low ? low : x[i]", "x[i] < low ? high : x[i]", "value", "What is too small becomes `low`."),
+        Wrong("x[i] < low ? low : ", "", "value", "Only the upper limit is kept. There is a lower one."),
+        Wrong("x[i] < low ? low : x[i] > high ? high : x[i]", "low < x[i] < high ? x[i] : 0", "value",
+              "C++ takes `low < x < high` as `(low < x) < high`, a comparison of 0 or 1. Ask two questions."),
+        Wrong("> high ? high : x[i]", "> high ? low : x[i]", "value", "What is too large becomes `high`."),
+        Wrong(" : x[i] > high ? high : x[i]", " : x[i]", "value", "Only the lower limit is kept. There is an upper."),
+        Wrong("? high : x[i]", "? high : 0", "value", "What lies between the limits stays as it is."),
+        Wrong("i < n", "i < n - 1", "never-written", "The last element is n - 1: this guard leaves it out."),
+        Wrong("if (i < n) ", "", "out-of-bounds", "The last block has threads without an element. Send them home."),
+    ],
+    reference=lambda x: np.clip(x, -1.0, 2.0),
+    launch=launch,
+    inputs=[(with_nan(n),) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
+    grid=("n/BLOCK",),
+    block=("BLOCK",),
+    sizes="n",
+    BLOCK=(32, 1, 33, 256),
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""00: a first gradient."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.lab.exercises import PythonExercise, Wrong
+
+
+def walked(function: Callable, numbers: np.ndarray) -> np.ndarray:
+    """The gradient that the tape has found. Raises ValueError where it was not asked."""
+    x = mg.tensor(numbers, requires_grad=True)
+    function(x)
+    if x.grad is None:
+        raise ValueError("x.grad is None, so nothing walked back to x")
+    return x.grad.numpy()
+
+
+cube_gradient = PythonExercise(
+    "00",
+    task=r"""
+**A gradient of your own.** Let the tape find the gradient of $y = \sum x^3$. The rate of $x^3$ is $3x^2$, so for the
+tensor `x = [1, 2, 3]` it should be `[3, 12, 27]`. Change the marked line, run both cells, and the check tells you at
+once.
+""",
+    solution="""
+def cube_gradient(x):
+    #> y = (x * x).sum()  # <- change this line
+    y = (x**3).sum()
+    #<
+    y.backward()
+    return x.grad
+""",
+    hints=[
+        "the line makes y from x. The tape works out the rate by itself.",
+        "x ** 3 works on tensors, as it does in NumPy. Keep the .sum().",
+    ],
+    wrong=[
+        Wrong("(x**3).sum()", "(x**3).mean()", "value", "This is the mean: it divides every rate, too."),
+        Wrong("(x**3).sum()", "x**3", "raised", "A gradient starts from one number: add the elements up with .sum()."),
+        Wrong("(x**3).sum()", "3 * (x**2).sum()", "value",
+              "This writes down the rate. Write y itself, and leave the rate to the tape."),
+        Wrong("(x**3)", "(x ^ 3)", "raised", "In Python a power is `**`; `^` is for the bits of whole numbers."),
+        Wrong("(x**3)", "(x.detach() ** 3)", "raised", "This y does not come from x any more: leave x on the tape."),
+        Wrong("    y.backward()\n    return x.grad", "    return 3 * x**2", "raised",
+              "This is the rate, worked out by hand. Make y and let y.backward() find it."),
+    ],
+    truth=lambda x: 3 * x**2,
+    call=walked,
+    cases=[([1.0, 2.0, 3.0],), ([-2.0, 0.5],)],
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""03: the gradient of an elementwise function."""
+
+import numpy as np
+
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+
+
+def launch(kernel: Kernel, dy: Array, x: Array) -> Array:
+    dx = Array.empty(x.device, x.shape, x.dtype)
+    kernel.launch(x.size)(dy, x, dx, x.size)
+    return dx
+
+
+leaky_backward = KernelExercise(
+    "03",
+    task=r"""
+**The leaky relu.** `relu` forgets everything about negative numbers. Its *leaky* sister lets a little through:
+
+$$y = x \text{ where } x > 0, \text{ else } 0.1\,x$$
+
+Write the backward kernel: what is $dx$? (`condition ? a : b` is C++ for `a if condition else b`.)
+""",
+    solution="""
+extern "C" __global__ void leaky_backward(const float* dy, const float* x, float* dx, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        //> dx[i] = 0;  // <- your rule
+        dx[i] = x[i] > 0 ? dy[i] : 0.1f * dy[i];
+        //<
+    }
+}
+""",
+    hints=[
+        "the slope of y is 1 on one side and 0.1 on the other.",
+        "a gradient is the slope times dy[i], the gradient that arrives.",
+    ],
+    wrong=[
+        Wrong("? dy[i] : 0.1f * dy[i]", "? 1 : 0.1f", "value", "This is the slope alone. Multiply by dy[i]."),
+        Wrong(": 0.1f * dy[i];", ": 0;", "value",
+              "Below 0 this is 0, as in relu. The leaky one has a slope of 0.1: 0.1f, for 1/10 is 0 in C++."),
+        Wrong("x[i] > 0", "dy[i] > 0", "value", "Which side it is, is asked of x, and not of the gradient."),
+        Wrong("x[i] > 0", "x[i] >= 0", "value", "At 0 the formula says `else`, where the slope is 0.1."),
+        Wrong("? dy[i] : 0.1f * dy[i]", "? x[i] : 0.1f * x[i]", "value",
+              "This is the forward pass once more. The gradient is made from dy."),
+        Wrong("dx[i] =", "dx[i] +=", "nan", "`+=` reads dx first, and nobody has written it yet."),
+    ],
+    reference=lambda dy, x: np.where(x > 0, dy, np.float32(0.1) * dy),
+    launch=launch,
+    inputs=[(numbers(n), numbers(n, seed=1) // 3) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
+    grid=("n/BLOCK",),
+    block=("BLOCK",),
+    sizes="n",
+    BLOCK=(32, 1, 33, 256),
+)  # fmt: skip

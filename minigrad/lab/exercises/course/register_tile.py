@@ -1,0 +1,86 @@
+"""07: a thread that makes a column of elements, and keeps in a register what they share."""
+
+from minigrad.devices.array import Array
+from minigrad.kernels.kernel import Kernel
+from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+
+SHAPES = ((1, 1, 1), (8, 8, 8), (5, 9, 3), (9, 7, 17), (3, 1, 33), (2, 2, 0), (31, 17, 12))
+
+
+def launch(kernel: Kernel, a: Array, b: Array) -> Array:
+    (m, k), n = a.shape, b.shape[1]
+    c = Array.empty(a.device, (m, n), a.dtype)
+    kernel.launch(m, n)(a, b, c, m, n, k)
+    return c
+
+
+register_tile = KernelExercise(
+    "07",
+    task=r"""
+**A register tile.** $c = a\,b$, where a thread makes `EACH` elements of $c$ that lie below each other. A block has
+`EDGE` x `EDGE / EACH` threads and makes `EDGE` x `EDGE` elements. The tiles are loaded already. Write
+
+1. the products: for each of the `EDGE` steps `i` take the number of `b_tile` that all elements of this thread need
+   into a variable of its own, and add its product with `EACH` numbers of `a_tile` to `sum[0]`, `sum[1]`, ...;
+2. at the end the stores: `sum[y]` is the element in row `row + y`, where $c$ has one.
+""",
+    solution="""
+extern "C" __global__ void register_tile(const float* a, const float* b, float* c, int m, int n, int k) {
+    __shared__ float a_tile[EDGE][EDGE], b_tile[EDGE][EDGE];
+    int x = threadIdx.x, first = threadIdx.y * EACH;
+    int row = blockIdx.y * EDGE + first, column = blockIdx.x * EDGE + x;
+    float sum[EACH] = {};
+    for (int start = 0; start < k; start += EDGE) {
+        for (int y = 0; y < EACH; ++y) {
+            a_tile[first + y][x] = row + y < m && start + x < k ? a[(row + y) * k + start + x] : 0;
+            b_tile[first + y][x] = start + first + y < k && column < n ? b[(start + first + y) * n + column] : 0;
+        }
+        __syncthreads();
+        //> // your products
+        for (int i = 0; i < EDGE; ++i) {
+            float b_own = b_tile[i][x];
+            for (int y = 0; y < EACH; ++y) {
+                sum[y] += a_tile[first + y][i] * b_own;
+            }
+        }
+        //<
+        __syncthreads();
+    }
+    //> // your stores
+    for (int y = 0; y < EACH; ++y) {
+        if (row + y < m && column < n) {
+            c[(row + y) * n + column] = sum[y];
+        }
+    }
+    //<
+}
+""",
+    hints=[
+        "all elements of a thread lie in one column of c, and need the same number of b: b_tile[i][x].",
+        "the element in row `first + y` of the tile needs a_tile[first + y][i]. Two loops: i outside, y inside.",
+        "each row is asked for by itself: if (row + y < m && column < n) c[(row + y) * n + column] = sum[y];",
+    ],
+    wrong=[
+        Wrong("sum[y] += a_tile[first + y][i]", "sum[y] += a_tile[first][i]", "value",
+              "Each of the elements has a row of its own in a_tile: first + y."),
+        Wrong("b_own = b_tile[i][x]", "b_own = b_tile[x][i]", "value",
+              "The sum runs down a column of b: step i is row i of b_tile."),
+        Wrong("row + y < m && column < n)", "row < m && column < n)", "out-of-bounds",
+              "The first row of a thread may be inside and its last one not: ask for row + y."),
+        Wrong("row + y < m && column < n)", "row + y < m)", "out-of-bounds",
+              "A column beyond the last one of c is the beginning of its next row: ask for column < n as well."),
+        Wrong("sum[y] += a_tile", "sum[y] = a_tile", "value", "Every product is added: `+=`."),
+        Wrong("i < EDGE; ++i", "i < EACH; ++i", "value", "A tile is EDGE deep; EACH counts the elements of a thread."),
+        Wrong("c[(row + y) * n + column] = sum[y]", "c[(row + y) * n + column] = sum[0]", "value",
+              "Every element of the thread has a sum of its own: sum[y]."),
+    ],
+    reference=lambda a, b: a @ b,
+    launch=launch,
+    inputs=[(numbers(m, k), numbers(k, n, seed=1)) for m, n, k in SHAPES],
+    grid=("n/EDGE", "m/EDGE"),
+    block=("EDGE", "EDGE/EACH"),
+    sizes="m n",
+    through=("a_tile", "b_tile"),
+    EDGE=(8, 16),
+    EACH=(4, 2),
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""What adjoints cost beside their kernels, and whether that stays so as the work grows."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from minigrad import errors
+from minigrad.display import table
+from minigrad.lab.bench.ladder import AdjointRecord, Cost, Growth, Ratio, newest, saturated
+from minigrad.lab.show.draw.curves import STYLES, frame, names
+from minigrad.lab.show.draw.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
+
+KINDS: dict[str, Callable[[Cost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
+FLAT = 1.3  # the largest ratio over the smallest, of what is called flat
+TARGETS = (4, 10, 20)  # for the median, for each rung up to the multipole lookup, for the discontinuous Galerkin term
+
+
+def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
+    """The time of each adjoint as a multiple of its kernel's, of the newest record if none is given; beside it Warp's.
+
+    Raises ValueError where there is no record.
+    """
+    record = _known(record)
+    kernels = list(record.costs)
+    ratios = np.array([record.costs[name].ratio for name in kernels])
+    title = f"The adjoint takes {record.median:.1f} times the kernel's time at the median, at most {ratios.max():.1f}"
+    figure, axes = canvas(9.6, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
+    frame(axes, "time of the adjoint over the time of the kernel", "")
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    for target in TARGETS:
+        axes.axvline(target, color=GREY, linestyle=":", linewidth=1)
+    for y, name in enumerate(kernels):
+        rival = record.costs[name].beside
+        axes.plot([1, ratios[y]], [y, y], color=BLUE, linewidth=3)
+        axes.plot([ratios[y]], [y], "o", color=BLUE)
+        if isinstance(rival, Ratio):
+            axes.plot([rival.ratio], [y], "D", color=VERMILLION, markersize=6, markerfacecolor="white")
+    axes.set_yticks(range(len(kernels)), kernels, fontsize=10)
+    axes.set_xlim(left=min(0.9, 0.9 * float(ratios.min())))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks([1, 2, 4, 10, 20, *([50, 100] if ratios.max() > 30 else [])])
+    words(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
+          transform=axes.transAxes, color=GREY, bbox=PAPER)  # fmt: skip
+    rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)]
+    return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
+
+
+def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] = ()) -> Picture:
+    """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
+
+    In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
+    Few have a colour and a name each; of many only those that are not flat. Those are dashed. Raises ValueError where
+    there is no record, or no such kernel in it.
+    """
+    record = _known(record)
+    chosen = errors.words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
+    costs = {name: cost for name, cost in record.costs.items() if name in chosen}
+    pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
+    worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
+    title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
+    figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
+    first.remove()
+    few = len(costs) <= len(STYLES)
+    colours = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
+    ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
+    for number, (along, grown) in enumerate(zip(KINDS, pairs, strict=True), 1):
+        axes = _panel(figure.add_subplot(1, 2, number), along, (0.9 * min(ratios), 1.2 * max(ratios)))
+        axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
+        for name, growth in grown.items():
+            _line(axes, name, growth, colours.get(name))
+        if few:
+            names(axes, [(name, growth[max(growth)].ratio, colours[name]) for name, growth in grown.items()])
+    rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
+    return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
+
+
+def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
+    """Axes for ratios between these limits, by multiples of the smallest size that saturates a GPU."""
+    axes.invert_yaxis()
+    frame(axes, f"{along}, 1 where the GPU is saturated", "ratio")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}"))
+        axis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(LogLocator(base=4))  # with 1 among them
+    axes.set_yticks([n for n in (0.5, 1, 2, 4, 10, 20) if limits[0] <= n <= limits[1]])
+    axes.set_ylim(*limits)
+    return axes
+
+
+def _line(axes: Axes, name: str, growth: Growth, colour: str | None) -> None:
+    """The ratio over the growth, grey below saturation; one that is not flat is dashed, and without a colour named."""
+    full, steep = saturated(growth), (growth.spread or 1) > FLAT
+    parts = [n for n in sorted(growth) if n <= full[0]], full
+    (before, low), (x, y) = (([n / full[0] for n in part], [growth[n].ratio for n in part]) for part in parts)
+    axes.plot(before, low, color=GREY, linewidth=0.9)
+    axes.plot(x, y, color=colour or (VERMILLION if steep else BLUE), linestyle="--" if steep else "-", linewidth=1.3)
+    if steep and not colour:
+        top = int(np.argmax(y))
+        words(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")
+
+
+def _spread(growth: Growth) -> str:
+    return f"{growth.spread:.2f}" if growth.spread else "-"
+
+
+def _rival(beside: Ratio | str | None) -> str:
+    return f"{beside.ratio:.2f}" if isinstance(beside, Ratio) else beside or "-"
+
+
+def _known(record: AdjointRecord | None) -> AdjointRecord:
+    found = record or newest()
+    if found is None:
+        raise ValueError("there is no record of adjoints. On a GPU: minigrad bench --adjoint.")
+    return found

@@ -1,0 +1,74 @@
+"""Block sizes and tiles chosen without the user: `mg.tune(mg.matmul, (1024, 1024), (1024, 1024))`.
+
+The choice is timed once for each GPU and shape class, and kept on disk. Where there is no GPU it is what was chosen on
+the GPU of the newest record, and says so. `.op` is the op with the choice, `.explain()` says what limits it.
+"""
+
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from minigrad.errors import flag
+from minigrad.lab.bench.sweeps import retuned
+from minigrad.lab.bench.work import WAYS, work_of
+from minigrad.lab.tune.automatic import auto
+from minigrad.lab.tune.occupancy import Occupancy
+from minigrad.lab.tune.regret import Regret, regret, sweep
+from minigrad.lab.tune.search import Search, choose, survey
+from minigrad.op import Op
+
+__all__ = ["Occupancy", "Regret", "Search", "Tuned", "auto", "choose", "regret", "survey", "sweep", "tune"]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """An op with its choices, forward and backward."""
+
+    name: str
+    searches: tuple[Search, ...]
+
+    @property
+    def op(self) -> Op:
+        """The op with the chosen values; a kernel that runs both ways has those of the forward pass."""
+        op = self.searches[0].work.chosen
+        for found in reversed(self.searches):
+            op = retuned(op, found.chosen.values, only={run.kernel for run in found.chosen.dry.launches})
+        return op
+
+    @property
+    def choice(self) -> dict[str, int]:
+        """The values chosen for the forward pass."""
+        return dict(self.searches[0].chosen.values)
+
+    def explain(self) -> str:
+        """For each direction what was chosen, and what limits its occupancy, with the numbers."""
+        return "\n\n".join(found.explain() for found in self.searches)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.searches))
+
+
+def tune(op: Op | str, *shapes: Any, variant: str | None = None, again: bool = False, **params: Any) -> Tuned:
+    """Choose the tunables of an op for inputs of these shapes: `tune(mg.relu, (2**26,)).op(x)`.
+
+    shapes may be arrays or tensors; params are the op's own. Every legal value is tried, each checked before it is
+    timed. again=True times what was timed before. Raises ValueError for an op that has nothing to choose.
+    """
+    flag("mg.tune", "again", again)
+    forward = work_of(op, shapes, variant=variant, **params)
+    ways = [forward] if forward.op.backward is None else [work_of(op, shapes, way, variant, **params) for way in WAYS]
+    works = [work for work in ways if work.dry().launches]
+    if not works:
+        raise ValueError(f"{forward.op.name} launches no kernel, so there is nothing to choose.")
+    return Tuned(forward.op.name, tuple(choose(work, again) for work in works))
+
+
+class _Callable(ModuleType):
+    """`mg.tune` is this module; calling it tunes."""
+
+    def __call__(self, *given: Any, **named: Any) -> Tuned:
+        return tune(*given, **named)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,48 @@
+"""Choices that apply by themselves: every launch takes the values that were chosen for its size, or near it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from minigrad.devices import get, why_not
+from minigrad.errors import flag
+from minigrad.lab.bench.record import records
+from minigrad.lab.bench.sweeps import settings
+from minigrad.lab.bench.workloads import suite
+from minigrad.lab.tune import cache
+from minigrad.op import OPS
+
+
+def auto(on: bool = True) -> int:
+    """From now on kernels take the block sizes that were chosen on this GPU; returns how many choices there are.
+
+    Choices are those of this GPU's records, and those that `mg.tune` timed on this machine; a launch of another size
+    takes those of the nearest. A value that is asked for, as in op.using(BLOCK=64), stays. The look-up is part of the
+    launch arithmetic, which is done once for each size: calls take the host as long as before. auto(False) ends it.
+    """
+    flag("mg.tune.auto", "on", on)
+    for op in OPS.values():
+        for kernel in op.kernels.values():
+            kernel.forget()
+    if not on or why_not("cuda"):
+        return 0
+    device: Any = get("cuda")
+    known = [*_recorded(device.label), *_timed(device.label)]
+    for name, (role, sizes, values) in known:
+        OPS[name].kernels[role].prefer(tuple(sizes), values)
+    return len(known)
+
+
+def _recorded(device: str) -> Iterator[tuple[str, cache.Plan]]:
+    """The plans behind the choices of the newest record of a device."""
+    choices = next((r.choices for r in records(device) if r.choices), {})
+    for work in suite():
+        chosen = choices.get(work.title, {}).get("search")
+        for setting in settings(work) if chosen else ():
+            if setting.label == chosen:
+                yield from ((work.op.name, plan) for plan in cache.plans(work, setting.op))
+
+
+def _timed(device: str) -> Iterator[tuple[str, cache.Plan]]:
+    """The plans that were kept on this machine."""
+    for entry in cache.read(device).values():
+        yield from ((entry["op"], plan) for plan in entry["plans"])

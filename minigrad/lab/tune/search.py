@@ -1,0 +1,124 @@
+"""The search: a few runs of every legal setting, then more of the fastest. Or what a record says, without a GPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minigrad.devices import get, why_not
+from minigrad.devices.cuda.chip import Chip
+from minigrad.errors import a
+from minigrad.lab.bench.measure import Stage, staged
+from minigrad.lab.bench.record import Record, Times, newest, recorded
+from minigrad.lab.bench.sweeps import Setting, default, label, settings, swept
+from minigrad.lab.bench.work import Work
+from minigrad.lab.tune import cache
+from minigrad.lab.tune.occupancy import Occupancy, Resources, heaviest, key, occupancy
+
+FINALISTS = 4
+LIVE, CACHED, RECORDED, UNTIMED = "timed now", "timed before", "recorded", "not timed"
+
+
+@dataclass(frozen=True)
+class Search:
+    """The settings of one work, their times, and the one that was chosen; how it is known, and on what."""
+
+    work: Work
+    settings: tuple[Setting, ...]
+    times: Times
+    choice: str
+    how: str
+    place: str
+    chip: Chip | None
+    resources: Mapping[str, Resources]
+
+    @property
+    def chosen(self) -> Setting:
+        """The setting that was chosen."""
+        return self.at(self.choice)
+
+    def at(self, wanted: str | Mapping[str, int]) -> Setting:
+        """A setting by its label or its values."""
+        name = wanted if isinstance(wanted, str) else label(a("Search.at", wanted, Mapping, "values, as {'BLOCK': 64}"))
+        for setting in self.settings:
+            if setting.label == name:
+                return setting
+        there = ", ".join(s.label or "nothing to choose" for s in self.settings)
+        raise ValueError(f"{self.work.title} has no setting {name!r}; it has {there}.")
+
+    def occupancy(self, setting: Setting | None = None) -> Occupancy | None:
+        """The occupancy of the kernel that takes the time; None where nobody knows its registers."""
+        setting = setting or self.chosen
+        launch = heaviest(setting.dry.launches, setting.op)
+        taken = self.resources.get(key(launch))
+        return occupancy(launch, taken, self.chip) if taken and self.chip else None
+
+    def explain(self) -> str:
+        """What was chosen and why, what limits its occupancy, with the numbers."""
+        found = self.occupancy()
+        return f"{self!r}\n{found!r}" if found else f"{self!r}\nIts registers are not recorded, so no occupancy."
+
+    def __repr__(self) -> str:
+        took = f", {self.times[self.choice].seconds * 1e6:.1f} us" if self.choice in self.times else ""
+        where = f"{self.how} on {self.place}" if self.place else f"{self.how}: the op's own values"
+        count = "1 setting" if len(self.settings) == 1 else f"{len(self.settings)} settings"
+        return f"{self.work.title}: {self.choice or 'nothing to choose'}{took} ({where}, {count})"
+
+
+def choose(work: Work, again: bool = False) -> Search:
+    """The setting for a work: from the cache of this GPU or by timing; without a GPU from the newest record."""
+    found = settings(a("mg.tune.choose", work, Work, "a work, e.g. one of mg.bench.suite()"))
+    if why_not("cuda"):
+        return _from_record(work, found)
+    gpu: Any = get("cuda")
+    resources = resources_of(found)
+    choice = None if again else cache.find(gpu.label, work)
+    if choice in [s.label for s in found]:
+        return Search(work, tuple(found), {}, str(choice), CACHED, gpu.label, gpu.chip, resources)
+    times = halving(staged(work), found)
+    best = fastest(times)
+    done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
+    cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op) if work.op.listed else [])
+    return done
+
+
+def survey(work: Work) -> Search:
+    """The time of every setting, and the choice among them: timed now, or without a GPU those of the newest record."""
+    found = choose(a("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
+    if not found.place or found.how == RECORDED:
+        return found
+    times = swept(staged(work), found.settings, 10)
+    return replace(found, times=times, how=LIVE)
+
+
+def halving(stage: Stage, found: Sequence[Setting]) -> Times:
+    """Three runs of each, then ten of the fastest few, in turns; the times of those."""
+    short = swept(stage, found, 3)
+    finalists = sorted(found, key=lambda s: short[s.label].seconds)[:FINALISTS]
+    return swept(stage, finalists, 10)
+
+
+def fastest(times: Times) -> str:
+    """The setting with the shortest time."""
+    return min(times, key=lambda name: times[name].seconds)
+
+
+def resources_of(found: Sequence[Setting]) -> dict[str, Resources]:
+    """What the kernels of these settings take, as the driver says."""
+    gpu: Any = get("cuda")
+    launches = {key(run): run for setting in found for run in setting.dry.launches}
+    return {name: gpu.resources(gpu.build(run.source, run.defines), run.kernel) for name, run in launches.items()}
+
+
+def _from_record(work: Work, found: Sequence[Setting]) -> Search:
+    times, record = recorded(work.title)
+    known = {s.label: times[s.label] for s in found if s.label in times}
+    if record is None or not known:
+        return Search(work, tuple(found), {}, label(default(work)), UNTIMED, "", *_chip(newest()))
+    choice = record.choices.get(work.title, {}).get("search", "")
+    return Search(
+        work, tuple(found), known, choice if choice in known else fastest(known), RECORDED, record.place, *_chip(record)
+    )
+
+
+def _chip(record: Record | None) -> tuple[Chip | None, Mapping[str, Resources]]:
+    return (record.chip, record.resources) if record else (None, {})

@@ -1,0 +1,163 @@
+"""graph: a training step captured as a CUDA graph, so that a whole step costs the host one launch."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+from minigrad.devices.array import Array, Spec
+from minigrad.errors import a
+from minigrad.replay.effects import Effects
+from minigrad.tape import effects, noted
+from minigrad.tensor import Tensor
+
+PLAIN = (type(None), bool, int, float, str)  # what a result may hold beside tensors: it is that of the capture
+OFTEN = 4  # captures of the same in a row, from which on something changes every time
+
+
+def graph(step: Callable[..., Any]) -> "Graph":
+    """`fast = mg.graph(step)`, then `loss = fast(x, y)`: each call takes one step, as step(x, y) does.
+
+    The first call runs the step, the second captures its launches, and every later one replays them at once: the host
+    has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
+    What is returned are the same tensors every time, with new values; numbers are those of the capture. The step must
+    forget the gradients that it makes (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's
+    numbers have changed, or a gradient that the step reads is another, the step is captured anew, which takes longer
+    than a step that just runs; a warning says so where that happens every time. `sim` and `numpy` just run the step.
+    """
+    return Graph(a("mg.graph", step, Callable, "a function of tensors"))
+
+
+class Graph:
+    """A step of tensors; see `mg.graph`."""
+
+    def __init__(self, step: Callable[..., Any]):
+        self.step = step
+        self.replays = self.captures = 0
+        self._in_a_row = 0  # captures of the same with no replay between them
+        self._ran: set[tuple[Spec, ...]] = set()
+        self._captured: dict[tuple[Spec, ...], _Capture] = {}
+        self._device = ""
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Take one step."""
+        arrays = [a("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
+        if any(x.requires_grad for x in inputs):
+            raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
+        self._device = inputs[0].device if inputs else ""
+        if effects():  # the step is part of another that is being captured
+            return self.step(*inputs)
+        if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
+            return self.step(*inputs)
+        like = tuple([array.spec for array in arrays])
+        captured = self._captured.get(like)
+        if captured is not None and captured.effects.turned:
+            self._captured.pop(like, None)  # another thread may have been here, too
+            self._ran.discard(like)
+            captured = None
+        if captured is None or captured.effects.changed:
+            if like not in self._ran:  # what it compiles and keeps is there from then on
+                self._ran.add(like)
+                return self.step(*inputs)
+            self._note_capture(again=captured is not None)
+            captured = self._captured[like] = _Capture(self.step, inputs)
+        else:
+            captured.effects.repeat()
+            self._in_a_row = 0
+        self.replays += 1
+        return captured.replay(inputs)
+
+    def _note_capture(self, again: bool) -> None:
+        self.captures += 1
+        self._in_a_row += again
+        if self._in_a_row == OFTEN:
+            warnings.warn(
+                f"mg.graph: the step was captured anew {OFTEN} times in a row, and that takes longer than running it. "
+                "Change the numbers of an optimizer once in many steps, make gradients and their update in one step, "
+                "or run the step without mg.graph.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def name(self) -> str:
+        """That of the step."""
+        return getattr(self.step, "__name__", "a step")
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """Address and bytes of each piece of memory that its graphs work in."""
+        pools = [capture.captured.pool for capture in [*self._captured.values()]]
+        return [(address, size) for pool in pools for address, (_, size) in pool.pieces.items()]
+
+    def __repr__(self) -> str:
+        name = self.name
+        if self._device in ("numpy", "sim"):
+            return f"graph of {name}: on {self._device!r} there are no graphs, so the step runs as it is"
+        if not self._captured:
+            return f"graph of {name}: not captured yet; the second call does that"
+        graphs = "; ".join(map(repr, self._captured.values()))
+        return f"graph of {name}: {graphs}; captured {self.captures} and replayed {self.replays} times"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+class _Capture:
+    """The graph for inputs of certain specs: arrays that they are copied into, the launches, and the results."""
+
+    def __init__(self, step: Callable[..., Any], inputs: Sequence[Tensor]):
+        self.effects = Effects()
+        self.device: Any = inputs[0].array.device
+        self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
+        given = [Tensor(array) for array in self.arrays]
+        try:
+            with noted(self.effects), self.device.memory.capture() as self.captured:
+                outputs = step(*given)
+            self.outputs = outputs  # from here on there is a graph to be given back
+            self.outputs = outputs = _detached(outputs)
+            if any(x.version is version for x in given for version in self.effects.written):
+                raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
+            if not self.captured.replay.nodes:
+                raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? .to('cuda')")
+        except BaseException:
+            self.effects.undo()
+            raise
+        self.effects.written += [x.version for x in _tensors(outputs)]
+        self.effects.watch(buffer.address for buffer in self.captured.held)
+
+    def replay(self, inputs: Sequence[Tensor]) -> Any:
+        """Copy the inputs, queue the launches, and give the tensors that will hold the results."""
+        with self.device.context.lock:  # another thread's replay would come between its inputs and its launches
+            for array, x in zip(self.arrays, inputs, strict=True):
+                array.copy_from(x.array)
+            self.device.replay(self.captured)
+        return self.outputs
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{array.dtype} {array.shape}" for array in self.arrays)
+        return f"{self.captured.replay.nodes} launches and copies for {inputs} in {self.captured.pool.held} bytes"
+
+    def __del__(self) -> None:
+        if hasattr(self, "outputs"):
+            self.device.memory.drop(self.captured)
+
+
+def _detached(result: Any) -> Any:
+    """The tensors of a result, cut off the tape: a replay records nothing. Raises TypeError where some may hide."""
+    if isinstance(result, Tensor):
+        return result.detach()
+    if isinstance(result, dict):
+        return {key: _detached(part) for key, part in result.items()}
+    if isinstance(result, list | tuple):
+        parts = map(_detached, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)  # a named tuple or another
+    return a("mg.graph", result, PLAIN, "a step that returns tensors, in tuples, lists or dicts")
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    """The tensors of a result."""
+    if isinstance(result, dict | list | tuple):
+        result = result.values() if isinstance(result, dict) else result
+        return [x for part in result for x in _tensors(part)]
+    return [result] if isinstance(result, Tensor) else []

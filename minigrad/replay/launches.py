@@ -1,0 +1,144 @@
+"""Program: the launches of a function of arrays, noted once, then repeated on other arrays of the same specs.
+
+The function runs once on arrays whose memory does not exist; what it allocates and launches is noted. A repetition
+takes memory, writes its addresses into the packed arguments and launches: nothing is checked or worked out again.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.array import Array, Spec, array_over, spec_of
+from minigrad.devices.device import Arguments, Dim3, Placed, Step
+from minigrad.devices.dry_run import Nowhere
+from minigrad.source import Source
+
+SLOT = 48  # an address has so many bits; above them stands the number of the array, from 1
+
+
+class Unplanned(Exception):
+    """The function reads or sends data while it runs, so its launches alone are not what it does."""
+
+
+class Program:
+    """The launches of `function`, which takes arrays of these specs and gives arrays, or None. Raises Unplanned."""
+
+    def __init__(self, function: Callable[..., Sequence[Any]], specs: Sequence[Spec]):
+        self.device: Any = specs[0].device  # a Repeater
+        notes = Notes(self.device, len(specs))
+        given = function(*(notes.input(number, spec) for number, spec in enumerate(specs)))
+        self.sizes = notes.sizes
+        starts = [(number, spec.offset) for number, spec in enumerate(specs)]
+        starts += [(len(specs) + number, 0) for number in range(len(self.sizes))]
+        within = [at for at in notes.moved if at not in starts]
+        self.moved = [(number, offset - starts[number][1]) for number, offset in within]  # from where its array begins
+        places = [*starts, *within]
+        self.table = (ctypes.c_uint64 * len(places))()  # the kernels' pointers, where the driver reads them
+        words = {at: ctypes.addressof(self.table) + 8 * i for i, at in enumerate(places)}
+        self.steps = [step for made in notes.steps for step in made(lambda address: words[place(address)])]
+        self.outputs = [None if array is None else self._output(array, specs) for array in given]
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Any]:
+        """The function on these arrays."""
+        made = self.device.repeat(self, arrays)
+        return [output and output(arrays, made) for output in self.outputs]
+
+    def _output(self, array: Array, inputs: Sequence[Spec]) -> Callable[[Sequence[Array], list[Any]], Array]:
+        """What makes an output, from the inputs and the new memory."""
+        number, offset = place(array.address)
+        spec = spec_of(self.device, array.shape, array.dtype, offset)
+        if (new := number - len(inputs)) >= 0 and not offset:
+            return lambda arrays, made: array_over(made[new], spec)
+        if new < 0 and spec is inputs[number]:
+            return lambda arrays, made: arrays[number]
+        if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):
+            return lambda arrays, made: arrays[number].reshape(spec.shape)
+        raise Unplanned
+
+
+class Notes:
+    """The device on which a function is noted: its memory is numbers, and nothing runs on it."""
+
+    repeats = False
+
+    def __init__(self, device: Any, inputs: int):
+        self.device, self.name, self._inputs = device, device.name, inputs
+        self.arch, self.processors = device.arch, device.processors
+        self.sizes: list[int] = []
+        self.steps: list[Callable[[Callable[[int], int]], Sequence[Step]]] = []  # each asks where an address will stand
+        self.moved: dict[tuple[int, int], None] = {}  # places within arrays
+
+    def input(self, number: int, spec: Spec) -> Array:
+        """An input of the function."""
+        start = number + 1 << SLOT
+        return Array(self, spec.shape, spec.dtype, Nowhere(start, spec.nbytes), start + spec.offset)
+
+    def allocate(self, nbytes: int) -> Nowhere:
+        """Memory with the next number."""
+        self.sizes.append(nbytes)
+        return Nowhere(self._inputs + len(self.sizes) << SLOT, nbytes)
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+        """Compiled for the device itself."""
+        return self.device.build(source, defines)
+
+    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Note a launch, which will find the addresses of arrays in the table, and all else where it is packed."""
+        packed = arguments.packed
+        start, pointers = ctypes.addressof(packed), {}
+        for i, (field, kind, *_) in enumerate(packed._fields_):
+            if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
+                pointers[i] = self._used(address)
+        at = [start + getattr(type(packed), field).offset for field, *_ in packed._fields_]
+        pointers |= {i: self._used(given.address) for i, given in arguments.maps}
+
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
+            places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
+            return self.device.queued(Placed(module, name, grid, block, shared, packed, places, arguments.maps))
+
+        self.steps.append(step)
+
+    def _used(self, address: int) -> int:
+        """The address itself; where it is within an array, that gets a word of its own in the table."""
+        if (at := place(address))[1]:
+            self.moved[at] = None
+        return address
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Note a copy."""
+        to, at = self._used(target), self._used(source)
+
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
+            there, here = (ctypes.c_uint64.from_address(word(address)) for address in (to, at))
+            return [lambda: self.device.copy(there.value, here.value, nbytes)]
+
+        self.steps.append(step)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Note a fill."""
+        at = self._used(address)
+
+        def step(word: Callable[[int], int]) -> Sequence[Step]:
+            here = ctypes.c_uint64.from_address(word(at))
+            return [lambda: self.device.zero(here.value, nbytes)]
+
+        self.steps.append(step)
+
+    def upload(self, address: int, host: np.ndarray) -> None:
+        """Cannot be repeated."""
+        raise Unplanned
+
+    def download(self, address: int, host: np.ndarray) -> None:
+        """Cannot be repeated."""
+        raise Unplanned
+
+    def synchronize(self) -> None:
+        """Cannot be repeated."""
+        raise Unplanned
+
+
+def place(address: int) -> tuple[int, int]:
+    """The number of the array that a noted address is in, from 0, and how far it is from its start."""
+    return (address >> SLOT) - 1, address & (1 << SLOT) - 1

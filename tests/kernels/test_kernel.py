@@ -1,0 +1,203 @@
+"""A user's own kernel: what is asked of its text and arguments before it is launched."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices.cuda import compiler as nvcc
+from minigrad.errors import CompileError, KernelError, LaunchError
+from minigrad.source import Source
+
+FILL = 'extern "C" __global__ void fill(real* y, real v) { y[threadIdx.x] = v; }'
+
+
+def on_sim(values, dtype):
+    return mg.tensor(np.array(values, dtype), device="sim")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("template <class T> ", ""), ('extern "C" { }', ""), ('extern "C" __global__ void a() {} ', "")],
+)
+def test_a_name_that_cpp_changes_is_refused_on_every_device(before, after):
+    way_out = "k is a template; write it" if "template" in before else 'k: write extern "C" before __global__'
+    with pytest.raises(ValueError, match=way_out):
+        mg.kernel(f"{before}__global__ void k(int* y) {{ y[0] = 1; }}{after}", "k")
+
+
+def test_extern_c_around_several_kernels():
+    y = on_sim([0], np.int32)
+    both = "__global__ void a(int* y) { y[0] = 1; } __global__ void b(int* y) { y[0] += 2; }"
+    for name in "ab":
+        mg.kernel(f'extern "C" {{ {both} }}', name)(y, grid=1, block=1)
+    assert y.item() == 3
+
+
+@pytest.mark.parametrize(("flag", "result"), [(True, 1), (False, 0), (7, 7)])
+def test_a_define_is_a_number_where_it_is_true_or_false(flag, result):
+    y = on_sim([-1], np.int32)
+    text = 'extern "C" __global__ void k(int* y) { y[0] = 0;\n#if FAST\ny[0] = FAST;\n#endif\n}'
+    mg.kernel(text, "k", defines={"FAST": flag})(y, grid=1, block=1)
+    assert y.item() == result
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error"),
+    [
+        (np.int32, 2**40, "does not fit into int"),
+        (np.int32, 1.5, "takes a whole number; got float 1.5"),
+        (np.uint8, 256, "does not fit into unsigned char"),
+        (np.uint32, -1, "does not fit into unsigned"),
+        (np.float32, "a", "takes a number; got str"),
+    ],
+)
+def test_a_real_parameter_has_the_type_of_the_arrays(dtype, value, error):
+    with pytest.raises((LaunchError, TypeError), match=rf"fill: argument 2 \(real v\).*{error}"):
+        mg.kernel(FILL, "fill")(on_sim([0], dtype), value, grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [(np.int64, 2**40), (np.uint64, 2**64 - 1), (np.uint32, 2**32 - 1), (np.uint8, 255), (np.float64, 0.1)],
+)
+def test_a_real_parameter_arrives_whole(dtype, value):
+    y = on_sim([0], dtype)
+    mg.kernel(FILL, "fill")(y, value, grid=1, block=1)
+    assert y.item() == value
+
+
+TURNS = """extern "C" __global__ void k(
+    unsigned* turns, const unsigned int* x, uint2* pairs, const uint4* fours, unsigned n) {
+    atomicInc(turns, n);
+    atomicMax(&turns[1], x[threadIdx.x]);
+    pairs[threadIdx.x] = {fours[threadIdx.x].w, n};
+}"""
+
+
+@pytest.mark.parametrize("defines", [{"A B": 1}, {"": 1}, {1: 1}, {"A": None}])
+def test_what_is_no_macro_is_refused(defines):
+    with pytest.raises(ValueError, match=r"mg.kernel fill: defines=.* is no macro; write \{'TILE': 16\}"):
+        mg.kernel(FILL, "fill", defines)
+
+
+def test_atomics_of_64_bits(kernel_device):
+    text = """extern "C" __global__ void k(unsigned long long* w) {
+    atomicAdd(&w[0], 1ull << 40);
+    atomicCAS(&w[1], 5ull, ~0ull);
+    atomicMax(&w[2], (unsigned long long)threadIdx.x);
+}"""
+    w = mg.tensor(np.array([1, 5, 0], np.uint64), device=kernel_device)
+    mg.kernel(text, "k")(w, grid=1, block=3)
+    assert w.dtype == np.uint64 and w.numpy().tolist() == [1 + 3 * 2**40, 2**64 - 1, 2]
+
+
+def test_arrays_without_sign(kernel_device):
+    def there(values):
+        return mg.tensor(np.array(values, np.uint32), device=kernel_device)
+
+    turns, x, pairs, fours = there([0, 0]), there([7, 2**32 - 1, 2**31]), there([0] * 6), there(range(12))
+    k = mg.kernel(TURNS, "k")
+    k(turns, x, pairs, fours, 2**32 - 1, grid=1, block=3)
+    assert turns.dtype == np.uint32 and turns.numpy().tolist() == [3, 2**32 - 1]
+    assert pairs.numpy().tolist() == [3, 2**32 - 1, 7, 2**32 - 1, 11, 2**32 - 1]
+    with pytest.raises(TypeError, match=r"\(unsigned\* turns\) is uint32; got float32. Use .astype\('uint32'\)"):
+        k(pairs.astype("float32"), x, pairs, fours, 1, grid=1, block=3)
+    with pytest.raises(LaunchError, match="holds 3 elements; uint4 reads 4 at a time"):
+        k(turns, x, pairs, x, 1, grid=1, block=3)
+    with pytest.raises(TypeError, match=r"argument 1 \(short\* y\): pointers to short are not known here; .* unsigned"):
+        mg.kernel('extern "C" __global__ void s(short* y) {}', "s")(turns, grid=1, block=1)
+
+
+def test_a_kernel_that_does_not_compile_has_changed_nothing():
+    w = mg.ones(2, device="sim", requires_grad=True)
+    c = mg.ones(2, device="sim")
+    loss = (w * c).sum()
+    with pytest.raises(CompileError):
+        mg.kernel('extern "C" __global__ void k(float* y) { y[0] = nothing; }', "k")(c, grid=1, block=1)
+    loss.backward()
+    assert w.grad.numpy().tolist() == [1, 1]
+
+
+def test_damage_is_laid_at_the_door_of_the_kernel_that_did_it():
+    x = mg.zeros(3, device="sim")
+    bad = mg.kernel('extern "C" __global__ void bad(float* x) { x[-1] = 1; assert(false); }', "bad")
+    with pytest.raises(KernelError, match="assert"):
+        bad(x, grid=1, block=1)
+    mg.kernel(FILL, "fill")(x, 2.0, grid=1, block=3)
+    assert x.numpy().tolist() == [2, 2, 2]
+
+
+def test_an_edited_header_is_compiled_anew(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.h").write_text('#include "sub/b.cuh"\n')
+    names = []
+    for number in (1, 2):
+        (tmp_path / "sub" / "b.cuh").write_text(f"#define N {number}\n")
+        source = Source('#include "a.h"\n', "k.cu", tmp_path)
+        assert [path.name for path in source.included] == ["a.h", "b.cuh"]
+        names.append(nvcc.cached_at(source, ["-arch=sm_90"]))
+    assert names[0] != names[1]
+
+
+def test_the_first_use_from_several_threads(tmp_path):
+    script = """
+import threading, numpy as np, minigrad as mg
+text = 'extern "C" __global__ void k(int* y) { y[threadIdx.x] = threadIdx.x; }'
+right = []
+def use():
+    y = mg.zeros(64, dtype="int32", device="sim")
+    mg.kernel(text, "k")(y, grid=1, block=64)
+    right.append((y.numpy() == np.arange(64)).all())
+threads = [threading.Thread(target=use) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert len(right) == 4 and all(right)
+"""
+    environment = os.environ | {"MINIGRAD_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)
+
+
+def test_a_launch_without_grid_says_what_to_give():
+    with pytest.raises(LaunchError, match=r"twice: give grid=, how many blocks, and block=, how many threads"):
+        mg.kernel('extern "C" __global__ void twice(float* x) {}', "twice")(mg.zeros(1, device="sim"))
+
+
+def test_a_kernel_with_views_says_how_to_make_them():
+    x = mg.zeros((2, 2), device="sim")
+    with pytest.raises(LaunchError, match=r"got 3\. a_at is a view: mg\.view\.broadcast\(shape, to\)"):
+        mg.matmul["tiled"].launch(2, 2, 2)(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("said", "line", "words"),
+    [
+        ('identifier "i" is undefined', "i = threadIdx.x;", "A new variable begins with its type"),
+        ('expected a ";"', "}", "Each statement ends with a semicolon"),
+        ("expression must have pointer-to-object type", "y[0][1] = 0;", "An array is flat"),
+        ('"i" has already been declared in the current scope', "int i = 1;", "without the type"),
+        ("expression must be a modifiable lvalue", "x[0] = y[0];", "Write to the one without"),
+        ('more than one instance of overloaded function "max" matches', "y[0] = max(x[0], 0);", "real(0) for a real"),
+        ("return value type does not match the function type", "return x[0];", "A kernel returns nothing"),
+        ("this declaration has no storage class", "twice(3);", ""),
+    ],
+)
+def test_what_nvcc_refuses_is_answered_too(said, line, words):
+    source = Source(f"// a text\n{line}", "k.cu")
+    text = str(nvcc.explain(source, f'k.cu(2): error: {said}\n1 error detected in the compilation of "k.cu".'))
+    assert text.startswith(f"k.cu(2): error: {said}\n    {line}")
+    assert words in text.splitlines()[-1] and len(text.splitlines()) == (3 if words else 2), text
+
+
+def test_a_text_that_reads_like_python_says_what_to_write():
+    bad = mg.kernel('extern "C" __global__ void bad(float* y) {\n    i = threadIdx.x;\n}', "bad")
+    with pytest.raises(CompileError, match=r"bad\.cu\(2\): error(.*\n)*A new variable begins with its type: int i"):
+        bad(mg.zeros(3, device="sim"), grid=1, block=3)
+
+
+def test_a_kernel_without_tunables_has_its_macros_from_defines():
+    plain = mg.kernel('extern "C" __global__ void plain(float* y) { y[0] = 1; }', "plain")
+    with pytest.raises(LaunchError, match=r"plain knows no TILE; .* macros are the defines= of mg.kernel"):
+        plain.using(TILE=8)

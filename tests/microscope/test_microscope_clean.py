@@ -1,0 +1,262 @@
+"""The microscope finds nothing where nothing is wrong: in the kernels of the package, and in correct uses of a warp."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+from adjoint_rungs import RUNGS
+
+import minigrad as mg
+from minigrad import check
+from minigrad.devices import get
+from minigrad.devices.array import Array
+from minigrad.errors import CompileError
+from minigrad.kernels.kernel import Kernel
+from minigrad.microscope import watching
+from minigrad.op import Op
+from minigrad.ops.matmul.kernels import ENDS
+from minigrad.source import CUDA, Source
+
+RAN: set[str] = set()
+SIM = get("sim")
+
+
+def run(op: Op, case) -> None:
+    """The op's forward and backward kernels, as they are and through each variant, at block sizes that leave rests."""
+    hosts = case.arrays("float32")
+    params = op.prepare(*hosts, **case.params) if op.prepare else case.params
+    y = op.run([Array.upload(SIM, x) for x in hosts], params)
+    if op.backward and y.dtype.kind == "f":
+        dy = np.random.default_rng(1).standard_normal(y.shape).astype("float32")
+        op.vjp([Array.upload(SIM, x) for x in hosts], Array.upload(SIM, dy), case.params)
+
+
+@pytest.mark.parametrize("op", mg.OPS.values(), ids=mg.OPS.keys())
+def test_no_kernel_of_the_package_has_a_problem(op):
+    smallest = {key: min(legal) for kernel in op.kernels.values() for key, legal in kernel.tunables.items()}
+    with watching() as report:
+        for case in op.cases:
+            for chosen in (op, *map(op.using, check.variants(op)), op.using(**smallest)):
+                run(chosen, case)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+    assert report.launches or op.shares
+
+
+def test_the_fast_products_of_large_matrices_have_no_problem():
+    op = copy.copy(mg.matmul)
+    op.fast = {f"{way}_small": f"warp_tiled{end}" for way, end in ENDS.items()}
+    op.kernels = op.kernels
+    with watching() as report:
+        for case in op.cases:
+            run(op, case)
+            run(mg.matmul.using("packed"), case)
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("m, k, n", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200)])
+def test_the_parts_of_a_long_sum_have_no_problem(m, k, n):
+    a, b = (mg.randn(*shape, device="sim", requires_grad=True) for shape in ((m, k), (k, n)))
+    with watching() as report:
+        (a @ b).sum().backward()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+def test_the_optimizers_have_no_problem():
+    with watching() as report:
+        p, g, v = (mg.randn(1025, device="sim") for _ in range(3))
+        mg.optim.SGD_STEP.launch(1025)(p, g, v, 0.1, 0.9, 1025)
+        for make in (mg.optim.SGD, mg.optim.Adam):
+            for n in (1, 31, 1025, 9):  # and n % 10 parameters: 8 fit into a launch
+                xs = [mg.randn(n, device="sim", requires_grad=True) for _ in range(n % 10)]
+                optimizer = make(xs, lr=0.1)
+                for x in xs:
+                    (x * x).sum().backward()
+                optimizer.step()
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_no_kernel_of_the_ladder_has_a_problem(rung):
+    kernel, arguments, grid, block = RUNGS[rung]
+    record = mg.inspect(kernel, *arguments, grid=grid, block=block, blocks=0)
+    RAN.add(record.kernel)
+    assert record.problems == []
+
+
+def runs_here(file: Source) -> bool:
+    """Whether a file compiles for the simulator: PTX, as of tensor cores, runs on a GPU alone."""
+    try:
+        SIM.build(file, {"real": "float"})
+    except CompileError as error:
+        if "inline PTX" in str(error):
+            return False
+        raise
+    return True
+
+
+def test_every_kernel_was_looked_at():
+    """Runs after the others of this file, and says which kernel of the package none of them launched."""
+    files = [Source.read(path.relative_to(CUDA).as_posix()) for path in CUDA.rglob("*.cu")]
+    known = {name for file in files if runs_here(file) for name in file.kernels}
+    assert RAN and known - RAN == set()
+
+
+BARRIERS = [
+    (op, at.start())
+    for op in ("transpose", "matmul", "sum")
+    for at in re.finditer(r"__syncthreads\(\);", (CUDA / f"{op}.cu").read_text())
+]
+
+
+@pytest.mark.parametrize("name, at", BARRIERS)
+def test_every_barrier_is_missed(name, at):
+    """A kernel without one of its barriers has a race, in whatever order the simulator runs its threads."""
+    op = copy.copy(mg.OPS[name])
+    text = (CUDA / f"{name}.cu").read_text()
+    without = Source(text[:at] + text[at:].replace("__syncthreads();", "", 1), f"cuda/{name}.cu")
+    same = {key: kernel for key, kernel in op.kernels.items() if kernel.source.text == text}
+    op.kernels = op.kernels | {key: changed(kernel, without) for key, kernel in same.items()}
+    with watching() as report:
+        for case in op.cases:
+            for chosen in (op, *map(op.using, check.variants(op))):
+                run(chosen, case)
+            if report.problems:
+                break
+    assert {problem.kind for problem in report.problems} == {"race"}
+
+
+def changed(kernel: Kernel, source: Source) -> Kernel:
+    """The same kernel from another text."""
+    made = Kernel(source, kernel.name, sizes=" ".join(kernel.sizes), **kernel.tunables)
+    made.grid, made.block, made.sizes, made.defines = kernel.grid, kernel.block, kernel.sizes, kernel.defines
+    return made
+
+
+CORRECT = {
+    "a warp of its own": """
+        __shared__ float s[64];
+        int i = threadIdx.x, warp = i / 32 * 32;
+        for (int round = 0; round < 3; ++round) {
+            s[i] = x[i] + round;
+            __syncwarp();
+            y[64 * blockIdx.x + i] = s[warp + (i + 1) % 32];
+            __syncwarp();
+        }""",
+    "part of a warp": """
+        __shared__ float s[64];
+        int i = threadIdx.x;
+        if (i % 32 < 16) {
+            s[i] = x[i];
+            __syncwarp(0x0000ffff);
+            y[64 * blockIdx.x + i] = s[i ^ 1];
+        }""",
+    "a sum by shuffles and atomics": """
+        float v = x[threadIdx.x];
+        for (int step = 16; step > 0; step /= 2) v += __shfl_down_sync(0xffffffff, v, step);
+        if (threadIdx.x % 32 == 0) atomicAdd(&y[0], v);""",
+    "votes": """
+        unsigned odd = __ballot_sync(0xffffffff, threadIdx.x % 2);
+        if (__any_sync(0xffffffff, odd) && __syncthreads_count(1) == blockDim.x) y[64 * blockIdx.x + threadIdx.x] = odd;""",
+    "a histogram": """
+        __shared__ int s[8];
+        if (threadIdx.x < 8) s[threadIdx.x] = 0;
+        __syncthreads();
+        atomicAdd(&s[threadIdx.x % 8], 1);
+        __syncthreads();
+        if (threadIdx.x < 8) atomicAdd(&y[threadIdx.x], (float)s[threadIdx.x]);""",
+    "the last block adds up": """
+        __shared__ bool last;
+        if (threadIdx.x == 0) y[blockIdx.x] = x[blockIdx.x];
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            last = atomicAdd(&y[100], 1.0f) == gridDim.x - 1;
+        }
+        __syncthreads();
+        if (last && threadIdx.x == 0) y[101] = y[0] + y[1], y[100] = 0;""",
+    "a lock": """
+        while (atomicCAS((int*)&y[100], 0, 1) != 0) {}
+        __threadfence();
+        y[0] += x[threadIdx.x];
+        __threadfence();
+        atomicExch((int*)&y[100], 0);""",
+    "a constant, a local array and a struct": """
+        struct Pair { float a, b; };
+        float local[4] = {1, 2, 3, 4};
+        Pair p = {x[threadIdx.x], local[threadIdx.x % 4]};
+        y[64 * blockIdx.x + threadIdx.x] = p.a + p.b;""",
+    "parts of one element": """
+        struct Pair { short a, b; };
+        __shared__ Pair s[32];
+        __shared__ float2 two[32];
+        int i = threadIdx.x;
+        (i % 2 ? s[i / 2].a : s[i / 2].b) = i;
+        ((float*)two)[i] = i;
+        __syncthreads();
+        ((char*)&y[64 * blockIdx.x])[i] = s[i / 2].a + two[i / 2].y;""",
+    "a struct with a gap in it": """
+        struct Best { double value; int index; };
+        __shared__ Best s[64];
+        s[threadIdx.x].value = x[threadIdx.x];
+        s[threadIdx.x].index = threadIdx.x;
+        __syncthreads();
+        Best other = s[63 - threadIdx.x];
+        y[64 * blockIdx.x + threadIdx.x] = other.value + other.index;""",
+    "a flag": """
+        volatile float* flag = &y[100];
+        if (threadIdx.x == 0 && blockIdx.x == 0) {
+            y[0] = x[0];
+            __threadfence();
+            *flag = 1;
+        }
+        if (threadIdx.x == 0 && blockIdx.x == 1) {
+            while (*flag == 0) {}
+            __threadfence();
+            y[1] = y[0];
+        }""",
+    "variables of the device": """
+        atomicAdd(&total, 1);
+        y[64 * blockIdx.x + threadIdx.x] = table[blockIdx.x][threadIdx.x % 3];""",
+    "a flag that atomics change": """
+        __shared__ int flag;
+        if (threadIdx.x == 0) flag = 0;
+        __syncthreads();
+        if (threadIdx.x == 40) {
+            y[blockIdx.x] = x[0];
+            __threadfence_block();
+            atomicExch(&flag, 1);
+        }
+        if (threadIdx.x == 41) {
+            while (*(volatile int*)&flag == 0) __nanosleep(1);
+            y[64 + blockIdx.x] = y[blockIdx.x];
+        }""",
+}
+
+
+def inspect(body: str) -> list:
+    x, y = np.ones(64, np.float32), np.zeros(128, np.float32)
+    text = "__device__ int total, table[2][3] = {{1, 2, 3}, {4, 5, 6}};\n__device__ const double half = 0.5;\n"
+    text += 'extern "C" __global__ void k(const float* x, float* y) {' + body + "\n}"
+    return mg.inspect(text, x, y, grid=2, block=64).problems
+
+
+@pytest.mark.parametrize("body", CORRECT.values(), ids=CORRECT.keys())
+def test_correct_uses_have_no_problem(body):
+    assert inspect(body) == []
+
+
+@pytest.mark.parametrize(
+    "use, without",
+    [("the last block adds up", "__threadfence();"), ("a lock", "__threadfence();"), ("a warp of its own", "__syncwarp();"),
+     ("part of a warp", "__syncwarp(0x0000ffff);"), ("a histogram", "__syncthreads();"),
+     ("parts of one element", "__syncthreads();"), ("a flag", "__threadfence();"),
+     ("a flag that atomics change", "__threadfence_block();")],
+)  # fmt: skip
+def test_the_same_without_what_orders_them_is_a_race(use, without):
+    assert without in CORRECT[use]
+    assert {problem.kind for problem in inspect(CORRECT[use].replace(without, ""))} == {"race"}

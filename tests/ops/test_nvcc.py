@@ -1,0 +1,45 @@
+"""Every `.cu` compiles with the real nvcc, without a warning, for every GPU since 2018, in float and in double."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from minigrad.devices.cuda.toolkit import find_nvcc
+
+CUDA = Path(__file__).parents[2] / "cuda"
+NVCC = find_nvcc()
+FILES = [path.relative_to(CUDA).as_posix() for path in (*sorted(CUDA.glob("*.cu")), *sorted(CUDA.glob("matmul/*.cu")))]
+PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
+CASES = [(name, real) for name in FILES for real in ("float", "double") if real == "float" or not name.startswith(PTX)]
+OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
+# The text is read for two generations and made into machine code for four; reading it is what takes the time.
+TARGETS = ["-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]"]
+FEW = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90"]  # large kernels take long
+TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16
+HOPPER = ["-gencode=arch=compute_90a,code=sm_90a"]
+
+pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
+
+
+@pytest.fixture(scope="module")
+def builds(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, str], Future]]:
+    """The builds of all tests that were asked for, started together over the cores."""
+    chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {case: pool.submit(build, *case) for case in chosen}
+
+
+def build(name: str, real: str) -> subprocess.CompletedProcess[str]:
+    targets = HOPPER if "wgmma" in name else TENSOR_CORES if "tensor" in name else FEW if "/" in name else TARGETS
+    command = [NVCC, *OPTIONS, *targets, f"-Dreal={real}", name]
+    return subprocess.run(command, cwd=CUDA, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_kernels_compile(builds, case):
+    done = builds[case].result()
+    assert done.returncode == 0, done.stdout + done.stderr

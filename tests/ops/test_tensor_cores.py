@@ -1,0 +1,234 @@
+"""Products on tensor cores: right on a GPU that has them, refused in a sentence by everything else."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices import dry_run as dry
+from minigrad.devices.array import Array
+from minigrad.devices.cuda import compiler as nvcc
+from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.devices.dry_run import DryRun
+from minigrad.errors import CompileError, LaunchError
+from minigrad.lab.bench.workloads import suite
+
+SIZES = [
+    (1, 1, 1),
+    (3, 5, 7),
+    (64, 128, 32),
+    (70, 136, 40),
+    (65, 129, 33),
+    (130, 260, 100),
+    (300, 700, 1025),
+    (16, 8, 0),
+]
+
+
+def tf32(x):
+    """Rounded to the 10 bits behind the point that TF32 has."""
+    return ((x.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)
+
+
+def numbers(dtype, *shape):
+    """Random numbers. None lies halfway between two of TF32: which way that is rounded depends on the GPU."""
+    drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
+    drawn.view(np.int32)[drawn.view(np.int32) & 0x1FFF == 0x1000] += 1
+    return drawn.astype(dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_tf32_rounds_the_factors_and_nothing_else(m, n, k):
+    a, b = numbers(np.float32, m, k), numbers(np.float32, k, n)
+    c = mg.matmul.using("mma_tf32")(mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda"))
+    exact = tf32(a).astype(np.float64) @ tf32(b).astype(np.float64)
+    np.testing.assert_allclose(c.numpy(), exact, rtol=1e-5, atol=1e-5 * max(k, 1) ** 0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_bfloat16_is_added_up_in_float(m, n, k):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    a, b = numbers(bfloat16, m, k), numbers(bfloat16, k, n)
+    c = mg.tensor(a, device="cuda") @ mg.tensor(b, device="cuda")
+    assert c.dtype == bfloat16
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-5 * max(k, 1) ** 0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["mma_bf16", "wgmma"])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [*SIZES, (1, 8, 8), (128, 256, 64), (129, 264, 72), (384, 512, 320), (2000, 1032, 520)]
+)
+def test_bfloat16_by_each_rung(kernel, m, n, k):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    a, b = numbers(bfloat16, m, k), numbers(bfloat16, k, n)
+    c = mg.matmul.using(kernel)(mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda"))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-5 * max(k, 1) ** 0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["mma_tf32", "mma_bf16", "wgmma"])
+@pytest.mark.parametrize(("m", "n", "k"), [*SIZES[:-1], (8, 16, 24), (128, 256, 64), (264, 520, 1032), (512, 384, 320)])
+def test_gradients_go_through_the_same_tensor_cores(kernel, m, n, k):
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    dtype = np.dtype(np.float32) if "tf32" in kernel else bfloat16
+    a, b, dy = (numbers(dtype, *shape) for shape in ((m, k), (k, n), (m, n)))
+    op, given = mg.matmul.using(kernel), [mg.tensor(x, True, "cuda") for x in (a, b)]
+    op(*given).backward(mg.tensor(dy, device="cuda"))
+    factors = [tf32(x) if dtype == np.float32 else x for x in (a, b, dy)]
+    a, b, dy = (x.astype(np.float64) for x in factors)
+    rtol, atol = (1e-5, 1e-5) if dtype == np.float32 else (2**-8, 1e-5)
+    for x, exact, length in ((given[0], dy @ b.T, n), (given[1], a.T @ dy, m)):
+        assert x.grad.dtype == dtype
+        np.testing.assert_allclose(x.grad.numpy().astype(np.float64), exact, rtol=rtol, atol=atol * length**0.5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["mma_tf32", "mma_bf16", "wgmma"])
+@pytest.mark.parametrize("shapes", [((3, 20, 24), (3, 24, 40)), ((3, 1, 20, 24), (2, 24, 40)), ((3, 20, 24), (24, 40))])
+def test_a_batch_goes_through_tensor_cores(kernel, shapes):
+    dtype = np.float32 if "tf32" in kernel else pytest.importorskip("ml_dtypes").bfloat16
+    a, b = (numbers(dtype, *shape) for shape in shapes)
+    c = mg.matmul.using(kernel)(mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda"))
+    np.testing.assert_allclose(c.numpy().astype(float), a.astype(float) @ b.astype(float), rtol=0.02, atol=0.05)
+
+
+@pytest.mark.gpu
+def test_wgmma_is_repeated_and_replayed_on_other_arrays():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    replay = mg.graph(lambda a, b: a @ b)
+    for i in range(4):
+        a, b = (np.full((64, 64), value, bfloat16) for value in (i, 2))
+        x, y = (mg.tensor(array, device="cuda") for array in (a, b))
+        for multiply in (mg.matmul.using("wgmma"), mg.matmul, replay):
+            np.testing.assert_array_equal(multiply(x, y).numpy().astype(float), i * 2 * 64)
+
+
+@pytest.mark.parametrize("name", ["mma_tf32", "mma_bf16", "wgmma"])
+def test_they_need_more_shared_memory_than_every_gpu_has(name):
+    kernel = mg.matmul[name]
+    assert 48 * 1024 < kernel.shared <= 227 * 1024
+    text = "".join(path.read_text() for path in kernel.source.included)
+    assert f"SHARED = {kernel.shared};" in text, "the kernel and its launch say the same"
+
+
+def test_the_simulator_refuses_in_a_sentence():
+    a = mg.ones(4, 4, device="sim")
+    with pytest.raises(CompileError, match=r"cuda/matmul/mma.cuh.* runs only on a GPU; the simulator cannot run it"):
+        mg.matmul.using("mma_tf32")(a, a)
+
+
+@pytest.mark.parametrize("device", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_product_in_bfloat16_between_float32(device):
+    """What mixed precision is: weights and losses in float32, products in bfloat16."""
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    hosts = [numbers(np.float32, *shape) for shape in ((16, 24), (24, 8))]
+    a, b = (mg.tensor(host, True, device) for host in hosts)
+    y = (a.astype(bfloat16) @ b.astype(bfloat16)).astype("float32")
+    (y * y).sum().backward()
+    x, w = (host.astype(bfloat16).astype(np.float64) for host in hosts)
+    assert a.grad.dtype == b.grad.dtype == np.float32
+    np.testing.assert_allclose(a.grad.numpy(), 2 * (x @ w) @ w.T, rtol=0.02, atol=0.5)
+    np.testing.assert_allclose(b.grad.numpy(), x.T @ (2 * (x @ w)), rtol=0.02, atol=0.5)
+
+
+def test_gradients_choose_the_rung_of_the_forward_pass():
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+
+    def runs(op, dtype, m, n, k):
+        device = DryRun()
+        a, b, dy = (Array.empty(device, shape, np.dtype(dtype)) for shape in ((m, k), (k, n), (m, n)))
+        op.vjp([a, b], dy, {})
+        return [launch.kernel.removeprefix("matmul_") for launch in device.launches]
+
+    def ladder(rung):
+        return [f"{rung}{end}" for end in ("", "_backward_a", "_backward_b")]
+
+    assert runs(mg.matmul.using("mma_tf32"), "float32", 8, 16, 24) == ladder("mma_tf32")
+    assert runs(mg.matmul, bfloat16, 5, 16, 24) == ladder("wgmma")
+    assert runs(mg.matmul, bfloat16, 5, 17, 24) == ladder("mma_bf16")
+    assert runs(mg.matmul.using("mma_bf16"), bfloat16, 5, 16, 24) == ladder("mma_bf16")
+
+
+def test_wgmma_is_for_rows_that_the_copy_engine_takes():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+
+    def runs(op, *shapes):
+        device = DryRun()
+        op.run([Array.empty(device, shape, np.dtype(bfloat16)) for shape in shapes], {})
+        return [launch.kernel for launch in device.launches]
+
+    fits, ragged, empty = [(5, 24), (24, 16)], [(5, 24), (24, 15)], [(5, 0), (0, 16)]
+    assert runs(mg.matmul, *fits) == runs(mg.matmul.using("wgmma"), *fits) == ["matmul_wgmma"]
+    assert runs(mg.matmul.using("mma_bf16"), *fits) == ["matmul_mma_bf16"]
+    assert runs(mg.matmul, *ragged) == runs(mg.matmul.using("wgmma"), *ragged) == ["matmul_mma_bf16"]
+    assert runs(mg.matmul, *empty) == ["matmul_mma_bf16"]
+
+
+def test_wgmma_has_a_block_for_each_multiprocessor_of_its_gpu():
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    for processors in (114, 132):  # of an H100 as a PCIe card, and of others
+        device = DryRun()
+        device.processors = processors
+        mg.matmul.run([Array.empty(device, (1024, 1024), bfloat16) for _ in range(2)], {})
+        assert [launch.grid for launch in device.launches] == [(processors, 1, 1)]
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_120a"])
+def test_gpus_without_the_shared_memory_refuse_before_they_compile(arch):
+    device = DryRun(SimpleNamespace(arch=arch, processors=80))
+    arrays = [Array.empty(device, (16, 16), np.dtype(np.float32)) for _ in range(2)]
+    with pytest.raises(LaunchError, match=rf"221184 bytes of shared memory, which GPUs of {arch} do not.*float32"):
+        mg.matmul.using("mma_tf32").run(arrays, {})
+    mg.matmul.run(arrays, {})
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    with pytest.raises(LaunchError, match=r"astype\('float32'\)"):
+        mg.matmul.run([Array.empty(device, (16, 16), bfloat16) for _ in range(2)], {})
+
+
+def test_only_what_the_gpu_has_room_for_is_measured(monkeypatch):
+    pytest.importorskip("ml_dtypes")
+    assert {"mma_tf32", "mma_bf16", "wgmma"} <= {work.variant for work in suite("matmul")}
+    monkeypatch.setattr(dry, "why_not", lambda name: "")
+    monkeypatch.setattr(dry, "get", lambda name: SimpleNamespace(arch="sm_86", processors=82))
+    found = {work.variant for work in suite("matmul")}
+    assert "naive" in found and not {"mma_tf32", "mma_bf16", "wgmma"} & found
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc on this machine")
+@pytest.mark.parametrize(
+    ("rung", "arch", "text"),
+    [
+        ("wgmma", "sm_80", "Hopper GPUs .sm_90a. alone.*mma_bf16.*is sm_80"),
+        ("mma_bf16", "sm_86", "GPUs before sm_90.*is sm_86"),
+        ("mma_tf32", "sm_75", "GPUs before sm_90.*is sm_75"),
+    ],
+)
+def test_other_gpus_refuse_in_a_sentence(rung, arch, text):
+    with pytest.raises(CompileError, match=text):
+        nvcc.cubin(mg.matmul[rung].source, {"real": "float"}, arch)
+
+
+def test_what_is_no_bfloat16_is_refused():
+    a = mg.ones(4, 4, device="sim")
+    with pytest.raises(TypeError, match=r"takes bfloat16; got float32\. Use \.astype\('bfloat16'\)"):
+        mg.matmul.using("mma_bf16")(a, a)
+    with pytest.raises(TypeError, match="float32"):
+        mg.matmul.using("mma_tf32")(a.astype("float64"), a.astype("float64"))
+
+
+def test_bfloat16_multiplies_and_does_nothing_else():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    a = mg.tensor(numbers(bfloat16, 3, 4), device="numpy")
+    b = mg.tensor(numbers(bfloat16, 4, 2), device="numpy")
+    exact = a.numpy().astype(np.float64) @ b.numpy().astype(np.float64)
+    np.testing.assert_allclose((a @ b).numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-6)
+    with pytest.raises(TypeError, match="exp takes float32 or float64; got bfloat16"):
+        a.exp()
+    with pytest.raises(TypeError, match="matmul takes float32 or float64; got bfloat16"):
+        a @ mg.ones(4, 2, device="numpy")

@@ -1,0 +1,293 @@
+"""What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
+
+import ctypes
+import importlib
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.devices.array import Array
+from minigrad.devices.device import Arguments
+from minigrad.op import OPS
+from minigrad.ops.matmul.packed import TALLEST, Operand, multiply
+from minigrad.optim import SGD_STEP
+from minigrad.replay.launches import Program, Unplanned
+from minigrad.simulator import Simulator
+
+CASES = [pytest.param(op, case, id=f"{op.name}-{case}") for op in OPS.values() for case in op.cases]
+
+
+class Repeating(Simulator):
+    """`sim` with launches that are prepared once, as on a GPU; counts them, and those that are not."""
+
+    repeats = True
+
+    def __init__(self):
+        super().__init__()
+        self.prepared = self.repeated = self.single = 0
+
+    def launch(self, *args):
+        self.single += 1
+        super().launch(*args)
+
+    def queued(self, launch):
+        module, name, grid, block, shared, packed, at, _ = launch
+        self.prepared += 1
+        bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
+
+        def queue():
+            for (field, *_), place in zip(packed._fields_, at, strict=True):
+                into = getattr(type(packed), field)
+                ctypes.memmove(ctypes.addressof(packed) + into.offset, place, into.size)
+            super(Repeating, self).launch(module, name, grid, block, shared, bare)
+
+        return [queue]
+
+    def touch(self, *arrays):
+        """Nothing is captured here."""
+
+    def repeat(self, program, arrays):
+        self.repeated += 1
+        made = [self.allocate(nbytes) for nbytes in program.sizes]
+        addresses = [x.address for x in (*arrays, *made)]
+        program.table[:] = addresses + [addresses[number] + offset for number, offset in program.moved]
+        for step in program.steps:
+            step()
+        return made
+
+
+@pytest.fixture
+def device(monkeypatch):
+    made, convert = Repeating(), importlib.import_module("minigrad.devices.dtypes")
+    monkeypatch.setattr(convert, "get", lambda name: made)
+    convert._constant.cache_clear()
+    yield made
+    convert._constant.cache_clear()
+
+
+def tensors(device, hosts):
+    """The same values where launches are repeated, and on `numpy`."""
+    floats = [x.dtype.kind == "f" for x in hosts]
+    return (
+        [mg.Tensor(Array.upload(device, x), wanted) for x, wanted in zip(hosts, floats, strict=True)],
+        [mg.Tensor(x, wanted) for x, wanted in zip(hosts, floats, strict=True)],
+    )
+
+
+def close(ours, truth):
+    np.testing.assert_allclose(ours.numpy(), truth.numpy(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("op, case", CASES)
+def test_every_op_repeated_is_as_the_reference(device, op, case):
+    for seed in range(2):
+        hosts = case.arrays("float32", seed)
+        ours, truth = tensors(device, hosts)
+        y, expected = op(*ours, **case.params), op(*truth, **case.params)
+        close(y, expected)
+        if y.requires_grad:
+            dy = np.random.default_rng(seed).standard_normal(y.shape).astype(np.float32)
+            y.backward(mg.Tensor(Array.upload(device, dy)))
+            expected.backward(mg.Tensor(dy))
+            for x, x_truth in zip(ours, truth, strict=True):
+                if x.requires_grad:
+                    close(x.grad, x_truth.grad)
+
+
+def test_the_second_call_prepares_nothing(device):
+    def call():
+        ours, _ = tensors(device, [np.ones((3, 4), np.float32), np.ones(4, np.float32)])
+        (ours[0] * ours[1]).sum().backward()
+
+    call()
+    prepared, repeated, single = device.prepared, device.repeated, device.single
+    call()
+    assert (device.prepared, device.single) == (prepared, single) == (prepared, 0)
+    assert device.repeated == 2 * repeated
+
+
+def test_a_fused_function_is_repeated(device):
+    fused = mg.fuse(lambda x, w: (x.tanh() * w).mean(axis=-1))
+    counts = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        ours, truth = tensors(device, [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 40), (40,))])
+        y, expected = fused(*ours), fused(*truth)
+        close(y, expected)
+        y.sum().backward()
+        expected.sum().backward()
+        for x, x_truth in zip(ours, truth, strict=True):
+            close(x.grad, x_truth.grad)
+        counts.append((device.prepared, device.single))
+    assert counts[0] == counts[1] == counts[2] and counts[0][1] == 0
+
+
+def test_the_same_tensor_twice_is_no_rule_for_two(device):
+    (a, b), _ = tensors(device, [np.array([1, 2, 3], np.float32), np.array([4, 5, 6], np.float32)])
+    (a * a).sum().backward()
+    assert a.grad.numpy().tolist() == [2, 4, 6]
+    a.grad = None
+    (a * b).sum().backward()
+    assert (a.grad.numpy().tolist(), b.grad.numpy().tolist()) == ([4, 5, 6], [1, 2, 3])
+
+
+def test_only_wanted_gradients_are_made(device):
+    hosts = [np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)]
+    for wanted in (0, 1):
+        ours, _ = tensors(device, hosts)
+        ours[1 - wanted].requires_grad = False
+        (ours[0] @ ours[1]).sum().backward()
+        assert ours[wanted].grad is not None and ours[1 - wanted].grad is None
+
+
+def test_a_call_that_is_refused_is_refused_every_time(device):
+    (a, b), _ = tensors(device, [np.ones(3, np.float32), np.ones(4, np.float32)])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="do not broadcast"):
+            a + b
+        with pytest.raises(TypeError, match="axis=True"):
+            mg.sum(a, axis=True)
+        assert mg.sum(a, axis=0).item() == 3
+    with pytest.raises(TypeError, match="takes"):
+        mg.add(a, a, a)
+
+
+def test_other_kernels_are_planned_anew(device):
+    (a, b), _ = tensors(device, [np.ones((5, 5), np.float32)] * 2)
+    assert (a @ b).numpy()[0, 0] == 5
+    prepared = device.prepared
+    mg.matmul.using("naive")(a, b)
+    assert device.prepared == prepared + 1
+    mg.matmul["tiled"].prefer((5, 5, 5, 1), {"TILE": 4})
+    try:
+        a @ b
+        assert device.prepared == prepared + 2
+    finally:
+        mg.matmul["tiled"].forget()
+
+
+def test_a_write_in_place_is_noticed(device):
+    (a, b), _ = tensors(device, [np.ones(3, np.float32)] * 2)
+    for _ in range(2):
+        y = (a * b).sum()
+        with mg.no_grad():
+            b.assign(b + 1)
+        with pytest.raises(RuntimeError, match="multiply kept b at version"):
+            y.backward()
+
+
+def test_a_function_that_looks_at_data_is_not_planned(device):
+    x = Array.upload(device, np.ones(3, np.float32))
+    with pytest.raises(Unplanned):
+        Program(lambda x: [x.numpy() and x], [x.spec])
+    with pytest.raises(Unplanned):
+        Program(lambda x: [Array.upload(x.device, np.ones(3))], [x.spec])
+
+
+@pytest.mark.parametrize("offset", [4, 8, 16])
+def test_a_function_that_returns_a_part_is_not_planned(device, offset):
+    x = Array.upload(device, np.arange(8, dtype=np.float32))
+    made = Array.empty(device, (8,), np.dtype(np.float32))
+
+    def part(of):
+        return Array(of.device, (2,), of.dtype, of.buffer, of.address + offset)
+
+    for function in (lambda x: [part(x)], lambda x: [part(Array.empty(x.device, x.shape, x.dtype))]):
+        with pytest.raises(Unplanned):
+            Program(function, [x.spec])
+    assert Program(lambda x: [x.reshape((2, 4))], [part(made).spec])([part(x)])[0].address == x.address + offset
+
+
+def test_arrays_that_start_elsewhere_are_of_another_spec(device):
+    whole = Array.upload(device, np.zeros((4, 2), np.float32))
+    assert whole.rows(2, 2).spec is Array.upload(device, np.zeros((2, 2), np.float32)).spec
+    assert whole.rows(1, 2).spec is not whole.rows(2, 2).spec
+
+
+def test_a_plan_reads_arrays_where_they_begin(device):
+    host = np.arange(13, dtype=np.float32)
+    whole = Array.upload(device, host)
+    x, y = (Array(device, (2, 3), whole.dtype, whole.buffer, whole.address + 4 * skipped) for skipped in (1, 6))
+    second = Program(lambda x, y: [OPS["matmul"].run([x, y.rows(1, 1).reshape((3,))], {})], [x.spec, y.spec])
+    for _ in range(2):
+        assert second([x, y])[0].numpy().tolist() == (host[1:7].reshape(2, 3) @ host[9:12]).tolist()
+    assert device.repeated == 2
+
+
+def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
+    x = mg.Tensor(Array.upload(device, np.ones(1, np.float32)))
+    for _ in range(2):
+        assert (x + 1).item() == 2
+        with pytest.raises(ValueError, match=r"add: 10+ does not fit into float32"):
+            x + 10**400
+
+
+class Scaled(mg.optim.SGD):
+    """An optimizer with a number of its own, which nobody has been told of."""
+
+    def __init__(self, parameters, scale):
+        super().__init__(parameters, lr=1.0)
+        self.scale = scale
+
+    def _update(self, p, g, v):
+        super()._update(p, g, v) if isinstance(p, np.ndarray) else SGD_STEP.launch(p.size)(
+            p, g, v, self.lr * self.scale, self.momentum, p.size
+        )
+
+
+def test_a_number_that_a_users_optimizer_has_is_its_own(device):
+    (w,), _ = tensors(device, [np.zeros(3, np.float32)])
+    w.grad = mg.Tensor(Array.upload(device, np.ones(3, np.float32)))
+    one, two = Scaled([w], 1.0), Scaled([w], 10.0)
+    for optimizer in (one, two, one):
+        optimizer.step()
+    assert w.numpy().tolist() == [-12.0] * 3
+    two.scale = 100.0
+    two.step()
+    assert w.numpy().tolist() == [-112.0] * 3
+    two.seen = []  # is no key of a dict, so nothing is planned
+    two.scale = 1000.0
+    two.step()
+    assert w.numpy().tolist() == [-1112.0] * 3
+
+
+PLACED = [case for case in CASES if (given := case.values[1].params) and list(given) == case.values[0].inputs.params]
+
+
+@pytest.mark.parametrize(("op", "case"), PLACED)
+def test_parameters_by_their_place(device, op, case):
+    given, truth = tensors(device, case.arrays("float32"))
+    inputs = [given] if op.inputs.variadic else given
+    wanted = op(*([truth] if op.inputs.variadic else truth), **case.params).numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(op(*inputs, *case.params.values()).numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_another_parameter_by_its_place(device):
+    x = mg.Tensor(Array.upload(device, np.arange(6, dtype=np.float32).reshape(2, 3)))
+    for axis in (0, 1, 0, 1):
+        np.testing.assert_array_equal(mg.sum(x, axis).numpy(), x.numpy().sum(axis))
+
+
+def test_an_op_that_waits_for_its_kernel_is_run_each_time(device):
+    """As one with a reader's kernel in it, whose faults are to name it."""
+    copied = mg.add.using()
+    copied.kernels = dict(copied.kernels)
+    for name in ("forward", "vectorized"):
+        kernel = copied.kernels[name].using()
+        kernel.waits = True
+        copied.kernels = {**copied.kernels, name: kernel}
+    (x, y), (a, b) = tensors(device, [np.ones(5, np.float32), np.arange(5, dtype=np.float32)])
+    for _ in range(3):
+        close(copied(x, y), a + b)
+    assert not device.repeated
+
+
+def test_a_very_tall_product_is_not_copied():
+    class Nowhere:
+        dtype, size = np.dtype("float32"), 1
+
+    x = Nowhere()
+    tall, wide = Operand(x, TALLEST + 1, 5, across=True), Operand(x, 5, 301)
+    assert not multiply(mg.matmul.kernels | {"forward": mg.matmul.kernels["packed"]}, 1, tall, wide, x)
