@@ -18,7 +18,7 @@ from minigrad.call import CallSignature, as_tensors, key_of, kinds_of, taking_nu
 from minigrad.devices.array import Array, Spec
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
-from minigrad.kernels.kernel import Epoch, Kernel
+from minigrad.kernels.kernel import Kernel
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output
@@ -98,7 +98,7 @@ class Op:
     ):
         self.name, self.forward, self.backward = name, forward, backward
         self.__name__, self.__doc__ = name, forward.__doc__
-        self.fast, self._epoch = fast or {}, Epoch.number
+        self.fast = fast or {}
         self.kernels = kernels
         self.launch, self.launch_backward = launch, launch_backward
         self.prepare, self.uses, self.cost, self.backward_flops = prepare, uses, cost, backward_flops
@@ -112,9 +112,6 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
-        if self._epoch != Epoch.number:
-            self._calls.clear()
-            self._epoch = Epoch.number
         try:
             key = tuple([x.array.spec for x in args]) if not named else self._key(args, named)
         except AttributeError:  # a number or a NumPy array among them
@@ -141,6 +138,10 @@ class Op:
         if key is None:
             return Call(self, arrays, params, replays=False)
         return self._calls.get(key) or self._calls.keep(key, Call(self, arrays, params, replays=True))
+
+    def forget(self) -> None:
+        """Drop the prepared calls: their launches were planned for other block sizes."""
+        self._calls.clear()
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
@@ -271,62 +272,58 @@ class Call:
         if replays:
             specs = [x.spec for x in arrays]  # type: ignore[union-attr]
             self.run = replayed_one(self.run, specs) if op.outputs == 1 else replayed(self.run, specs)
-        self._shares, self._single, self._differentiable = op.shares, op.outputs == 1, op.backward is not None
+        self._tensors = output if op.outputs == 1 else _several
+        self._shares, self._differentiable = op.shares, op.backward is not None
         self._rules: dict[tuple[bool, ...], Rule] = {}
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
         y = self.run([t.array for t in tensors])
-        if self._single:
-            result: Any = output(y, tensors[0].version if self._shares else None)
-        else:
-            result = tuple([output(each, None) for each in y])
+        result: Any = self._tensors(y, tensors[0].version if self._shares else None)
         if self._differentiable:
             for t in tensors:
                 if t.node is not None or t._requires_grad:
                     if tape.mode.enabled:
                         self._record(tensors, result)
                     break
-        if (recorder := tape.mode.recorder) is not None:
-            recorder.uses(tensors)
         return result
 
     def _record(self, tensors: Sequence[Tensor], result: Any) -> None:
-        """Put a node on the tape."""
+        """Put a node on the tape; with several outputs, one for each as well."""
         parents = tuple([t.node or (t if t._requires_grad else None) for t in tensors])
         needs = tuple([parent is not None for parent in parents])
         rule = self._rules.get(needs)
         if rule is None:
-            outputs = (result,) if self._single else result
-            rule = self._rules[needs] = Rule(self, needs, [t.array for t in tensors], [r.array for r in outputs])
-        if self._single:
-            result.node = rule.node(tensors, parents, (result,))
+            rule = self._rules[needs] = Rule(self, needs, [t.array for t in tensors], result)
+        if rule.single:
+            result.node = rule.node(tensors, parents, result)
         else:
-            node = rule.node(tensors, parents, result)
-            for each, own in zip(result, tape.outputs(self.op.name, node, [r.array for r in result]), strict=True):
+            node = rule.node((*tensors, *result[:-1]), parents, result[-1])
+            for each, own in zip(result, tape.outputs(node, [r.array for r in result]), strict=True):
                 each.node = own
 
 
 class Rule:
     """The gradient rule of a call, for the inputs that require a gradient: which arrays it saves, and the pull."""
 
-    def __init__(self, call: Call, needs: tuple[bool, ...], inputs: Sequence[AnyArray], outputs: Sequence[AnyArray]):
+    def __init__(self, call: Call, needs: tuple[bool, ...], arrays: Sequence[AnyArray], result: Any):
         self.op, self.needs, self.shapes, self.replays = call.op, needs, call.shapes, call.replays
-        self._places, self._constants = call.op.saved(inputs, call.params, needs)
+        self.single = call.op.outputs == 1
+        self._places, self._constants = call.op.saved(arrays, call.params, needs)
         self._numbers = list(self._places.values())
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
-        self._outputs = [(y.shape, y.dtype) for y in outputs]
+        self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
         self._saves_nothing = partial(self.pull, ())
 
-    def node(self, tensors: Sequence[Tensor], parents: tuple, results: Sequence[Tensor]) -> tape.Node:
-        """The node for these inputs and outputs."""
+    def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
+        """The node for these inputs, and outputs but the last, and the last output."""
         if not self._numbers:
-            return tape.Node(self.op.name, parents, self._saves_nothing, (), results[0].array)
-        everything = (*tensors, *results)
+            return tape.Node(self.op.name, parents, self._saves_nothing, (), result.array)
+        everything = (*tensors, result)
         arrays = [everything[i].array for i in self._numbers]
         saved = [(name, everything[i].version) for name, i in self._places.items()]
-        return tape.Node(self.op.name, parents, partial(self.pull, arrays), saved, results[0].array)
+        return tape.Node(self.op.name, parents, partial(self.pull, arrays), saved, result.array)
 
     def pull(self, saved: Sequence[AnyArray], dy: Any) -> Sequence[AnyArray | None]:
         """The gradients of the inputs, from that of the output, or from a tuple with those of several."""
@@ -353,6 +350,11 @@ class Rule:
         named = self._constants | dict(zip([*self._places, *self._arrays], arrays[count:], strict=True))
         saved = {name: named[name] for name in self.op.saves}
         return self.op.pull(saved, self.shapes, self.needs, arrays[0] if count == 1 else tuple(arrays[:count]))
+
+
+def _several(arrays: Sequence[AnyArray], version: tape.Version | None) -> tuple[Tensor, ...]:
+    """The outputs of an op with several."""
+    return tuple([output(array, version) for array in arrays])
 
 
 def _replays(arrays: Sequence[AnyArray]) -> bool:

@@ -6,10 +6,10 @@ out). The rule holds arrays, never nodes, so a graph has no reference cycles: me
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count as numbers
-from typing import Any, Protocol, Union
+from typing import Any, ClassVar, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
 Parent = Union["Node", Any, None]  # a node, a leaf tensor, or None for an input that requires no gradient
@@ -60,7 +60,7 @@ class Node:
         self.vjp, self.saved = None, []
 
 
-def outputs(op: str, node: Node, arrays: Sequence[Any]) -> list[Node]:
+def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
     """A node for each output of an operation with several: it hands its gradient to the node of the operation.
 
     The operation's rule then receives one tuple, with None for each output that no gradient reaches.
@@ -69,14 +69,11 @@ def outputs(op: str, node: Node, arrays: Sequence[Any]) -> list[Node]:
     def hand_over(i: int) -> Vjp:
         return lambda dy: (tuple(dy if i == j else None for j in range(len(arrays))),)
 
-    return [Node(f"{op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
+    return [Node(f"{node.op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
 
 
 class Recorder(Protocol):
     """A training step that is being captured (`mg.graph`) learns here what the step does besides launching kernels."""
-
-    def uses(self, tensors: Sequence[Any]) -> None:
-        """An op runs on these tensors."""
 
     def reads_grad(self, leaf: Any) -> None:
         """The step reads `leaf.grad`."""
@@ -112,16 +109,18 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
-class Changes:
-    """Numbers the changes of any leaf's `requires_grad`: where `last` is another, a captured step checks its leaves."""
+class RequiresGrad:
+    """The changes of any leaf's `requires_grad`: how many there were, and the memory of the last leaves."""
 
-    _numbers = numbers(1)
-    last = 0
+    changes, lock = 0, threading.Lock()
+    last: ClassVar[deque[int]] = deque(maxlen=64)
 
     @classmethod
-    def note(cls) -> None:
-        """A leaf now requires a gradient, or no longer."""
-        cls.last = next(cls._numbers)
+    def change(cls, address: int) -> None:
+        """A leaf with this memory now requires a gradient, or no longer."""
+        with cls.lock:
+            cls.changes += 1
+            cls.last.append(address)
 
 
 def grad_enabled() -> bool:
