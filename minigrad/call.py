@@ -108,10 +108,10 @@ def tagged(value: Any) -> tuple:
     return type(value), repr(value) if isinstance(value, float) else value
 
 
-def kinds_of(args: Sequence[Any]) -> list[Any] | None:
-    """The spec of each tensor on a device that runs kernels, the type of each number; None with anything else."""
+def call_key(args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
+    """The key of a call of tensors and numbers with named parameters; None for anything else, as a NumPy array."""
     try:
-        return [type(x) if type(x) in NUMBERS else x.array.spec for x in args]
+        return key_of([type(x) if type(x) in NUMBERS else x.array.spec for x in args], named)
     except AttributeError:
         return None
 

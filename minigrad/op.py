@@ -6,7 +6,6 @@ A room in `minigrad/ops/` makes one Op; the registry OPS then gives dispatch, te
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from minigrad import display, tape
-from minigrad.call import CallSignature, as_tensors, key_of, kinds_of, taking_numbers
+from minigrad.call import CallSignature, as_tensors, call_key, key_of, taking_numbers
+from minigrad.case import Case
 from minigrad.devices.array import Array, Spec
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
+from minigrad.kernels import variants
 from minigrad.kernels.kernel import Kernel
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
@@ -25,33 +26,6 @@ from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call to test an op with: shapes or arrays as inputs, and its parameters.
-
-    A shape stands for standard normal numbers; `positive` makes them positive and bounded away from 0.
-    """
-
-    inputs: tuple
-    params: Mapping[str, Any] = field(default_factory=dict)
-    positive: bool = False
-
-    def arrays(self, dtype: Any = np.float64, seed: int = 0) -> list[np.ndarray]:
-        """The inputs as NumPy arrays. Arrays given with an integer or bool dtype keep it."""
-        rng = np.random.default_rng(seed)
-        return [self._array(given, dtype, rng) for given in self.inputs]
-
-    def _array(self, given: Any, dtype: Any, rng: np.random.Generator) -> np.ndarray:
-        if isinstance(given, np.ndarray):
-            return given.astype(dtype) if given.dtype.kind == "f" else given
-        numbers = rng.standard_normal(given)
-        return np.asarray(np.abs(numbers) + 0.5 if self.positive else numbers, dtype)
-
-    def __str__(self) -> str:
-        shapes = [str(g) if isinstance(g, tuple) else f"{g.dtype}{g.shape}" for g in self.inputs]
-        return " ".join([*shapes, *(f"{key}={value}" for key, value in self.params.items())])
 
 
 class Op:
@@ -113,9 +87,9 @@ class Op:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
         try:
-            key = tuple([x.array.spec for x in args]) if not named else self._key(args, named)
+            key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them
-            key = self._key(args, named)
+            key = call_key(args, named)
         if call := self._calls.get(key):
             return call(args)
         inputs, params = self.inputs.split(args, named)
@@ -127,10 +101,6 @@ class Op:
         if key and call.replays and len(args) == len(inputs):  # no parameter by its place
             self._calls.keep(key, taking_numbers(self.name, call, args))
         return call(tensors)
-
-    def _key(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
-        kinds = kinds_of(args)
-        return None if kinds is None else key_of(kinds, named)
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "Call":
         """The call for arrays like these; it is kept where the device replays launches."""
@@ -217,19 +187,8 @@ class Op:
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
         other = copy.copy(self)
-        kernels = {
-            name: kernel.using(**{key: value for key, value in tunables.items() if key in kernel.tunables})
-            for name, kernel in self.kernels.items()
-        }
-        known = {key for kernel in kernels.values() for key in kernel.tunables}
-        if unknown := [key for key in tunables if key not in known]:
-            raise ValueError(f"{self.name} has no tunable {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
-        if variant is not None:
-            if "backward" in self._kernel_name(variant):
-                raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
-            kernels["forward"] = kernels[variant]
         other.fast = {} if variant or tunables else self.fast
-        other.kernels = kernels
+        other.kernels = variants.using(self.name, self.kernels, variant, tunables)
         return other
 
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":
@@ -242,14 +201,9 @@ class Op:
         other.kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
         return other
 
-    def __getitem__(self, kernel: str) -> Kernel:
+    def __getitem__(self, name: str) -> Kernel:
         """One of the op's kernels: `matmul["tiled"]` shows its source."""
-        return self.kernels[self._kernel_name(kernel)]
-
-    def _kernel_name(self, name: str) -> str:
-        if not isinstance(name, str) or name not in self.kernels:
-            raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
-        return name
+        return variants.named(self.name, self.kernels, name)
 
     def __repr__(self) -> str:
         return display.text(self)

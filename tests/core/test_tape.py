@@ -321,6 +321,6 @@ def test_numpy_functions_that_would_lose_a_gradient_say_so(device):
 
 def test_retain_graph_is_true_or_false():
     loss = mg.ones(1, requires_grad=True).sum()
-    with pytest.raises(TypeError, match="backward: retain_graph takes True or False; got 'yes'"):
+    with pytest.raises(TypeError, match="backward: retain_graph takes True or False; got str 'yes'"):
         loss.backward(retain_graph="yes")
     loss.backward()
