@@ -8,8 +8,8 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, Union
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
 Parent = Union["Node", Any, None]  # a node, a leaf tensor, or None for an input that requires no gradient
@@ -106,21 +106,17 @@ class _Mode(threading.local):
     tracer: Tracer | None = None
 
 
-mode = _Mode()
+mode, _lock = _Mode(), threading.Lock()
 
 
-class RequiresGrad:
-    """The changes of any leaf's `requires_grad`: how many there were, and the memory of the last leaves."""
+# Each change of any leaf's requires_grad: its number, and the memory of the leaf. A captured step looks for its own.
+requires_grad_changes: deque[tuple[int, int]] = deque([(0, 0)], maxlen=64)
 
-    changes, lock = 0, threading.Lock()
-    last: ClassVar[deque[int]] = deque(maxlen=64)
 
-    @classmethod
-    def change(cls, address: int) -> None:
-        """A leaf with this memory now requires a gradient, or no longer."""
-        with cls.lock:
-            cls.changes += 1
-            cls.last.append(address)
+def note_requires_grad(address: int) -> None:
+    """A leaf with this memory now requires a gradient, or no longer."""
+    with _lock:
+        requires_grad_changes.append((requires_grad_changes[-1][0] + 1, address))
 
 
 def grad_enabled() -> bool:
@@ -129,33 +125,28 @@ def grad_enabled() -> bool:
 
 
 @contextmanager
-def no_grad() -> Iterator[None]:
+def _within(name: str, value: Any) -> Iterator[None]:
+    before = getattr(mode, name)
+    setattr(mode, name, value)
+    try:
+        yield
+    finally:
+        setattr(mode, name, before)
+
+
+def no_grad() -> AbstractContextManager[None]:
     """Record nothing: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
-    before, mode.enabled = mode.enabled, False
-    try:
-        yield
-    finally:
-        mode.enabled = before
+    return _within("enabled", False)
 
 
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
+def recording(recorder: Recorder) -> AbstractContextManager[None]:
     """Report this thread's operations to a step that is being captured."""
-    mode.recorder = recorder
-    try:
-        yield
-    finally:
-        mode.recorder = None
+    return _within("recorder", recorder)
 
 
-@contextmanager
-def tracing(tracer: Tracer) -> Iterator[None]:
+def tracing(tracer: Tracer) -> AbstractContextManager[None]:
     """Hand this thread's operations to a function that is being fused."""
-    before, mode.tracer = mode.tracer, tracer
-    try:
-        yield
-    finally:
-        mode.tracer = before
+    return _within("tracer", tracer)
 
 
 def topological_order(root: Parent) -> list[Any]:
