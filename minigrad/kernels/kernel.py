@@ -79,7 +79,7 @@ class Kernel:
         """Drop the launches that were planned, and let every op drop the calls that it prepared with them."""
         self._plans.clear()
         for op in OPS.values():
-            op.forget()
+            op.calls.clear()
 
     def preferred(self, *sizes: int) -> dict[str, int]:
         """The values for the nearest sizes: the distance is in doublings, added up."""

@@ -1,7 +1,6 @@
 """Every legal value of an op's tunables: which there are, what each launches, and what each takes."""
 
 from collections.abc import Container, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from html import escape
 from itertools import product
@@ -75,9 +74,7 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
         known = {key: value for key, value in wanted.items() if key in kernel.tunables}
         return made.setdefault(id(kernel), kernel.using(**known) if known else kernel)
 
-    other = copy(op)
-    other.kernels = {role: changed(kernel) for role, kernel in op.kernels.items()}  # one kernel in two roles stays one
-    return other
+    return op.with_kernels({role: changed(kernel) for role, kernel in op.kernels.items()})  # one in two roles stays one
 
 
 def alike(dry: Dry) -> tuple:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,8 @@ def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
 
 def plans(work: Work, op: Op) -> list[Plan]:
     """Role, sizes and values of the launches that a work makes with this setting of the op."""
-    fresh, made = copy(op), dict[int, Kernel]()  # kernels that have planned nothing for anybody else
-    fresh.kernels = {role: made.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
+    made = dict[int, Kernel]()  # kernels that have planned nothing yet
+    fresh = op.with_kernels({role: made.setdefault(id(k), k.using()) for role, k in op.kernels.items()})
     launched = {run.kernel for run in work.dry(fresh).launches}  # a gradient plans its forward pass, too
     roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # of the op itself, not of this setting
     return [
