@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
-from types import ModuleType
 
 import numpy as np
 
@@ -166,14 +165,5 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
 )
 
 
-class _Callable(ModuleType):
-    """Once this module is imported, the name `mg.doctor` is the module; calling it does the same."""
-
-    def __call__(self) -> Report:
-        return doctor()
-
-
 if __name__ == "__main__":
     print(doctor())
-else:
-    sys.modules[__name__].__class__ = _Callable

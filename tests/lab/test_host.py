@@ -20,7 +20,7 @@ def test_a_wrong_result_is_not_timed():
 
 def test_the_device_is_waited_for_outside_of_the_time():
     order = []
-    host.in_turns({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, lambda: order.append("wait"), 2)
+    host.timed({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, lambda: order.append("wait"), 2)
     assert order == 2 * ["wait", *"a" * host.CALLS, "wait", *"b" * host.CALLS]
 
 

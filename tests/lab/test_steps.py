@@ -1,7 +1,5 @@
 """The training-step benchmark: what is compared before, and how it is timed. The times themselves need a GPU."""
 
-import dataclasses
-
 import pytest
 
 import minigrad as mg
@@ -32,7 +30,7 @@ def test_a_wrong_loss_is_not_timed():
 def test_works_take_turns():
     order = []
     works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
-    times = steps.in_turns(works, lambda: order.append("wait"), 3)
+    times = steps.timed(works, lambda: order.append("wait"), 3)
     first = ["wait", "a", "wait", "wait", "b", "wait"]  # how long is one?
     turn = ["wait", *"a" * steps.CALLS, "wait", "wait", *"b" * steps.CALLS, "wait"]
     assert order == first + 3 * turn and times["a"].repeats == 3 and times["a"].host
@@ -63,7 +61,7 @@ def test_the_clock_stops_when_the_work_of_other_streams_is_done(small, gpu, driv
         steps, "ours", lambda optimizer, device, *given, plain=steps.ours: plain(optimizer, "numpy", *given)
     )
     monkeypatch.setattr(steps, "pytorch", rival)
-    monkeypatch.setattr(steps, "perf_counter", clock)
+    monkeypatch.setattr("minigrad.lab.bench.timer.perf_counter", clock)
     times = steps.training_step("SGD", against=("torch",), repeats=2).times
     assert len(read) == 3 * 2 * 3 and set(read) == {0}, "something was still queued when the clock was read"
     assert list(times) == ["minigrad", "minigrad, graph", "elsewhere"]
@@ -106,8 +104,11 @@ def command(tmp_path, monkeypatch):
     monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
     monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
-    blank = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step --against torch", {"python": "3.12"})
-    monkeypatch.setattr(mg.bench.machine, "blank", lambda command: dataclasses.replace(blank, command=command))
+    monkeypatch.setattr(
+        dated,
+        "todays_record",
+        lambda command, **tables: mg.bench.Record("Some GPU", "2026-11-21", command, {}, **tables),
+    )
     return command_line.main
 
 

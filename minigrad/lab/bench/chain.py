@@ -26,9 +26,9 @@ def chain(x: Any) -> Any:
 
 
 def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -> list[Measurement]:
-    """The chain op by op and fused, each a forward and a backward pass; both beside the rivals, all in turns.
+    """Time forward plus backward op by op, fused and by the rivals, all in turns.
 
-    First the value and the gradient of each are compared with NumPy's. Raises ValueMismatch, DeviceError.
+    Before that value and gradient of each are compared with NumPy's. Raises ValueMismatch, DeviceError.
     """
     gpu: Any = get(check("cuda"))
     fused, host = fuse(chain), numbers(size, False)
@@ -42,19 +42,21 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
     if "numpy" in against:
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))
     moved = fused.traffic(size)
-    return [
-        Measurement(title(way, size), _kernels(launches), times[way], 0, nbytes(launches), "float32", rivals)
-        for way, launches in zip(WAYS, (moved.op_by_op, moved.fused), strict=True)
-    ]
+
+    def measurement(way: str, launches: Sequence[Any]) -> Measurement:
+        kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
+        return Measurement(title(way, size), kernels, times[way], 0, nbytes(launches), "float32", rivals)
+
+    return list(map(measurement, WAYS, (moved.op_by_op, moved.fused)))
 
 
 def title(way: str, size: int = SIZE) -> str:
-    """As records name it."""
+    """The title in records."""
     return f"chain {way} of {size}"
 
 
 def passes(fn: Callable, x: Array) -> Call:
-    """A forward and a backward pass by minigrad; gives the value and the gradient."""
+    """A call runs forward and backward in minigrad, and returns the value and the gradient."""
     leaf = Tensor(x, requires_grad=True)
 
     def call() -> Sequence[Array]:
@@ -67,7 +69,7 @@ def passes(fn: Callable, x: Array) -> Call:
 
 
 def by_torch(x: Array) -> dict[str, Call]:
-    """The same by PyTorch, on the same array: eager, and compiled."""
+    """The same in PyTorch on the same array, eager and compiled."""
     from minigrad.lab.bench.rivals.pytorch import Shared
 
     rival = pytorch()
@@ -89,14 +91,10 @@ def by_torch(x: Array) -> dict[str, Call]:
 
 
 def must_agree(calls: Mapping[str, Call], fused: Fused, host: np.ndarray, device: Any) -> None:
-    """Raise ValueMismatch where a value or a gradient is not NumPy's."""
+    """Raise ValueMismatch where a value or a gradient differs from NumPy's."""
     y, pull = fused.pullback([host], {})
     wanted = [Reference(device, np.asarray(a)) for a in (y, *pull(np.ones((), host.dtype)))]
     for name, call in calls.items():
         for what, got, reference in zip(("value", "gradient"), call(), wanted, strict=True):
             if not (error := reference.error(got)) <= TOLERANCE["float32"]:
                 raise ValueMismatch(f"chain: the {what} of {name} is off by {error:.2g} of the largest; not timed.")
-
-
-def _kernels(launches: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(launch.kernel for launch in launches))

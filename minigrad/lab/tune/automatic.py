@@ -1,4 +1,4 @@
-"""Choices that apply by themselves: every launch takes the values that were chosen for its size, or near it."""
+"""Automatic tuning: every launch uses the choice for its size, or for the nearest size."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +13,11 @@ from minigrad.op import OPS
 
 
 def auto(on: bool = True) -> int:
-    """From now on kernels take the block sizes that were chosen on this GPU; returns how many choices there are.
+    """Apply the choices for this GPU to all kernels from now on; returns the number of choices.
 
-    Choices are those of this GPU's records, and those that `mg.tune` timed on this machine; a launch of another size
-    takes those of the nearest. A value that is asked for, as in op.using(BLOCK=64), stays. The look-up is part of the
-    launch arithmetic, which is done once for each size: calls take the host as long as before. auto(False) ends it.
+    Choices come from this GPU's records and from `mg.tune` on this machine; a launch of another size uses those of the
+    nearest. Values asked for, as in op.using(BLOCK=64), have precedence. The look-up is part of planning a launch, once
+    for each size, so the host's time for a call stays the same. auto(False) ends it.
     """
     flag("mg.tune.auto", "on", on)
     for op in OPS.values():
@@ -33,7 +33,7 @@ def auto(on: bool = True) -> int:
 
 
 def _recorded(device: str) -> Iterator[tuple[str, cache.Plan]]:
-    """The plans behind the choices of the newest record of a device."""
+    """Plans of the choices in the newest record of a device."""
     choices = next((r.choices for r in records(device) if r.choices), {})
     for work in suite():
         chosen = choices.get(work.title, {}).get("search")
@@ -43,6 +43,6 @@ def _recorded(device: str) -> Iterator[tuple[str, cache.Plan]]:
 
 
 def _timed(device: str) -> Iterator[tuple[str, cache.Plan]]:
-    """The plans that were kept on this machine."""
+    """Plans cached on this machine."""
     for entry in cache.read(device).values():
         yield from ((entry["op"], plan) for plan in entry["plans"])

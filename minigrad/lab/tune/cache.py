@@ -1,4 +1,4 @@
-"""The choices that were timed on a GPU, kept on disk by device, op, kernel text and shape class."""
+"""Choices timed on a GPU, cached on disk by device, op, kernel text and shape class."""
 
 import hashlib
 import json
@@ -12,16 +12,16 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.work import Work
 from minigrad.op import Op
 
-Plan = tuple[str, list[int], dict[str, int]]  # a kernel's role in the op, the sizes of a launch, the values for it
+Plan = tuple[str, list[int], dict[str, int]]  # a kernel's role in the op, the sizes of a launch, its tunables' values
 
 
 def size_class(extent: int) -> int:
-    """Sizes of one class need the same choice: up to 1, 2, 4, 8, ... as the power of two above."""
+    """ceil(log2(extent)): sizes of one class share a choice."""
     return max(extent - 1, 0).bit_length()
 
 
 def name(work: Work) -> str:
-    """What a choice depends on: op, direction, kernel, classes of its shapes, its parameters, its kernels' texts."""
+    """The key of a choice: op, kernel, direction, dtype, shape classes, parameters, hash of the kernels' texts."""
     shapes = [[size_class(n) for n in shape] for shape, _ in work.shapes()]
     sources = dict.fromkeys(kernel.source for kernel in work.chosen.kernels.values())
     text = hashlib.sha256(repr([source.texts for source in sources]).encode()).hexdigest()[:12]
@@ -29,23 +29,25 @@ def name(work: Work) -> str:
 
 
 def find(device: str, work: Work) -> str | None:
-    """The choice for a work on a device, if it was made before."""
+    """The cached choice for a work on a device."""
     found = read(device).get(name(work))
     return found["choice"] if found else None
 
 
 def keep(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
-    """Keep a choice, and the launches that it makes, for the next time."""
+    """Cache a choice and its plans."""
     entry = {"op": work.op.name, "choice": choice, "plans": plans}
     caches.keep(_path(device), json.dumps(read(device) | {name(work): entry}, indent=1).encode())
 
 
 def plans(work: Work, op: Op) -> list[Plan]:
-    """Role, sizes and values of the launches that a work makes with this setting of the op."""
-    fresh, made = copy(op), dict[int, Kernel]()  # kernels that have planned nothing for anybody else
+    """The plans of the launches of a work with this setting of the op."""
+    fresh, made = copy(op), dict[int, Kernel]()  # copies of the kernels, without plans of other works
     fresh.kernels = {role: made.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
-    launched = {run.kernel for run in work.dry(fresh).launches}  # a gradient plans its forward pass, too
-    roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # of the op itself, not of this setting
+    launched = {run.kernel for run in work.dry(fresh).launches}  # without the forward pass, which a gradient plans, too
+    roles = {
+        kernel.name: role for role, kernel in work.op.kernels.items()
+    }  # of the op itself: the setting may have other roles
     return [
         (roles[kernel.name], list(launch.sizes.values()), dict(launch.values))
         for kernel in made.values()
@@ -55,7 +57,7 @@ def plans(work: Work, op: Op) -> list[Plan]:
 
 
 def read(device: str) -> dict[str, Any]:
-    """Everything kept for a device."""
+    """All entries of a device. Raises ValueError for a damaged file."""
     path = _path(device)
     try:
         return json.loads(path.read_text()) if path.is_file() else {}
