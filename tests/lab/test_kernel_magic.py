@@ -400,4 +400,4 @@ def test_a_kernel_goes_by_its_own_name_too(shell):
         found = shell.run_cell_magic("kernel", line, ADD)
         assert found.correct and f"`{name}` is now add with your kernel" in found.text, found
         assert shell.user_ns[name]["forward"].text.strip() == ADD.strip()
-    assert magic._spelled("sum_tree") == ["sum", "tree"] and magic._spelled("nonsense") == ["nonsense"]
+    assert magic._split("sum_tree") == ["sum", "tree"] and magic._split("nonsense") == ["nonsense"]
