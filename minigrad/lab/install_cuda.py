@@ -155,7 +155,6 @@ def extra(name: str) -> list[str]:
 
 
 def say(sentence: str) -> None:
-    """Print one line on the terminal."""
     print(f"minigrad: {sentence}", flush=True)
 
 

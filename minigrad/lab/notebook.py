@@ -45,7 +45,6 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
 
 
 def register(shell: Any) -> None:
-    """Register the magics in IPython's shell."""
 
     def kernel(line: str, cell: str) -> Answer:
         """%%kernel OP KERNEL [NAME], or %%kernel OP_KERNEL [NAME]: try the cell in place of that kernel.
@@ -83,7 +82,6 @@ def _split(name: str) -> list[str]:
 
 
 def _unknown(op: Op | None, words: list[str]) -> str:
-    """The wrong word, and the possible ones."""
     if op is None:
         return (f"There is no op {words[0]!r}; there are " if words else "The ops are ") + f"{', '.join(OPS)}."
     if words[1:] and words[1] in op.kernels:

@@ -17,7 +17,8 @@ def test_the_step_is_the_same_on_sim_and_numpy(optimizer, monkeypatch):
     monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
     monkeypatch.setattr(steps, "BATCH", 6)
     images, labels = steps.batch()
-    works = {way.__name__: steps.ours(optimizer, "sim", images, labels, way) for way in (steps.eager, mg.graph)}
+    works = {"eager": steps.ours(optimizer, "sim", images, labels)}
+    works["graph"] = steps.ours(optimizer, "sim", images, labels, mg.graph)
     steps.must_agree(works, steps.ours(optimizer, "numpy", images, labels))
 
 

@@ -28,7 +28,7 @@ from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, Resources
 from minigrad.lab.bench.ladder import RUNGS, Inputs
 from minigrad.lab.bench.measure import Draw
 from minigrad.lab.bench.record import ADJOINT, Record, todays_record
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import timer
 from minigrad.lab.check import ValueMismatch
 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9}  # of the largest element of a gradient
@@ -80,7 +80,6 @@ class Chain:
         self.back = [Backward(made, launch, [dy], grid, block) for launch in reversed(self.launches)]
 
     def forward(self) -> None:
-        """Queue all steps."""
         for launch in self.launches:
             self.made.primal(*launch, grid=self.grid, block=self.block)
 
@@ -144,9 +143,7 @@ class Subject:
     def ratio(self, size: int, work: int) -> tuple[Ratio, Backward | Chain]:
         """Time the kernel and its adjoint in turns."""
         forward, backward = self.calls(size, work)
-        runs = timer().interleaved([forward, backward], REPEATS, 2e-4)
-        primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
-        return Ratio(primal, adjoint), backward
+        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4)), backward
 
 
 def _on_sim(x: Array) -> Array:

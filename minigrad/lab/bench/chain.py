@@ -11,7 +11,7 @@ from minigrad.devices.array import Array
 from minigrad.fusion import Fused, fuse
 from minigrad.fusion.fused import nbytes
 from minigrad.lab.bench.measure import TOLERANCE, Measurement, Reference, numbers, pytorch, wall
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import timer
 from minigrad.lab.check import ValueMismatch
 from minigrad.tensor import Tensor
 
@@ -36,8 +36,7 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
     ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
     calls = ways | (by_torch(x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
-    runs = timer().interleaved(list(calls.values()), repeats, 2e-4)
-    times = {name: Timing.of(r.seconds, not r.queued) for name, r in zip(calls, runs, strict=True)}
+    times = dict(zip(calls, timer().interleaved(list(calls.values()), repeats, 2e-4), strict=True))
     rivals = {name: time for name, time in times.items() if name not in ways}
     if "numpy" in against:
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))
@@ -51,7 +50,6 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
 
 
 def title(way: str, size: int = SIZE) -> str:
-    """The title in records."""
     return f"chain {way} of {size}"
 
 

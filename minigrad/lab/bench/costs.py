@@ -21,7 +21,6 @@ class Ratio:
 
     @staticmethod
     def read(numbers: list[float]) -> "Ratio":
-        """Parse the numbers of a record."""
         return Ratio(Timing.read(numbers[:4]), Timing.read(numbers[4:]))
 
     def written(self) -> list[float]:
@@ -97,7 +96,6 @@ class AdjointCost:
 
     @staticmethod
     def read(content: dict[str, Any]) -> "AdjointCost":
-        """Parse an entry of a record."""
         growth = {key: Growth({int(n): Ratio.read(r) for n, r in content[key].items()}) for key in ("sizes", "works")}
         first, second = map(tuple, content["resources"])
         local, shared = content["tape_bytes"]
@@ -106,7 +104,6 @@ class AdjointCost:
                            tape_bytes=(local, shared), beside=beside)  # fmt: skip
 
     def written(self) -> dict[str, Any]:
-        """The entry in a record."""
         keys = ("kernel", "dtype", "resources", "tape_bytes", "sizes", "works", "beside")
         return {key: getattr(self, key) for key in keys}
 

@@ -74,12 +74,10 @@ def numbers() -> list[np.ndarray]:
 
 
 def ours(device: str) -> dict[str, Call]:
-    """The calls by minigrad."""
     return works_of(partial(tensor, device=device), SGD)
 
 
 def pytorch() -> dict[str, Call]:
-    """The calls by PyTorch."""
     import torch
 
     return works_of(partial(torch.tensor, device="cuda"), torch.optim.SGD)

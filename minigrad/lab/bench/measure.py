@@ -140,7 +140,6 @@ class RandomNumbers:
         return Array(whole.device, shape, whole.dtype, whole.buffer, whole.address + whole.dtype.itemsize * start)
 
     def host(self, start: int, shape: tuple[int, ...]) -> np.ndarray:
-        """The same numbers on the host."""
         first, count = start % len(self.numbers), prod(shape)
         stop = first + count
         tiled = self.numbers if stop <= len(self.numbers) else np.resize(self.numbers, stop)
@@ -262,13 +261,11 @@ class Measurement:
 
     @staticmethod
     def read(title: str, entry: Mapping[str, Any]) -> "Measurement":
-        """Parse an entry of a record."""
         rivals = {name: Timing.read(numbers) for name, numbers in entry["rivals"].items()}
         kernels, timing = tuple(entry["kernels"]), Timing.read(entry["us"])
         return Measurement(title, kernels, timing, entry["flops"], entry["bytes"], entry["unit"], rivals)
 
     def written(self) -> dict[str, Any]:
-        """The entry in a record."""
         return {
             "kernels": self.kernels, "us": self.timing, "flops": self.flops, "bytes": self.nbytes, "unit": self.unit,
             "rivals": self.rivals,
@@ -313,8 +310,7 @@ def timed(experiment: Experiment, against: Sequence[str] = (), repeats: int = 20
     """Check, then time, in turns with the rivals; NumPy on the host's clock."""
     contestants = verified(experiment, against)
     numpy = contestants.pop("numpy", None)
-    runs = timer().interleaved(list(contestants.values()), repeats, 2e-4)
-    times = {name: Timing.of(r.seconds, not r.queued) for name, r in zip(contestants, runs, strict=True)}
+    times = dict(zip(contestants, timer().interleaved(list(contestants.values()), repeats, 2e-4), strict=True))
     if numpy:
         times["numpy"] = wall(numpy)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in experiment.dry.launches))

@@ -91,7 +91,6 @@ class Record:
         return part.replace(path)
 
     def json(self) -> str:
-        """The text of a file."""
         content = {key: getattr(self, key) for key in KEYS[self.folder]}
         text = json.dumps(content, indent=1, default=lambda x: asdict(x) if isinstance(x, Chip) else x.written())
         # Lists of numbers and words on one line each: people read records, too.
@@ -226,7 +225,6 @@ ENTRIES: dict[str, Callable[[str, Any], Any]] = {  # how to parse an entry of a 
 
 
 def _parsed(key: str, content: Any) -> Any:
-    """The value of a record's key."""
     if key == "chip":
         return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
     parse = ENTRIES.get(key)
@@ -241,12 +239,10 @@ def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
 
 
 def newest(device: str | None = None) -> Record | None:
-    """The newest record, of one device if named."""
     return next(records(device), None)
 
 
 def newest_adjoints() -> Record | None:
-    """The newest record of adjoints."""
     return next(records(folder=ADJOINT), None)
 
 
@@ -269,8 +265,8 @@ def copy_bandwidth(nbytes: int = 2**30) -> float:
     gpu: Any = get(check("cuda"))
     source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
     gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
-    (runs,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
-    return 2 * nbytes / Timing.of(runs.seconds).seconds
+    (timing,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
+    return 2 * nbytes / timing.seconds
 
 
 def versions() -> dict[str, str]:

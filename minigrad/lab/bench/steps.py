@@ -91,7 +91,6 @@ def recorded_step(optimizer: str = "SGD") -> TrainingStep:
 
 
 def title(optimizer: str) -> str:
-    """The title in records."""
     return f"{optimizer} step of an MLP {'-'.join(map(str, WIDTHS))}, batch {BATCH}, float32"
 
 
@@ -114,16 +113,10 @@ def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str,
 
 
 def by_hand(optimizer: str, images: np.ndarray, labels: np.ndarray) -> Call:
-    """The step in NumPy alone."""
     from minigrad.lab.bench.rivals import numpy_steps
 
     step = numpy_steps.step(optimizer, start(), images, labels)
     return lambda: np.float64(step())
-
-
-def eager(step: Call) -> Call:
-    """The step itself."""
-    return step
 
 
 def network(device: str) -> Sequential:
@@ -135,8 +128,10 @@ def network(device: str) -> Sequential:
     return Sequential(*layers[:-1])
 
 
-def ours(optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, mode: Callable = eager) -> Call:
-    """The step by minigrad on this batch; each call takes one and returns its loss. mode: eager or mg.graph."""
+def ours(
+    optimizer: str, device: str, images: np.ndarray, labels: np.ndarray, mode: Callable = lambda step: step
+) -> Call:
+    """The step by minigrad on this batch; each call takes one and returns its loss. `mode`: eager, or mg.graph."""
     model = network(device)
     made: Optimizer = SGD(model.parameters(), 0.05, 0.9) if optimizer == "SGD" else Adam(model.parameters(), 1e-3)
     x, y = tensor(images, device=device), tensor(labels, device=device)

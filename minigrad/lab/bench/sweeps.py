@@ -89,8 +89,8 @@ def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) 
     """Time the settings on this GPU in turns, after comparing the result of each with NumPy's."""
     for setting in chosen:
         experiment.check(experiment.calls(setting.op)(), setting.label)
-    runs = timer().interleaved([experiment.calls(setting.op) for setting in chosen], repeats, 2e-4)
-    return {s.label: Timing.of(r.seconds, not r.queued) for s, r in zip(chosen, runs, strict=True)}
+    timings = timer().interleaved([experiment.calls(setting.op) for setting in chosen], repeats, 2e-4)
+    return {setting.label: timing for setting, timing in zip(chosen, timings, strict=True)}
 
 
 @dataclass(frozen=True)

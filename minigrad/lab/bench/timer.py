@@ -35,12 +35,34 @@ ENOUGH = 0.3  # seconds for all runs of a call
 Call = Callable[[], Any]
 
 
-@dataclass
-class Runs:
-    """Seconds per call of each run, and whether they are free of the host's time."""
+@dataclass(frozen=True)
+class Timing:
+    """Median and spread of some runs, in seconds. `host`: they include the host's time."""
 
-    seconds: list[float]
-    queued: bool
+    seconds: float
+    fastest: float
+    slowest: float
+    repeats: int
+    host: bool = False
+
+    @staticmethod
+    def of(seconds: Sequence[float], host: bool = False) -> "Timing":
+        return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
+
+    @staticmethod
+    def read(numbers: Sequence[float]) -> "Timing":
+        middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
+        return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
+
+    def written(self) -> list[float]:
+        """The numbers in a record: median, fastest, slowest in microseconds, repeats, and a 1 if `host` is true."""
+        times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
+        return [*times, self.repeats, *[1] * self.host]
+
+    def __repr__(self) -> str:
+        middle, low, high = (seconds * 1e6 for seconds in (self.seconds, self.fastest, self.slowest))
+        host = ", the host's time included" if self.host else ""
+        return f"{middle:.1f} us (median of {self.repeats}; {low:.1f} to {high:.1f}{host})"
 
 
 class Timer:
@@ -54,23 +76,23 @@ class Timer:
 
     def interleaved(
         self, works: Sequence[Call], repeats: int, seconds: float, calls: int = 0, flush: bool = True
-    ) -> list[Runs]:
-        """Time the works in turns, `repeats` times each: `calls` calls in a row, or as many as fill `seconds`.
+    ) -> list[Timing]:
+        """Time the works in turns, `repeats` runs of each: `calls` calls in a row, or as many as fill `seconds`.
 
         A work that has taken ENOUGH seconds after three runs is not measured further.
         """
         whole("a timing", "repeats", repeats, 1)
         counts = [calls or self._calls(work, seconds) for work in works]
-        runs = [Runs([], True) for _ in works]
-        holds = [SHORTEST] * len(works)
+        runs: list[list[float]] = [[] for _ in works]  # seconds per call
+        holds, host = [SHORTEST] * len(works), [False] * len(works)
         for _ in range(repeats):
             for i, (work, count) in enumerate(zip(works, counts, strict=True)):
-                if len(runs[i].seconds) >= 3 and sum(runs[i].seconds) * count > ENOUGH:
+                if len(runs[i]) >= 3 and sum(runs[i]) * count > ENOUGH:
                     continue
                 took, queued, holds[i] = self._held(work, count, holds[i], flush)
-                runs[i].seconds.append(took / count)
-                runs[i].queued &= queued
-        return runs
+                runs[i].append(took / count)
+                host[i] |= not queued
+        return list(map(Timing.of, runs, host))
 
     def _calls(self, work: Call, seconds: float) -> int:
         """The number of calls that fill the time. The first call warms up: it compiles, and fills the memory pool."""
@@ -95,38 +117,6 @@ class Timer:
             hold = 2 * hold if hold < LONGEST else 0.0  # work that itself waits for the GPU can never be queued
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Median and spread of some runs, in seconds. `host`: they include the host's time."""
-
-    seconds: float
-    fastest: float
-    slowest: float
-    repeats: int
-    host: bool = False
-
-    @staticmethod
-    def of(seconds: Sequence[float], host: bool = False) -> "Timing":
-        """Summarize these runs."""
-        return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
-
-    @staticmethod
-    def read(numbers: Sequence[float]) -> "Timing":
-        """Parse the numbers of a record."""
-        middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
-        return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
-
-    def written(self) -> list[float]:
-        """The numbers in a record: median, fastest, slowest in microseconds, repeats, and a 1 if `host` is true."""
-        times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
-        return [*times, self.repeats, *[1] * self.host]
-
-    def __repr__(self) -> str:
-        middle, low, high = (seconds * 1e6 for seconds in (self.seconds, self.fastest, self.slowest))
-        host = ", the host's time included" if self.host else ""
-        return f"{middle:.1f} us (median of {self.repeats}; {low:.1f} to {high:.1f}{host})"
-
-
 @cache
 def timer() -> Timer:
     """The timer of this machine's GPU. Raises DeviceError without one."""
@@ -142,8 +132,7 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     whole("mg.bench.time", "calls", calls)
     whole("mg.bench.time", "repeats", repeats, 1)
     a("mg.bench.time", work, Callable, "a function that launches kernels")
-    (runs,) = timer().interleaved([work], repeats, 2e-4, calls, flush=False)
-    return Timing.of(runs.seconds, not runs.queued)
+    return timer().interleaved([work], repeats, 2e-4, calls, flush=False)[0]
 
 
 def in_turns(

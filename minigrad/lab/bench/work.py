@@ -40,11 +40,9 @@ class Work:
 
     @property
     def chosen(self) -> Op:
-        """The op with the kernel of that variant."""
         return self.op.using(self.variant) if self.variant else self.op
 
     def shapes(self) -> list[tuple[tuple[int, ...], np.dtype]]:
-        """Shape and dtype of each input."""
         inputs = [x if isinstance(x, np.ndarray) else None for x in self.case.inputs]
         return [
             (shape, dtype_of(self.dtype)) if x is None else (x.shape, x.dtype)

@@ -24,7 +24,7 @@ CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 LARGE = 2**26  # elements: a GPU's cache holds a quarter of them at most
 USUAL = LARGE // 2  # elements of each input of an op without sizes of its own
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
-FLAGS = np.asarray(np.arange(USUAL) % 3 == 0)
+FLAGS = np.resize([True, False, False], USUAL)
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # errors of one work; the run goes on
 More = Callable[[Record, Experiment], None]
 
@@ -41,12 +41,10 @@ class Size:
 
 
 def at(*inputs: Any, **params: Any) -> Size:
-    """A size for both directions."""
     return Size(inputs, params)
 
 
 def forward_at(*inputs: Any, **params: Any) -> Size:
-    """A size for the forward pass only."""
     return Size(inputs, params, backward=False)
 
 
@@ -119,7 +117,6 @@ def named(only: str | Op | None) -> list[Op]:
 
 
 def sizes(op: Op) -> Sequence[Size]:
-    """The sizes on which an op is measured."""
     return OWN.get(op.name, (at(*[(USUAL,)] * len(op.inputs.names)),))
 
 

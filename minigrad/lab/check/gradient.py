@@ -149,7 +149,6 @@ def _without_nan(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
-    """The likely cause of a wrong gradient."""
     h, name = probe.step(i), probe.names[i]
     if probe.at(i, 0 * v) != probe.value:
         return f"{probe.name} gives another value for the same input; is there randomness in it?"
@@ -164,13 +163,11 @@ def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
 
 
 def _slopes(probe: _Probe, i: int, shape: tuple[int, ...]) -> np.ndarray:
-    """The slope along each element."""
     ones = np.eye(int(np.prod(shape)))
     return np.array([probe.slope(i, one.reshape(shape)) for one in ones]).reshape(shape)
 
 
 def _pattern(grad: np.ndarray, slopes: np.ndarray) -> str:
-    """The relation of a wrong gradient to the right one."""
     factor = float((grad * slopes).sum() / (slopes * slopes).sum()) if slopes.any() else 0.0
 
     def near(other: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from minigrad.errors import flag
 from minigrad.lab.bench.sweeps import retuned
 from minigrad.lab.bench.work import WAYS, work_of
-from minigrad.lab.tune.automatic import auto
+from minigrad.lab.tune.choices import auto
 from minigrad.lab.tune.occupancy import Occupancy
 from minigrad.lab.tune.regret import Regret, regret, sweep
 from minigrad.lab.tune.search import Search, choose, survey
@@ -37,7 +37,6 @@ class Tuned:
 
     @property
     def choice(self) -> dict[str, int]:
-        """The values chosen for the forward pass."""
         return dict(self.searches[0].chosen.values)
 
     def explain(self) -> str:

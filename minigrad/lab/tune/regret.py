@@ -26,7 +26,6 @@ class Regret:
     of_default: float
 
     def row(self) -> tuple[str, ...]:
-        """Cells under HEADERS."""
         late = [f"{100 * share:.1f} %" for share in (self.of_search, self.of_default)]
         return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late[0], self.default, late[1]
 
@@ -40,7 +39,6 @@ class Regrets:
 
     @property
     def worst(self) -> float:
-        """The largest regret of the search."""
         return max((row.of_search for row in self.rows), default=0.0)
 
     def largest(self, count: int = 10) -> "Regrets":
@@ -49,7 +47,6 @@ class Regrets:
         return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
-        """A row for each work."""
         return table([row.row() for row in self.rows], HEADERS)
 
     def __repr__(self) -> str:

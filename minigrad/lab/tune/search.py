@@ -11,7 +11,7 @@ from minigrad.lab.bench.measure import Experiment, set_up
 from minigrad.lab.bench.record import Record, Times, newest, recorded
 from minigrad.lab.bench.sweeps import Setting, default, label, settings, swept
 from minigrad.lab.bench.work import Work
-from minigrad.lab.tune import cache
+from minigrad.lab.tune import choices
 from minigrad.lab.tune.occupancy import Occupancy, Resources, heaviest, key, occupancy
 
 FINALISTS = 4
@@ -33,7 +33,6 @@ class Search:
 
     @property
     def chosen(self) -> Setting:
-        """The chosen setting."""
         return self.at(self.choice)
 
     def at(self, wanted: str | Mapping[str, int]) -> Setting:
@@ -71,13 +70,13 @@ def choose(work: Work, again: bool = False) -> Search:
         return _from_record(work, found)
     gpu: Any = get("cuda")
     resources = resources_of(found)
-    choice = None if again else cache.find(gpu.label, work)
+    choice = None if again else choices.find(gpu.label, work)
     if choice in [s.label for s in found]:
         return Search(work, tuple(found), {}, str(choice), CACHED, gpu.label, gpu.chip, resources)
     times = halving(set_up(work), found)
     best = fastest(times)
     done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
-    cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op) if work.op.listed else [])
+    choices.save(gpu.label, work, best, choices.plans(work, done.chosen.op) if work.op.listed else [])
     return done
 
 
@@ -98,7 +97,6 @@ def halving(experiment: Experiment, found: Sequence[Setting]) -> Times:
 
 
 def fastest(times: Times) -> str:
-    """The label with the shortest time."""
     return min(times, key=lambda name: times[name].seconds)
 
 

@@ -10,7 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
 from minigrad.lab.bench.costs import Ratio
 from minigrad.lab.bench.measure import Reference
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import timer
 
 REPEATS = 9
 THREADS: dict[str, Callable[[dict[str, Any]], int]] = {  # from the arguments; other kernels launch n threads
@@ -51,9 +51,7 @@ class Warp:
             return f"wrong: off by {off:.2g}"
         (args, _, _), dy = subject.at(size, work)
         forward, backward, _ = self.calls(subject, args, dy)
-        runs = timer().interleaved([forward, backward], REPEATS, 2e-4)
-        primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
-        return Ratio(primal, adjoint)
+        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4))
 
     def error(self, subject: Any) -> float:
         """The largest distance of Warp's gradients from those of the adjoint, as a share of the largest element."""
