@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from bench_examples import H200
 
 import minigrad as mg
 from minigrad import bench
@@ -25,7 +26,6 @@ from minigrad.lab.tune.regret import Regrets
 from minigrad.simulator.compiler import find_compiler
 from minigrad.source import Source
 
-H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
 T4 = Chip("Tesla T4", (7, 5), 40, 1.59e9, 3.2e11, 4194304, 65536, 65536, 0, 1024, 16)
 
 

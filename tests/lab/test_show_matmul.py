@@ -5,15 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from bench_examples import H200
 
 import minigrad as mg
-from minigrad.devices.cuda.chip import Chip
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
 from minigrad.lab.show.matmul import counted, ladder, rung, rung_slider, rungs, settings
 from minigrad.source import Source
-
-H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
 
 
 def counts(name):
