@@ -30,7 +30,7 @@ class Context:
         self._primary = device.retain_primary_context()
         self._ours = libcuda.Context(self.library, self._primary.handle)
         with self.current():
-            self.stream = driver.Stream(driver.NON_BLOCKING)
+            self.stream = driver.Stream(libcuda.NON_BLOCKING)
 
     @contextmanager
     def current(self) -> Iterator[None]:
