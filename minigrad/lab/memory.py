@@ -140,25 +140,26 @@ def memory() -> Memory:
 
 def _held(objects: list[Any]) -> Iterator[tuple[str, Block, int]]:
     """(holder, allocation, bytes) in the order of precedence."""
-    yield from ((holder, *_block(array)) for holder, array in _holders(objects))
-    for graph in (x for x in objects if type(x) is Graph):  # its intermediate results belong to no array
+    by_type: dict[type, list[Any]] = {}  # isinstance would call a foreign __class__
+    for x in objects:
+        by_type.setdefault(type(x), []).append(x)
+    yield from ((holder, *_block(array)) for holder, array in _holders(by_type))
+    for graph in by_type.get(Graph, ()):  # its intermediate results belong to no array
         yield from ((f"graph: {graph.name}", ("cuda", address), size) for address, size in graph.pieces)
 
 
-def _holders(objects: list[Any]) -> Iterator[tuple[str, Any]]:
+def _holders(by_type: dict[type, list[Any]]) -> Iterator[tuple[str, Any]]:
     """(holder, array) in the order of precedence."""
-    tensors = [x for x in objects if type(x) is Tensor]
+    tensors = by_type.get(Tensor, [])
     gradients = [x.grad for x in tensors if x.grad is not None]
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
     yield from (("gradients", x.array) for x in gradients)
-    for optimizer in (
-        x for x in objects if issubclass(type(x), Optimizer)
-    ):  # isinstance would call a foreign __class__
-        yield from ((f"optimizer: {type(optimizer).__name__}", x.array) for x in optimizer.states_held)
+    for kind in (kind for kind in by_type if issubclass(kind, Optimizer)):
+        yield from ((f"optimizer: {kind.__name__}", x.array) for made in by_type[kind] for x in made.states_held)
     yield from (("tensors", x.array) for x in tensors)
-    for node in (x for x in objects if type(x) is Node):
+    for node in by_type.get(Node, ()):
         yield from ((f"tape: {node.op}", array) for array in _saved(node.vjp))
-    yield from (("other: constants, captured inputs", x) for x in objects if type(x) is Array and _is_real(x))
+    yield from (("other: constants, captured inputs", x) for x in by_type.get(Array, ()) if _is_real(x))
 
 
 def _saved(rule: Any) -> list[Any]:
