@@ -38,14 +38,13 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
         trace = trace.tb_next
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_HOME):
         frames.pop()
-    kept = None
+    rest = None
     for frame in reversed(frames):
-        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return kept
+        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return rest
 
 
 def register(shell: Any) -> None:
-
     def kernel(line: str, cell: str) -> Answer:
         """%%kernel OP KERNEL [NAME], or %%kernel OP_KERNEL [NAME]: try the cell in place of that kernel.
 
@@ -68,7 +67,7 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
         ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled, or %%kernel matmul_tiled."
         return Answer(False, f"{ways} {_unknown(op, words)}", "usage")
     if words[2:] and (not words[2].isidentifier() or iskeyword(words[2])):
-        return Answer(False, f"{words[2]!r} is no name of a variable: the op could not be used under it.", "usage")
+        return Answer(False, f"{words[2]!r} is not a variable name; give the op another one.", "usage")
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
@@ -85,15 +84,15 @@ def _unknown(op: Op | None, words: list[str]) -> str:
     if op is None:
         return (f"There is no op {words[0]!r}; there are " if words else "The ops are ") + f"{', '.join(OPS)}."
     if words[1:] and words[1] in op.kernels:
-        return f"{' '.join(words[3:])!r} is too much: behind the kernel stands a name for the op at most, {words[2]!r}."
+        return f"{' '.join(words[3:])!r} is too much: after the kernel there may be one name for the op, {words[2]!r}."
     missing = f"no kernel {words[1]!r}; it has " if words[1:] else ""
     return f"{op.name} has {missing}{', '.join(op.kernels) or 'no kernels'}."
 
 
 def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
     if name not in rooms():
-        said = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
-        return Answer(False, said, "usage")
+        text = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
+        return Answer(False, text, "usage")
     return _leave(exercise(name).check(cell), name, "yours", names)
 
 

@@ -194,7 +194,7 @@ def test_without_a_gpu_the_command_shows_the_newest_record(capsys, monkeypatch, 
 
 
 def test_a_rung_that_there_is_not_is_named():
-    with pytest.raises(ValueError, match="is no rung; there are axpy"):
+    with pytest.raises(ValueError, match="is not a rung; the rungs are axpy"):
         adjoints.run("nothing")
 
 

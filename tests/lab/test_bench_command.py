@@ -24,7 +24,7 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
     monkeypatch.setattr(command_line, "why_not", lambda name: "device 'cuda': no GPU.")
     assert command_line.main(["bench"]) == 0
     assert "Speed cannot be measured here: device 'cuda': no GPU." in (said := capsys.readouterr().out)
-    assert "There is no record yet." in said
+    assert "There is not a record yet." in said
     example().save()
     command_line.main(["bench", "--only", "matmul"])
     assert "NVIDIA H200, 2026-01-02" in (said := capsys.readouterr().out) and "matmul of 2 x 2" in said
@@ -33,7 +33,7 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
     assert "minigrad bench: NVIDIA H200, 2026-01-02 has no measurement of relu; it has of matmul" in said.err
     command_line.main(["bench", "--sweep"])
     assert "Choices against the best of a full sweep" in capsys.readouterr().out
-    assert command_line.main(["bench", "--host"]) == 2 and "no record has what a call costs" in capsys.readouterr().err
+    assert command_line.main(["bench", "--host"]) == 2 and "no record has the host's time" in capsys.readouterr().err
     times = {"add": {"minigrad": bench.Timing(1e-6, 1e-6, 1e-6, 20)}}
     replace(example(), host=times).save()
     assert command_line.main(["bench", "--host"]) == 0
@@ -44,8 +44,8 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--only sofmax", "only='sofmax' is no op; there is add, "),
-        ("--adjoint --only relu", "only='relu' is no rung; there are axpy"),
+        ("--only sofmax", "only='sofmax' is not an op; the ops are add, "),
+        ("--adjoint --only relu", "only='relu' is not a rung; the rungs are axpy"),
         ("--step --only relu", "--only relu: minigrad bench --step measures one thing"),
         ("--host --only chain", "--only chain: minigrad bench --host measures one thing"),
         ("--against warp", "minigrad bench: --against='warp' must be among torch, numpy"),
@@ -98,7 +98,7 @@ def test_a_run_measures_the_set_and_is_written(pretended, folder, capsys):
     said = capsys.readouterr().out
     assert "matmul naive of 1024 x 1024" in said and "some-gpu-2026-01-02.json" in said
     assert command_line.main(["bench", "--only", "sofmax"]) == 2
-    assert "only='sofmax' is no op" in capsys.readouterr().err
+    assert "only='sofmax' is not an op" in capsys.readouterr().err
 
 
 def test_a_wrong_result_is_refused_and_the_run_goes_on(pretended, folder, monkeypatch, capsys):

@@ -104,7 +104,7 @@ def test_a_record_shows_shares_of_copy_peak_and_rival():
 
 def test_a_file_that_is_no_record(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"device": "a"}))
-    with pytest.raises(ValueError, match=r"x\.json is no record"):
+    with pytest.raises(ValueError, match=r"x\.json is not a record"):
         bench.load(tmp_path / "x.json")
     path = example().save(tmp_path)
     text = path.read_text()
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_record(tmp_path):
         (tmp_path / "x.json").write_text(text.replace(old, new))
         with pytest.raises(ValueError, match=r"x\.json is a damaged record \(\w+Error: "):
             bench.load(tmp_path / "x.json")
-    with pytest.raises(ValueError, match="is no record: it needs device, date, command, versions, costs"):
+    with pytest.raises(ValueError, match="is not a record: it needs device, date, command, versions, costs"):
         (tmp_path / "adjoint").mkdir()
         mg.bench.load(path.rename(tmp_path / "adjoint" / path.name))
 
@@ -137,5 +137,5 @@ def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
     )
     assert "live: no GPU here  recorded on NVIDIA H200, 2026-01-02" in repr(sweep)
     assert "live: no GPU here  recorded: never" in repr(mg.bench.sweep(mg.relu, (9,)))
-    with pytest.raises(ValueError, match="no kernel with a tunable TILE; there is BLOCK=256"):
+    with pytest.raises(ValueError, match="no kernel with a tunable TILE; the tunables are BLOCK=256"):
         mg.bench.sweep(mg.relu, (8,), tunable="TILE", variant="forward")

@@ -74,7 +74,7 @@ def test_the_set_holds_every_op_that_launches_a_kernel():
     assert measured == {op.name for op in OPS.values() if op.kernels}
     assert len({work.title for work in bench.suite()}) == len(bench.suite())
     assert {work.op.name for work in bench.suite("softmax")} == {"softmax"}
-    with pytest.raises(ValueError, match="only='sofmax' is no op; there is add, "):
+    with pytest.raises(ValueError, match="only='sofmax' is not an op; the ops are add, "):
         bench.suite("sofmax")
 
 

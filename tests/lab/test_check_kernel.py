@@ -71,7 +71,7 @@ def test_a_kernel_that_does_nothing_is_not_right(op, name):
 def test_a_kernel_to_which_no_case_comes_is_not_called_right(monkeypatch):
     monkeypatch.setattr(mg.softmax, "cases", mg.softmax.cases[:1])  # a row of one number, which `held` is not for
     found = check.kernel(mg.softmax, "held_backward", mg.softmax["held_backward"].text)
-    assert (found.correct, found.kind) == (False, "unused") and "No case came to softmax_held_backward" in found.text
+    assert (found.correct, found.kind) == (False, "unused") and "No case launches softmax_held_backward" in found.text
 
 
 def test_a_case_for_which_the_files_own_kernel_is_not_launched_is_left_out(monkeypatch):
@@ -252,7 +252,7 @@ def test_the_whole_file_may_be_given():
 def test_what_stands_ahead_already_is_said_to_be_there():
     found = check.kernel(mg.add, "forward", "struct View {};\n" + ADD)
     assert found.kind == "compile" and found.line == 1
-    assert found.text.endswith("All that is no kernel in cuda/add.cu stands ahead of your text already: leave it out.")
+    assert found.text.endswith("Your text follows everything in cuda/add.cu except its kernels: leave that out.")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_name_that_cannot_be_used_is_refused(shell, name):
         ("plus forward", "There is no op 'plus'; there are add, "),
         ("add", "add has forward, vectorized."),
         ("add backward", "add has no kernel 'backward'; it has forward, vectorized."),
-        ("add forward x y", "'y' is too much: behind the kernel stands a name for the op at most, 'x'."),
+        ("add forward x y", "'y' is too much: after the kernel there may be one name for the op, 'x'."),
         ("reshape forward", "reshape has no kernel 'forward'; it has no kernels."),
     ],
 )

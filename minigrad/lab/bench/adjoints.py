@@ -39,25 +39,25 @@ RIVALS = ("warp",)
 class Backward:
     """Each call queues the adjoint and returns the gradients by name, without waiting for the GPU."""
 
-    def __init__(self, made: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
-        self.made, self.dy, self.run = made, dy, made.prepared(args, grid, block)
-        made.slots = 1
-        made.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
+    def __init__(self, adjoint: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
+        self.adjoint, self.dy, self.run = adjoint, dy, adjoint.prepared(args, grid, block)
+        adjoint.slots = 1
+        adjoint.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
 
     def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
-        made, derived = self.made, self.made.derived
-        upstream = dict(zip(made.outputs, dy or self.dy, strict=True))
-        gradients = launches.gradients_of(self.run, derived, upstream, made.assembled)
-        launches.launch(made.kernels, self.run, made.assembled, derived, gradients, made.slots)
+        adjoint, derived = self.adjoint, self.adjoint.derived
+        upstream = dict(zip(adjoint.outputs, dy or self.dy, strict=True))
+        gradients = launches.gradients_of(self.run, derived, upstream, adjoint.assembled)
+        launches.launch(adjoint.kernels, self.run, adjoint.assembled, derived, gradients, adjoint.slots)
         return launches.summed(self.run, derived, gradients)
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
         """Bytes of the local tapes of a thread, and of all global tapes."""
-        made, device = self.made, next(iter(self.run.arrays.values())).device
-        local = sum(int(row.bytes) for row in made.decisions.rows if row.how == "local tape")
-        tapes = (t for t in made.derived.tapes if t.size is None)
-        return local, sum(launches.tape_array(self.run, t, made.slots, device).nbytes for t in tapes)
+        adjoint, device = self.adjoint, next(iter(self.run.arrays.values())).device
+        local = sum(int(row.bytes) for row in adjoint.decisions.rows if row.how == "local tape")
+        tapes = (t for t in adjoint.derived.tapes if t.size is None)
+        return local, sum(launches.tape_array(self.run, t, adjoint.slots, device).nbytes for t in tapes)
 
 
 class Chain:
@@ -67,21 +67,21 @@ class Chain:
     """
 
     def __init__(
-        self, made: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
+        self, adjoint: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
         steps: int,
     ):  # fmt: skip
-        read, written = ([p.name for p in made.module.kernel.params].index(name) for name in state)
+        read, written = ([p.name for p in adjoint.module.kernel.params].index(name) for name in state)
         states = [args[read], *(copied(args[written]) for _ in range(steps))]
         self.launches = [list(args) for _ in range(steps)]
         for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
             launch[read], launch[written] = before, after
-        self.made, self.dy, self.grid, self.block, self.state = made, dy, grid, block, state[0]
+        self.adjoint, self.dy, self.grid, self.block, self.state = adjoint, dy, grid, block, state[0]
         self.forward()
-        self.back = [Backward(made, launch, [dy], grid, block) for launch in reversed(self.launches)]
+        self.back = [Backward(adjoint, launch, [dy], grid, block) for launch in reversed(self.launches)]
 
     def forward(self) -> None:
         for launch in self.launches:
-            self.made.primal(*launch, grid=self.grid, block=self.block)
+            self.adjoint.primal(*launch, grid=self.grid, block=self.block)
 
     def __call__(self) -> dict[str, Array]:
         gradients = {self.state: self.dy}
@@ -182,15 +182,9 @@ def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:
         options = [f"-arch={arch}", "-std=c++17", f"-I{kernel.source.folder}", "-Xptxas", "-v"]
         options += [f"-D{name}={value}" for name, value in macros.items()]
         command = [str(nvcc), "-cubin", *options, f"{folder}/kernel.cu", "-o", f"{folder}/kernel.cubin"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    mine = said[said.index(f"'{kernel.name}'") :]
-    return int(re.search(r"(\d+) bytes spill stores", mine)[1])  # type: ignore[index]
-
-
-def compile_all(subjects: Sequence[Subject]) -> None:
-    """Compile all kernels in parallel: one after the other they take minutes."""
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda subject: subject.resources, subjects))
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    own = log[log.index(f"'{kernel.name}'") :]
+    return int(re.search(r"(\d+) bytes spill stores", own)[1])  # type: ignore[index]
 
 
 def run(
@@ -207,9 +201,14 @@ def run(
     names, against = rungs(only), words("mg.bench.adjoints.run", "against", against, RIVALS)
     gpu: Any = get(check("cuda"))
     record = todays_record(command, folder=ADJOINT)
-    rival = _warp(gpu) if "warp" in against else None
+    rival = None
+    if "warp" in against:
+        from minigrad.lab.bench.rivals.warp import Warp
+
+        rival = Warp(gpu)
     subjects = [Subject(name, gpu) for name in names]
-    compile_all(subjects)
+    with ThreadPoolExecutor() as pool:  # compiles in parallel: one after the other the kernels take minutes
+        list(pool.map(lambda subject: subject.resources, subjects))
     with suppress(KeyboardInterrupt):
         for subject in track(subjects):
             try:
@@ -225,11 +224,5 @@ def run(
 def rungs(only: str | None) -> list[str]:
     """All rungs, or the one of that name. Raises ValueError for an unknown name."""
     if only not in (None, *RUNGS):
-        raise ValueError(f"only={only!r} is no rung; there are {', '.join(RUNGS)}.")
+        raise ValueError(f"only={only!r} is not a rung; the rungs are {', '.join(RUNGS)}.")
     return [only] if only else list(RUNGS)
-
-
-def _warp(gpu: Any) -> Any:
-    from minigrad.lab.bench.rivals.warp import Warp
-
-    return Warp(gpu)

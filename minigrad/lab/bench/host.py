@@ -64,7 +64,7 @@ def recorded_host() -> HostCost:
     for record in records():
         if record.host:
             return HostCost(record.device, record.date, record.host)
-    raise ValueError("no record has what a call costs the host. On a GPU: minigrad bench --host --against torch.")
+    raise ValueError("no record has the host's time for a call. On a GPU: minigrad bench --host --against torch.")
 
 
 def numbers() -> list[np.ndarray]:

@@ -98,8 +98,8 @@ def cross_sections(d: Draw, lookups: int, per_material: int) -> Inputs:
     """XSBench's small problem: 68 nuclides of 11303 grid points, 12 materials."""
     nuclides, points, materials, rng = 68, 11303, 12, np.random.default_rng(0)
     grid = (np.arange(points) + 0.5 * rng.random((nuclides, points))) / points
-    tables = [d.given(grid.ravel()), d.real(nuclides * points * 5, 0, 1), d.real(materials * per_material, 0, 1)]
-    which = [d.whole(materials * per_material, 0, nuclides), d.given(np.full(materials, per_material))]
+    tables = [d.upload(grid.ravel()), d.real(nuclides * points * 5, 0, 1), d.real(materials * per_material, 0, 1)]
+    which = [d.whole(materials * per_material, 0, nuclides), d.upload(np.full(materials, per_material))]
     made = [d.real(lookups, 0.01, 0.99), d.whole(lookups, 0, materials), *tables, *which, d.real(lookups * 5)]
     return flat(lookups, *made, lookups, points, per_material)
 
@@ -109,7 +109,7 @@ def multipole(broadening: float) -> Make:
 
     def make(d: Draw, lookups: int, poles: int) -> Inputs:
         windows = 68 * 100
-        tables = [d.real(2 * windows * poles, 0.1, 2), d.real(2 * windows * poles), d.given(np.full(windows, poles))]
+        tables = [d.real(2 * windows * poles, 0.1, 2), d.real(2 * windows * poles), d.upload(np.full(windows, poles))]
         made = [d.real(lookups, 0.5, 3.5), d.whole(lookups, 0, windows), *tables, broadening, d.real(lookups)]
         return [*made, lookups, poles], ceil_div(lookups, 128), 128
 
@@ -119,7 +119,7 @@ def multipole(broadening: float) -> Make:
 def gas(d: Draw, n: int, repeats: int) -> Inputs:
     """Energies, pressures and volumes of a gas, a part of which is compressed."""
     state = [d.real(n, 0.5, 1.5), d.real(n, 0, 1), d.real(n, 0, 0.1), d.real(n, 0.7, 1.2), d.real(n, -0.2, 0.2)]
-    return flat(n, *state, d.given(np.full(n, repeats)), 1e-7, -1e3, d.real(n), d.real(n), n)
+    return flat(n, *state, d.upload(np.full(n, repeats)), 1e-7, -1e3, d.real(n), d.real(n), n)
 
 
 def elements(d: Draw, n: int, _: int) -> Inputs:

@@ -71,7 +71,7 @@ class Draw:
         """int32, uniform: low <= x < high."""
         return self._drawn(SPREAD_WHOLE, np.dtype(np.int32), count, low, high)
 
-    def given(self, host: np.ndarray) -> Array:
+    def upload(self, host: np.ndarray) -> Array:
         """Upload an array as floats of this dtype, or as int32."""
         return Array.upload(self.device, host.astype(self.dtype if host.dtype.kind == "f" else np.int32))
 
@@ -82,13 +82,13 @@ FURTHEST_TEXT = """
 // Grid-stride loop. bits = the largest |got - wanted|, as the bits of a float: for floats of at least 0 they are in the
 // order of integers, so that atomicMax applies. NaN counts as an infinite distance.
 extern "C" __global__ void furthest(const float* got, const float* wanted, int* bits, long long n) {
-    float most = 0;
+    float largest = 0;
     long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         float off = fabsf(got[i] - wanted[i]);
-        most = off <= most ? most : off == off ? off : 1.0f / 0.0f;
+        largest = off <= largest ? largest : off == off ? off : 1.0f / 0.0f;
     }
-    atomicMax(bits, __float_as_int(most));
+    atomicMax(bits, __float_as_int(largest));
 }
 """
 FURTHEST = Kernel(Source(FURTHEST_TEXT, "furthest.cu", CUDA), "furthest")

@@ -37,8 +37,10 @@ FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of 
 ADJOINT = "adjoint"  # the folder with the records of adjoints
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
-OPS = ("refused", "chip", "copy", "measurements", "sweeps", "steps", "host", "choices", "resources")
-KEYS = {"": (*HEAD, *OPS), ADJOINT: (*HEAD, "refused", "costs")}  # by folder: the keys of a file, in their order
+KEYS = {  # by folder: the keys of a file, in their order
+    "": (*HEAD, "refused", "chip", "copy", "measurements", "sweeps", "steps", "host", "choices", "resources"),
+    ADJOINT: (*HEAD, "refused", "costs"),
+}
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
 
@@ -193,7 +195,7 @@ def records_folder(folder: Path | str | None = None) -> Path:
 
 
 def load(path: Path | str) -> Record:
-    """Read a record. Raises ValueError for a file that is none."""
+    """Read a record. Raises ValueError for any other file."""
     path = Path(path)
     try:
         content = json.loads(path.read_text())
@@ -202,7 +204,7 @@ def load(path: Path | str) -> Record:
     adjoint = path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content)
     needs = (*HEAD, "costs") if adjoint else HEAD
     if not isinstance(content, dict) or not set(needs) <= content.keys():
-        raise ValueError(f"{path} is no record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
+        raise ValueError(f"{path} is not a record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
     try:
         folder = ADJOINT if adjoint else ""
         return Record(**{key: _parsed(key, content[key]) for key in KEYS[folder] if key in content}, folder=folder)

@@ -133,14 +133,14 @@ def ours(
 ) -> Call:
     """The step by minigrad on this batch; each call takes one and returns its loss. `mode`: eager, or mg.graph."""
     model = network(device)
-    made: Optimizer = SGD(model.parameters(), 0.05, 0.9) if optimizer == "SGD" else Adam(model.parameters(), 1e-3)
+    updates: Optimizer = SGD(model.parameters(), 0.05, 0.9) if optimizer == "SGD" else Adam(model.parameters(), 1e-3)
     x, y = tensor(images, device=device), tensor(labels, device=device)
 
     def step(x: Any, y: Any) -> Any:
-        made.zero_grad()
+        updates.zero_grad()
         loss = OPS["cross_entropy"](model(x), y)
         loss.backward()
-        made.step()
+        updates.step()
         return loss
 
     taken = mode(step)

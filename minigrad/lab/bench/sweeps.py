@@ -68,12 +68,12 @@ def launched(work: Work) -> list[Kernel]:
 
 def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = None) -> Op:
     """A copy of the op with these values for the tunables of its kernels, or of those named in `only`."""
-    made: dict[int, Kernel] = {}  # one kernel in two roles stays one
+    copies: dict[int, Kernel] = {}  # one kernel in two roles stays one
 
     def changed(kernel: Kernel) -> Kernel:
         wanted = values if only is None or kernel.name in only else {}
         known = {key: value for key, value in wanted.items() if key in kernel.tunables}
-        return made.setdefault(id(kernel), kernel.using(**known) if known else kernel)
+        return copies.setdefault(id(kernel), kernel.using(**known) if known else kernel)
 
     other = copy(op)
     other.kernels = {role: changed(kernel) for role, kernel in op.kernels.items()}
@@ -135,15 +135,13 @@ def sweep(
     others = {key: value for key, value in default(work).items() if key != tunable}
     chosen = [s for s in settings(work, **others) if tunable in s.values]
     if not chosen:
-        raise ValueError(
-            f"{work.title}: no kernel with a tunable {tunable}; there is {label(default(work)) or 'none'}."
-        )
-    title = f"{work.title}, by {tunable}"
+        known = label(default(work)) or "none"
+        raise ValueError(f"{work.title}: no kernel with a tunable {tunable}; the tunables are {known}.")
+    gpu: Any = None if why_not("cuda") else get("cuda")
     times, record = recorded(work.title)
-    old = {s.values[tunable]: times[s.label] for s in chosen if s.label in times}
-    if why_not("cuda"):
-        return TunableSweep(title, tunable, {}, "", old, record.place if record else "")
-    device: Any = get("cuda")
-    live = swept(set_up(work), chosen)
-    new = {s.values[tunable]: live[s.label] for s in chosen}
-    return TunableSweep(title, tunable, new, device.label, old, record.place if record else "")
+    live, old = (
+        {s.values[tunable]: found[s.label] for s in chosen if s.label in found}
+        for found in (swept(set_up(work), chosen) if gpu else {}, times)
+    )
+    title = f"{work.title}, by {tunable}"
+    return TunableSweep(title, tunable, live, gpu.label if gpu else "", old, record.place if record else "")

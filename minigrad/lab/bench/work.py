@@ -91,7 +91,7 @@ def work_of(
     if way not in WAYS:
         raise ValueError(f"way={way!r} must be 'forward' or 'backward'.")
     if way == "backward" and op.backward is None:
-        raise ValueError(f"{op.name} has no gradient; way='forward' is all there is.")
+        raise ValueError(f"{op.name} has no gradient; use way='forward'.")
     if not op.inputs.variadic:
         try:
             shapes, params = op.inputs.split(shapes, params)

@@ -21,8 +21,8 @@ from minigrad.op import OPS, Op
 from minigrad.ops.matmul.kernels import TENSOR_CORES, has_room
 
 CHAIN = "chain"  # of operations: op by op, fused and by the rivals
-LARGE = 2**26  # elements: a GPU's cache holds a quarter of them at most
-USUAL = LARGE // 2  # elements of each input of an op without sizes of its own
+BIG = 2**26  # elements: a GPU's cache holds a quarter of them at most
+USUAL = BIG // 2  # elements of each input of an op without sizes of its own
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
 FLAGS = np.resize([True, False, False], USUAL)
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # errors of one work; the run goes on
@@ -49,15 +49,10 @@ def forward_at(*inputs: Any, **params: Any) -> Size:
 
 
 OWN: dict[str, tuple[Size, ...]] = {
-    **{name: (at((LARGE,)), forward_at((4 * LARGE,))) for name in ("relu", "exp")},
-    **{name: (at((LARGE,), (LARGE,)), forward_at((4 * LARGE,), (4 * LARGE,))) for name in ("add", "multiply")},
+    **{name: (at((BIG,)), forward_at((4 * BIG,))) for name in ("relu", "exp")},
+    **{name: (at((BIG,), (BIG,)), forward_at((4 * BIG,), (4 * BIG,))) for name in ("add", "multiply")},
     "where": (at(FLAGS, (USUAL,), (USUAL,)),),
-    "sum": (
-        at((LARGE,)),
-        forward_at((4 * LARGE,)),
-        forward_at((16384, 4096), axis=0),
-        forward_at((16384, 4096), axis=1),
-    ),
+    "sum": (at((BIG,)), forward_at((4 * BIG,)), *(forward_at((16384, 4096), axis=axis) for axis in (0, 1))),
     "softmax": (at((8192, 1024)), at((16384, 16384))),
     "log_softmax": (at((8192, 1024)),),
     "cross_entropy": (at((8192, 1000), LABELS),),
@@ -112,7 +107,7 @@ def named(only: str | Op | None) -> list[Op]:
     if isinstance(only, Op):
         return [only]
     if only not in (None, *OPS):
-        raise ValueError(f"only={only!r} is no op; there is {', '.join(OPS)}.")
+        raise ValueError(f"only={only!r} is not an op; the ops are {', '.join(OPS)}.")
     return [OPS[only]] if only else list(OPS.values())
 
 

@@ -60,7 +60,7 @@ def attempt(trial: Trial, text: str) -> Answer:
             for case in trial.cases:
                 CaseRun(trial, mine, values, case, dtype).check()
         if not mine.launched:
-            raise Fault("unused", f"No case came to {mine.name}, so nothing is known of yours.")
+            raise Fault("unused", f"No case launches {mine.name}, so your kernel was not tried.")
     except Fault as fault:
         known = text.splitlines()
         quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines if fault.kind != "compile"]
@@ -292,7 +292,7 @@ class CaseRun:
     def _redefined(self, error: str) -> str:
         """A hint for a text that repeats the functions of the kernel's file."""
         own = self.trial.kernel.source.name
-        hint = f"\nAll that is no kernel in {own} stands ahead of your text already: leave it out."
+        hint = f"\nYour text follows everything in {own} except its kernels: leave that out."
         return hint if ("redefinition" in error or "redeclared" in error) and not meant(error) else ""
 
     def _rejected(self) -> bool:

@@ -44,13 +44,13 @@ def save(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
 
 def plans(work: Work, op: Op) -> list[Plan]:
     """The plans of the launches of a work with this setting of the op."""
-    fresh, made = copy(op), dict[int, Kernel]()  # copies of the kernels, without plans of other works
-    fresh.kernels = {role: made.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
+    fresh, copies = copy(op), dict[int, Kernel]()  # copies of the kernels, without plans of other works
+    fresh.kernels = {role: copies.setdefault(id(kernel), kernel.using()) for role, kernel in op.kernels.items()}
     launched = {run.kernel for run in work.dry(fresh).launches}  # without the forward pass, which a gradient plans, too
     roles = {kernel.name: role for role, kernel in work.op.kernels.items()}  # not the setting's: it may have others
     return [
         (roles[kernel.name], list(launch.sizes.values()), dict(launch.values))
-        for kernel in made.values()
+        for kernel in copies.values()
         if kernel.name in launched
         for launch in kernel.planned
     ]

@@ -100,7 +100,7 @@ def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, label
     torch.backends.cuda.matmul.allow_tf32 = False
     x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
 
-    def made() -> Step:
+    def new_step() -> Step:
         layers: list[Any] = []
         for w, b in zip(start[::2], start[1::2], strict=True):
             layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
@@ -120,7 +120,7 @@ def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, label
 
         return step
 
-    return {"PyTorch": made(), "PyTorch, graph": replayed(made())}
+    return {"PyTorch": new_step(), "PyTorch, graph": replayed(new_step())}
 
 
 def replayed(step: Step, first: int = 3) -> Step:

@@ -77,24 +77,24 @@ class Warp:
             name: upstream[name] if name in upstream else Array.zeros(self.device, x.shape, x.dtype)
             for name, x in floats.items()
         }
-        given = [self._given(named[label], gradients.get(label)) for label in labels]
+        arguments = [self._argument(named[label], gradients.get(label)) for label in labels]
         threads = THREADS[subject.name](named) if subject.name in THREADS else named["n"]
-        launch = partial(self.warp.launch, kernel, threads, given, device=self.place, stream=self.stream)
+        launch = partial(self.warp.launch, kernel, threads, arguments, device=self.place, stream=self.stream)
         cleared = [d for name, d in gradients.items() if name not in upstream]
 
         def backward() -> None:
             for d in cleared:
                 self.device.zero(d.address, d.nbytes)
-            launch(adj_inputs=[None] * len(given), adjoint=True)  # which sets the upstream gradient to 0
+            launch(adj_inputs=[None] * len(arguments), adjoint=True)  # which sets the upstream gradient to 0
 
         return launch, backward, gradients
 
-    def _given(self, value: Any, gradient: Array | None) -> Any:
+    def _argument(self, value: Any, gradient: Array | None) -> Any:
         """An argument for Warp: arrays share minigrad's memory and have their gradient attached."""
         if not isinstance(value, Array):
             return value
         kind = self.warp.dtype_from_numpy(value.dtype)
-        d = self._given(gradient, None) if gradient else None
+        d = self._argument(gradient, None) if gradient else None
         made = self.warp.array(ptr=value.address, dtype=kind, shape=value.shape, device=self.place, grad=d)
         made.owner = value  # keeps the memory alive
         return made
