@@ -10,6 +10,7 @@ from bench_examples import H200, example
 from minigrad import bench
 from minigrad.errors import CompileError, KernelError, LaunchError
 from minigrad.lab import cli as command_line
+from minigrad.lab.bench import adjoints
 from minigrad.lab.bench import record as dated
 from minigrad.lab.check import ValueMismatch
 
@@ -24,7 +25,7 @@ def test_without_a_gpu_nothing_is_measured(folder, monkeypatch, capsys):
     monkeypatch.setattr(command_line, "why_not", lambda name: "device 'cuda': no GPU.")
     assert command_line.main(["bench"]) == 0
     assert "Speed cannot be measured here: device 'cuda': no GPU." in (said := capsys.readouterr().out)
-    assert "There is not a record yet." in said
+    assert "There is no record yet." in said
     example().save()
     command_line.main(["bench", "--only", "matmul"])
     assert "NVIDIA H200, 2026-01-02" in (said := capsys.readouterr().out) and "matmul of 2 x 2" in said
@@ -99,6 +100,22 @@ def test_a_run_measures_the_set_and_is_written(pretended, folder, capsys):
     assert "matmul naive of 1024 x 1024" in said and "some-gpu-2026-01-02.json" in said
     assert command_line.main(["bench", "--only", "sofmax"]) == 2
     assert "only='sofmax' is not an op" in capsys.readouterr().err
+
+
+def test_host_costs_and_adjoints_are_written_to_records_of_their_own(folder, monkeypatch, capsys):
+    def todays(command, **tables):
+        return bench.Record("Some GPU", "2026-01-02", command, {}, **tables)
+
+    timing = bench.Timing(1e-6, 1e-6, 1e-6, 20)
+    cost = bench.HostCost("Some GPU", "2026-01-02", {"add": {"minigrad": timing}})
+    monkeypatch.setattr(command_line, "why_not", lambda name: "")
+    monkeypatch.setattr(dated, "todays_record", todays)
+    monkeypatch.setattr(bench, "host_cost", lambda against: cost)
+    monkeypatch.setattr(adjoints, "run", lambda only, against, track, command: todays(command, folder="adjoint"))
+    assert command_line.main(["bench", "--host"]) == command_line.main(["bench", "--adjoint", "--only", "axpy"]) == 0
+    assert bench.newest().host == cost.times and bench.newest().command == "minigrad bench --host"
+    assert bench.newest_adjoints().command == "minigrad bench --only axpy --adjoint"
+    assert "add           1.00" in (said := capsys.readouterr().out) and said.count("Written to ") == 2
 
 
 def test_a_wrong_result_is_refused_and_the_run_goes_on(pretended, folder, monkeypatch, capsys):

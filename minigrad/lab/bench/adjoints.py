@@ -26,7 +26,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Extent
 from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, Resources
 from minigrad.lab.bench.ladder import RUNGS, Inputs
-from minigrad.lab.bench.measure import Draw
+from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.lab.bench.record import ADJOINT, Record, todays_record
 from minigrad.lab.bench.timer import timer
 from minigrad.lab.check import ValueMismatch
@@ -124,7 +124,7 @@ class Subject:
         sim = [_on_sim(x) if isinstance(x, Array) else x for x in args]
         wanted = Adjoint(self.rung.kernel).vjp(*sim, dy=[_on_sim(d) for d in dy], grid=grid, block=block)
         for name, got, truth in zip(self.adjoint.wrt, found, wanted, strict=True):
-            off = _distance(got.numpy(), truth.numpy())
+            off = Reference(self.gpu, truth.numpy().astype(got.dtype)).error(got)
             if not off <= TOLERANCE[self.rung.dtype]:
                 raise ValueMismatch(
                     f"{self.name}: the gradient of {name} is off by {off:.2g} of its largest element from that of sim "
@@ -149,11 +149,6 @@ class Subject:
 def _on_sim(x: Array) -> Array:
     host = x.numpy()
     return Array.upload(get("sim"), host.astype(np.float64) if host.dtype.kind == "f" else host)
-
-
-def _distance(got: np.ndarray, truth: np.ndarray) -> float:
-    off = float(np.abs(got.astype(np.float64) - truth).max(initial=0)) / max(1e-30, float(np.abs(truth).max(initial=0)))
-    return off if np.isfinite(off) else np.inf
 
 
 def cost(subject: Subject, rival: Any = None) -> AdjointCost:

@@ -6,7 +6,7 @@ Inputs rotate through a set larger than the GPU's cache, and a result that diffe
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import cycle
+from itertools import accumulate, cycle
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -161,7 +161,8 @@ class Experiment:
         self.dry = work.dry()
         kind = dtype_of(work.dtype)
         shapes = [shape for shape, _ in work.shapes()] + ([self.dry.output] if work.way == "backward" else [])
-        self._places, length = _places(shapes)
+        sizes = [ceil_div(prod(shape), ALIGN) * ALIGN for shape in shapes]
+        self._places, length = list(zip(accumulate(sizes, initial=0), shapes, strict=False)), sum(sizes)
         self.windows = min(WINDOWS, max(1, ceil_div(2 * cache, max(1, kind.itemsize * length))))
         self.random = RandomNumbers(device, self.windows * length, work.case.positive, kind)
         fixed = [x if isinstance(x, np.ndarray) and x.dtype.kind != "f" else None for x in work.case.inputs]
@@ -212,15 +213,6 @@ def results(work: Work, op: Op, arrays: Sequence[Any]) -> Callable[[], list[Any]
     _, pull = op.pullback(inputs, work.case.params)
     dy = arrays[-1]
     return lambda: [grad for grad in pull(dy) if grad is not None]
-
-
-def _places(shapes: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int, tuple[int, ...]]], int]:
-    """The beginning of each array within a set, in elements, and the length of a set."""
-    places, at = [], 0
-    for shape in shapes:
-        places.append((at, shape))
-        at += ceil_div(prod(shape), ALIGN) * ALIGN
-    return places, at
 
 
 # --- measuring ---
