@@ -1,7 +1,6 @@
 """A chain of elementwise operations and a sum, forward and backward: op by op, fused, and by PyTorch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ from minigrad.devices.array import Array
 from minigrad.fusion import Fused, fuse
 from minigrad.fusion.fused import nbytes
 from minigrad.lab.bench.measure import TOLERANCE, Measurement, Reference, numbers, pytorch, wall
-from minigrad.lab.bench.timer import timer
+from minigrad.lab.bench.timer import Call, timer
 from minigrad.lab.check import ValueMismatch
 from minigrad.tensor import Tensor
 
 SIZE = 2**26
 WAYS = ("op by op", "fused")
-Call = Callable[[], Sequence[Any]]
 
 
 def chain(x: Any) -> Any:
@@ -34,7 +32,7 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
     fused, host = fuse(chain), numbers(size, False)
     x = Array.upload(gpu, host)
     ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
-    calls = ways | (by_torch(x) if "torch" in against else {})
+    calls = ways | (pytorch().passes(chain, x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
     times = dict(zip(calls, timer().interleaved(list(calls.values()), repeats, 2e-4), strict=True))
     rivals = {name: time for name, time in times.items() if name not in ways}
@@ -64,28 +62,6 @@ def passes(fn: Callable, x: Array) -> Call:
         return y.array, leaf.grad.array  # type: ignore[attr-defined]
 
     return call
-
-
-def by_torch(x: Array) -> dict[str, Call]:
-    """The same in PyTorch on the same array, eager and compiled."""
-    from minigrad.lab.bench.rivals.pytorch import Shared
-
-    rival = pytorch()
-
-    def passes(fn: Callable) -> Call:
-        leaf = rival.torch.as_tensor(Shared(x), device="cuda").requires_grad_()
-
-        def call() -> Sequence[Array]:
-            with rival.torch.cuda.stream(rival.stream):
-                leaf.grad = None
-                y = fn(leaf)
-                y.backward()
-            return rival.arrays([y, leaf.grad])
-
-        return call
-
-    compiled = {"torch.compile": passes(rival.torch.compile(chain))} if find_spec("triton") else {}
-    return {"torch": passes(chain), **compiled}
 
 
 def must_agree(calls: Mapping[str, Call], fused: Fused, host: np.ndarray, device: Any) -> None:

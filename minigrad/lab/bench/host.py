@@ -53,9 +53,8 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     gpu: Any = get(check("cuda"))
     works = {"minigrad": ours("cuda")} | ({"PyTorch": pytorch()} if "torch" in against else {})
     must_agree(works, ours("numpy"))
-    times = {
-        title: timed({name: calls[title] for name, calls in works.items()}, gpu.finish, repeats) for title in TITLES
-    }
+    rows = {title: {name: calls[title] for name, calls in works.items()} for title in TITLES}
+    times = {title: timed(row, gpu.finish, repeats) for title, row in rows.items()}
     return HostCost(gpu.label, date.today().isoformat(), times)
 
 
@@ -78,9 +77,9 @@ def ours(device: str) -> dict[str, Call]:
 
 
 def pytorch() -> dict[str, Call]:
-    import torch
+    from minigrad.lab.bench.rivals import pytorch
 
-    return works_of(partial(torch.tensor, device="cuda"), torch.optim.SGD)
+    return works_of(*pytorch.constructors())
 
 
 def works_of(tensor: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, Call]:

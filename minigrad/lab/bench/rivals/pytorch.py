@@ -1,6 +1,8 @@
 """PyTorch's version of every op, on minigrad's arrays and stream, and of a training step."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
+from minigrad.lab.bench.timer import Call
 from minigrad.op import Op
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
@@ -29,19 +32,36 @@ class PyTorch:
     """Results by `torch`, gradients by its autograd."""
 
     def __init__(self, gpu: Any):
-        self.torch, self.gpu = torch, gpu
+        self.gpu = gpu
         self.stream = torch.cuda.ExternalStream(gpu.stream.handle)
 
-    def calls(self, experiment: Any) -> Callable[[], Sequence[Any]]:
+    def calls(self, experiment: Any) -> Call:
         """A function that runs the op on the next set of inputs at each call."""
         work = experiment.work
-        with self.torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream):
             each = cycle([self._call(work, arrays) for arrays in experiment.inputs])
 
         def call() -> Sequence[Any]:
-            self.torch.backends.cuda.matmul.allow_tf32 = work.unit == "tf32"
-            with self.torch.cuda.stream(self.stream):
+            torch.backends.cuda.matmul.allow_tf32 = work.unit == "tf32"
+            with torch.cuda.stream(self.stream):
                 return next(each)()
+
+        return call
+
+    def passes(self, fn: Callable, x: Array) -> dict[str, Call]:
+        """Functions that run fn forward and backward, eager and compiled; each call returns the value and gradient."""
+        compiled = {"torch.compile": torch.compile(fn)} if find_spec("triton") else {}
+        return {name: self._pass(f, x) for name, f in ({"torch": fn} | compiled).items()}
+
+    def _pass(self, fn: Callable, x: Array) -> Call:
+        leaf = torch.as_tensor(Shared(x), device="cuda").requires_grad_()
+
+        def call() -> Sequence[Array]:
+            with torch.cuda.stream(self.stream):
+                leaf.grad = None
+                y = fn(leaf)
+                y.backward()
+            return self.arrays([y, leaf.grad])
 
         return call
 
@@ -52,23 +72,21 @@ class PyTorch:
             for x in (tensor.detach().contiguous() for tensor in tensors)
         ]
 
-    def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
-        tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+    def _call(self, work: Any, arrays: Sequence[Array]) -> Call:
+        tensors = [torch.as_tensor(Shared(array), device="cuda") for array in arrays]
         if work.dtype == "bfloat16":
-            tensors = [x.view(self.torch.bfloat16) for x in tensors]
+            tensors = [x.view(torch.bfloat16) for x in tensors]
         inputs = tensors[: len(work.case.inputs)]
         if work.way == "forward":
             return lambda: [self.run(work.op, inputs, **work.case.params)]
         wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
         y = self.run(work.op, inputs, **work.case.params)
         # contiguous: where PyTorch returns a view of dy, it must write the gradient, too
-        return lambda: [
-            grad.contiguous() for grad in self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
-        ]
+        return lambda: [grad.contiguous() for grad in torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)]
 
     def run(self, op: Op, xs: Sequence[Any], **params: Any) -> Any:
         """The op by PyTorch, with the result in new memory."""
-        torch, name = self.torch, op.name
+        name = op.name
         if fn := getattr(op, "fn", None):
             return fn(*xs)  # the function that was fused takes tensors of PyTorch, too
         match name:
@@ -92,15 +110,17 @@ class PyTorch:
                 return getattr(torch, NAMES.get(name, name))(*xs)
 
 
-Step = Callable[[], Any]
+def constructors() -> tuple[Callable, Callable]:
+    """Constructors of a tensor on the GPU, and of SGD."""
+    return partial(torch.tensor, device="cuda"), torch.optim.SGD
 
 
-def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
+def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Call]:
     """Steps from these weights and biases on this batch, eager and as a CUDA graph. Each call returns its loss."""
     torch.backends.cuda.matmul.allow_tf32 = False
     x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
 
-    def new_step() -> Step:
+    def new_step() -> Call:
         layers: list[Any] = []
         for w, b in zip(start[::2], start[1::2], strict=True):
             layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
@@ -123,7 +143,7 @@ def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, label
     return {"PyTorch": new_step(), "PyTorch, graph": replayed(new_step())}
 
 
-def replayed(step: Step, first: int = 3) -> Step:
+def replayed(step: Call, first: int = 3) -> Call:
     """PyTorch's step as a CUDA graph. As its documentation demands, the first steps run on a side stream."""
     captured, side, taken, loss = torch.cuda.CUDAGraph(), torch.cuda.Stream(), 0, None
 
