@@ -24,7 +24,7 @@ CHAIN = "chain"  # of operations: op by op, fused and by the rivals
 BIG = 2**26  # elements: a GPU's cache holds a quarter of them at most
 USUAL = BIG // 2  # elements of each input of an op without sizes of its own
 LABELS = np.arange(8192, dtype=np.int64) * 7 % 1000
-FLAGS = np.resize([True, False, False], USUAL)
+FLAGS = np.tile([True, False, False], USUAL // 3 + 1)[:USUAL]
 NOT_TIMED = (ValueMismatch, MemoryError, LaunchError, CompileError)  # errors of one work; the run goes on
 More = Callable[[Record, Experiment], None]
 
