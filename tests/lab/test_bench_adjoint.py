@@ -1,4 +1,4 @@
-"""Measuring adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed, records return."""
+"""Measuring adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed, records come back."""
 
 from types import SimpleNamespace
 
@@ -65,7 +65,10 @@ def test_a_wrong_gradient_is_not_timed(monkeypatch):
 def test_tapes_are_counted():
     s = subject("product")
     (args, grid, block), dy = s.at(s.rung.checked, 8)
-    assert Backward(s.adjoint, args, dy, grid, block).tape_bytes == (0, 4 * s.rung.checked)  # of 8 rounds one
+    assert Backward(s.adjoint, args, dy, grid, block).tape_bytes == (
+        0,
+        4 * s.rung.checked,
+    )  # one of 8 iterations is saved
 
 
 def test_steps_of_time_are_walked_back_as_the_tape_does_it():

@@ -1,4 +1,4 @@
-"""`minigrad bench`: options, the run over the suite, what is refused, and the record that is shown without a GPU."""
+"""`minigrad bench`: options, the run over the suite, works that are not timed, and the newest record without a GPU."""
 
 import runpy
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_one_thing_is_measured_at_a_time(words, capsys):
 
 @pytest.fixture
 def pretended(folder, monkeypatch):
-    """A run whose GPU, copy and times are made up here; what is tested is what becomes of them."""
+    """A run with a fake GPU and fake times: the test is of the record."""
     took = bench.Timing(1e-4, 1e-4, 1e-4, 20)
     asked = []
 

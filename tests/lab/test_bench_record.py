@@ -1,4 +1,4 @@
-"""Records: they come back as they were, merge with those of the day, and serve sweeps where there is no GPU."""
+"""Records: saving and loading, merging with the file of the day, and sweeps without a GPU."""
 
 import json
 from dataclasses import replace

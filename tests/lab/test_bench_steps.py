@@ -1,4 +1,4 @@
-"""The training-step benchmark: what is compared before, and how it is timed. The times themselves need a GPU."""
+"""The training-step benchmark: losses are compared first, then steps take turns. The times themselves need a GPU."""
 
 import pytest
 
@@ -32,14 +32,14 @@ def test_works_take_turns():
     order = []
     works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
     times = steps.timed(works, lambda: order.append("wait"), 3)
-    first = ["wait", "a", "wait", "wait", "b", "wait"]  # how long is one?
+    first = ["wait", "a", "wait", "wait", "b", "wait"]  # one step of each, for the number of calls
     turn = ["wait", *"a" * steps.CALLS, "wait", "wait", *"b" * steps.CALLS, "wait"]
     assert order == first + 3 * turn and times["a"].repeats == 3 and times["a"].host
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """A network that takes no time."""
+    """A network that trains in no time."""
     monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
     monkeypatch.setattr(steps, "BATCH", 6)
     monkeypatch.setattr(steps, "CALLS", 4)
@@ -101,7 +101,7 @@ MADE = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Tim
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """The command line, with a made-up step; what is tested is what becomes of it."""
+    """The command line with a fake step: the test is of its record."""
     monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
     monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
@@ -161,7 +161,7 @@ def test_without_a_gpu_nothing_is_timed():
         mg.bench.training_step("sgd")
     with pytest.raises(ValueError, match="must be one of SGD, Adam"):
         mg.bench.recorded_step("sgd")
-    with pytest.raises(DeviceError, match="ernels run on 'sim'"):  # and not: time it there
+    with pytest.raises(DeviceError, match="ernels run on 'sim'"):  # not a hint to time it there
         mg.bench.measure(mg.relu, (8,))
 
 

@@ -1,4 +1,4 @@
-"""The timer on a played GPU, and the host's clock: whose time is in a time. Times themselves need a GPU."""
+"""The timer on a fake GPU excludes the host's time, the host's clock includes it. Times themselves need a GPU."""
 
 from functools import partial
 from types import SimpleNamespace

@@ -38,7 +38,7 @@ def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op,
             (read if pointers[name] else written).add(array.address)
     inside = sum({x.address: x.nbytes for x in inputs if x.address in read}.values())
     if op.name == "getitem":
-        inside = y.nbytes  # of x it reads what the key names
+        inside = y.nbytes  # it reads only the elements that the key selects
     outside = y.nbytes if y.address in written else 0
     flops, nbytes = op.cost(*inputs, **case.params)
     assert flops >= 0
@@ -214,7 +214,7 @@ def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile, about parts of its own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from inside torch.compile
 def test_a_chain_takes_its_turn_with_pytorch():
     pytest.importorskip("torch")
     by_op, fused = chain.measured(["torch"], 2**20, 3)

@@ -20,7 +20,7 @@ from minigrad.source import Source
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    """Ops made here stay here."""
+    """Ops of these tests are not registered for others."""
     monkeypatch.setattr("minigrad.op.OPS", dict(OPS))
 
 
@@ -214,7 +214,7 @@ def test_value_and_bounds_of_one_case(kernel_device):
 
 
 class Unguarded(Simulator):
-    """A device that does not look after its memory, as a GPU does not."""
+    """A device that, as a GPU, does not check its memory."""
 
     def _damage(self, kernel, arguments):
         return None

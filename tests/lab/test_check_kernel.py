@@ -33,7 +33,7 @@ def test_the_kernels_of_the_package_pass(op, name):
 
 
 class Empty(Kernel):
-    """A kernel that does nothing, without a compiler."""
+    """A kernel that does nothing, and needs no compiler."""
 
     def __init__(self, right):
         vars(self).update(vars(right))
@@ -69,7 +69,9 @@ def test_a_kernel_that_does_nothing_is_not_right(op, name):
 
 
 def test_a_kernel_to_which_no_case_comes_is_not_called_right(monkeypatch):
-    monkeypatch.setattr(mg.softmax, "cases", mg.softmax.cases[:1])  # a row of one number, which `held` is not for
+    monkeypatch.setattr(
+        mg.softmax, "cases", mg.softmax.cases[:1]
+    )  # a row of one number, for which `held` is not launched
     found = check.kernel(mg.softmax, "held_backward", mg.softmax["held_backward"].text)
     assert (found.correct, found.kind) == (False, "unused") and "No case launches softmax_held_backward" in found.text
 
@@ -106,7 +108,7 @@ def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
     assert y.numpy().tolist() == [2, 4] and x.grad.numpy().tolist() == [2, 2]
     mine = found.result["forward"]
     assert mine.text == ADD.strip() and repr(mine).startswith("cell.cu:1\n   1  ex")
-    assert mg.add["forward"].source.name == "cuda/add.cu"  # the file's kernel is where it was
+    assert mg.add["forward"].source.name == "cuda/add.cu"  # the op's own kernel has not changed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The doctor's table, the search for CUDA, and the part that adds PyCUDA; all on a machine without a GPU too."""
+"""The doctor's table, the search for CUDA, and the installer of PyCUDA, all without a GPU."""
 
 import subprocess
 import sys

@@ -32,7 +32,7 @@ def shell():
 
 @pytest.fixture
 def one_block(monkeypatch):
-    """One block size: what is tested is what becomes of an answer."""
+    """One block size: the test is of the answer's way into the notebook."""
     monkeypatch.setattr(OpTrial, "tunables", {"BLOCK": (256,)})
 
 

@@ -53,7 +53,7 @@ def test_owners_are_those_who_write():
 
 
 def record(n, **speeds):
-    """A record with a rung for each name, at so many TFLOP/s."""
+    """A record with a rung for each name, at these TFLOP/s."""
     made = Record("Some GPU", "2026-01-02", "minigrad bench", {}, H200, 4e12)
     for name, speed in speeds.items():
         seconds = 2 * n**3 / speed / 1e12

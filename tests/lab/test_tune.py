@@ -1,4 +1,4 @@
-"""Choosing blocks: the occupancy is NVIDIA's, the search finds the fastest, a choice is kept and applies by itself."""
+"""Choosing blocks: the occupancy is NVIDIA's, the search finds the fastest, a choice is cached and applies automatically."""
 
 import ctypes
 import dataclasses
@@ -113,7 +113,7 @@ def test_the_arithmetic_is_that_of_nvidias_calculator(tmp_path):
     ]
     done = subprocess.run([tmp_path / "c"], input="\n".join(lines), capture_output=True, text=True, check=True)
     theirs = [int(line) for line in done.stdout.split()]
-    # Theirs counts 16 blocks for the T4, ours reads the limit off the driver: the same.
+    # NVIDIA's calculator knows the T4's 16 blocks, the chip here has them from the driver.
     assert theirs == [found.blocks for found in asked]
 
 
@@ -214,7 +214,7 @@ def test_every_setting_of_the_set_is_a_choice_of_the_op_and_one_is_its_own():
 
 @pytest.fixture
 def gpu_with_choices(recorded, tmp_path, monkeypatch):
-    """A machine whose GPU is the one of the record, as far as `auto` asks."""
+    """A machine with the record's GPU, as far as `auto` asks."""
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choices, "why_not", lambda name: "")
     monkeypatch.setattr(choices, "get", lambda name: type("GPU", (), {"label": "NVIDIA H200"}))

@@ -8,7 +8,7 @@ from minigrad.devices import get, why_not
 from minigrad.devices.cuda.chip import Chip
 from minigrad.errors import a
 from minigrad.lab.bench.measure import Experiment, set_up
-from minigrad.lab.bench.record import Record, Times, newest, recorded
+from minigrad.lab.bench.record import Times, newest, recorded
 from minigrad.lab.bench.sweeps import Setting, default, label, settings, swept
 from minigrad.lab.bench.work import Work
 from minigrad.lab.tune import choices
@@ -108,15 +108,13 @@ def resources_of(found: Sequence[Setting]) -> dict[str, Resources]:
 
 
 def _from_record(work: Work, found: Sequence[Setting]) -> Search:
+    """The choice in the newest record with a sweep of this work; without one, the op's own values."""
     times, record = recorded(work.title)
     known = {s.label: times[s.label] for s in found if s.label in times}
-    if record is None or not known:
-        return Search(work, tuple(found), {}, label(default(work)), UNTIMED, "", *_chip(newest()))
-    choice = record.choices.get(work.title, {}).get("search", "")
-    return Search(
-        work, tuple(found), known, choice if choice in known else fastest(known), RECORDED, record.place, *_chip(record)
-    )
-
-
-def _chip(record: Record | None) -> tuple[Chip | None, Mapping[str, Resources]]:
-    return (record.chip, record.resources) if record else (None, {})
+    if record and known:
+        choice, how, place = record.choices.get(work.title, {}).get("search", ""), RECORDED, record.place
+        choice = choice if choice in known else fastest(known)
+    else:
+        record, choice, how, place = newest(), label(default(work)), UNTIMED, ""
+    chip, resources = (record.chip, record.resources) if record else (None, {})
+    return Search(work, tuple(found), known, choice, how, place, chip, resources)
