@@ -1,4 +1,4 @@
-"""Measuring adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed, records come back."""
+"""Benchmarks of adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed."""
 
 from types import SimpleNamespace
 

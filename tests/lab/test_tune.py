@@ -1,4 +1,4 @@
-"""Choosing blocks: the occupancy is NVIDIA's, the search finds the fastest, a choice is cached and applies automatically."""
+"""Autotuning: the occupancy is NVIDIA's, the search finds the fastest, a choice is cached and applies automatically."""
 
 import ctypes
 import dataclasses
