@@ -1,7 +1,6 @@
 """New tensors: from data, filled with one value, random."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -14,7 +13,7 @@ from minigrad.errors import number, whole
 from minigrad.tensor import Tensor
 
 
-class _Generator:
+class Generator:
     """The random numbers of `randn`, `uniform` and new layers: made on the host, so every device gets the same."""
 
     rng = np.random.default_rng()
@@ -22,18 +21,7 @@ class _Generator:
 
 def manual_seed(seed: int) -> None:
     """Seed the random numbers: the same seed gives the same tensors, on every device."""
-    _Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Draw random numbers from this seed; afterwards the generator of the user continues as if none had been drawn."""
-    own = _Generator.rng
-    manual_seed(seed)
-    try:
-        yield
-    finally:
-        _Generator.rng = own
+    Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
 
 
 def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:
@@ -67,7 +55,7 @@ def ones(*shape: Any, requires_grad: bool = False, device: str | None = None, dt
 def randn(*shape: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = "float32") -> Tensor:
     """A tensor of standard normal numbers, from the generator that `manual_seed` sets."""
     dtype = _of_floats("randn", dtype)
-    return tensor(np.asarray(_Generator.rng.standard_normal(extents(shape))), requires_grad, device, dtype)
+    return tensor(np.asarray(Generator.rng.standard_normal(extents(shape))), requires_grad, device, dtype)
 
 
 def uniform(
@@ -81,7 +69,7 @@ def uniform(
     """A tensor of uniform random numbers from low to high, from the generator that `manual_seed` sets."""
     low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
     dtype = _of_floats("uniform", dtype)
-    numbers = np.asarray(low + (high - low) * _Generator.rng.random(extents((shape,))))
+    numbers = np.asarray(low + (high - low) * Generator.rng.random(extents((shape,))))
     return tensor(numbers, requires_grad, device, dtype)
 
 

@@ -93,14 +93,15 @@ class Op:
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "Call":
         """The call for arrays like these; it is kept where the device replays launches."""
-        key = key_of([x.spec for x in arrays], params) if _replays(arrays) else None  # type: ignore[union-attr]
+        replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
+        key = key_of([x.spec for x in arrays], params) if replays else None  # type: ignore[union-attr]
         if key is None:
             return Call(self, arrays, params, replays=False)
         return self.calls.get(key) or self.calls.keep(key, Call(self, arrays, params, replays=True))
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
-        return self._call(arrays, params).run(arrays) if _replays(arrays) else self.execute(arrays, params)
+        return self._call(arrays, params).run(arrays)
 
     def execute(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass: the NumPy reference, or one launch after the other."""
@@ -128,13 +129,10 @@ class Op:
     ) -> tuple[Any, partial]:
         """The output, and the function from its gradient to those of the inputs: a node without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
+        call = Call(self, arrays, params, replays=False)
         y = self.run(arrays, params)
-        needs = needs or tuple(has_gradient(a.dtype) for a in arrays)
-        places, constants = self.saved(arrays, params, needs)
-        everything = [*arrays, *(y if self.outputs > 1 else (y,))]
-        named = {name: everything[i] for name, i in places.items()} | constants
-        saved = {name: named[name] for name in self.saves}
-        return y, partial(self.pull, saved, tuple(a.shape for a in arrays), needs)
+        rule = Rule(call, needs or tuple(has_gradient(a.dtype) for a in arrays), arrays, y)
+        return y, rule.saving((*arrays, y) if self.outputs == 1 else (*arrays, *y))
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
         """The gradients of the inputs for an upstream gradient, without a tape."""
@@ -253,9 +251,13 @@ class Rule:
         if not self._numbers:
             return tape.Node(self.op.name, parents, self._saves_nothing, (), result.array)
         everything = (*tensors, result)
-        arrays = [everything[i].array for i in self._numbers]
         saved = [(name, everything[i].version) for name, i in self._places.items()]
-        return tape.Node(self.op.name, parents, partial(self.pull, arrays), saved, result.array)
+        pull = partial(self.pull, [everything[i].array for i in self._numbers])
+        return tape.Node(self.op.name, parents, pull, saved, result.array)
+
+    def saving(self, arrays: Sequence[AnyArray]) -> partial:
+        """The pull with what it saves of these inputs and outputs."""
+        return partial(self.pull, [arrays[i] for i in self._numbers])
 
     def pull(self, saved: Sequence[AnyArray], dy: Any) -> Sequence[AnyArray | None]:
         """The gradients of the inputs, from that of the output, or from a tuple with those of several."""
@@ -287,11 +289,6 @@ class Rule:
 def _several(arrays: Sequence[AnyArray], version: tape.Version | None) -> tuple[Tensor, ...]:
     """The outputs of an op with several."""
     return tuple([output(array, version) for array in arrays])
-
-
-def _replays(arrays: Sequence[AnyArray]) -> bool:
-    """True on a device that records launches once and replays them."""
-    return isinstance(arrays[0], Array) and arrays[0].device.repeats
 
 
 def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | None:

@@ -117,6 +117,3 @@ class Operators:
     def _numpy_function(self, function: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """A NumPy function that is no op. Raises TypeError; a tensor hands over its values instead."""
         return op_named(function.__name__)(*inputs, **named)
-
-    def _in_place(self, op: str, other: Any) -> Any:
-        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Optimizers: SGD with momentum, Adam. One launch updates up to 8 parameters: most are too small for their own."""
+"""Optimizers: SGD with momentum, Adam."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -10,40 +10,16 @@ from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import move
 from minigrad.errors import a, number
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
 from minigrad.ops.elementwise import per_element
 from minigrad.replay.launches import replayed
 from minigrad.tape import mode, no_grad
 from minigrad.tensor import Tensor
 
-MANY, BLOCK, CHUNK = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
-Row = Sequence[Any]  # a parameter, its gradient, its states
-
-
-def _multi_tensor(name: str) -> Kernel:
-    """A kernel for MANY parameters, each with blocks of its own."""
-    return Kernel("optim.cu", name, ("blocks",), (str(BLOCK),), "blocks")
-
-
 SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
-SGD_STEPS, ADAM_STEPS = _multi_tensor("sgd_steps"), _multi_tensor("adam_steps")
+SGD_STEPS, ADAM_STEPS = multi_tensor("optim.cu", "sgd_steps"), multi_tensor("optim.cu", "adam_steps")
 ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
 _REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
-
-
-def _blocks(rows: Sequence[Row]) -> int:
-    """The number of blocks for these parameters."""
-    return sum(ceil_div(row[0].size, CHUNK) for row in rows)
-
-
-def _arguments(rows: Sequence[Row]) -> Row:
-    """The arguments of a kernel for MANY parameters; places without a parameter get null pointers and a size of 0."""
-    empty = [0 if isinstance(value, int) else None for value in rows[0]]
-    return [value for row in [*rows, *[empty] * (MANY - len(rows))] for value in row]
-
-
-def _with_size(rows: Sequence[Row]) -> list[Row]:
-    return [(*row, row[0].size) for row in rows]
 
 
 def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
@@ -90,11 +66,6 @@ class Optimizer:
         """Clear the gradients; the next backward starts from none."""
         for parameter in self.parameters:
             parameter.grad = None
-
-    @property
-    def states_held(self) -> list[Tensor]:
-        """The states of all parameters, for the memory report."""
-        return [state for states in self._states for state in states]
 
     def step(self) -> None:
         """Update every parameter that has a gradient."""
@@ -187,7 +158,7 @@ class SGD(Optimizer):
         p -= self.lr * v
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        SGD_STEPS.launch(_blocks(rows))(*_arguments(_with_size(rows)), self.lr, self.momentum)
+        SGD_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, self.momentum)
 
 
 class Adam(Optimizer):
@@ -223,6 +194,6 @@ class Adam(Optimizer):
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
         """t counts the steps of a parameter, on the device: a graph replays only what happens there."""
-        ADAM_COUNTS.launch()(*_arguments([row[-1:] for row in rows]))
+        ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
         c1, c2 = (1 - beta for beta in self.betas)
-        ADAM_STEPS.launch(_blocks(rows))(*_arguments(_with_size(rows)), self.lr, c1, c2, self.eps)
+        ADAM_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, c1, c2, self.eps)

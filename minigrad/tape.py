@@ -33,7 +33,7 @@ class Node:
     def __init__(self, op: str, parents: tuple[Parent, ...], vjp: Vjp, saved: Sequence[Saved], array: Any):
         self.op, self.parents = op, parents
         self.saved: Sequence = [(name, version, version.count) for name, version in saved] if saved else ()
-        self.vjp: Vjp | None = vjp
+        self.vjp: Any = vjp  # None once the graph was freed
         self.shape = array.shape
         self.output = weakref.ref(array)  # for pictures only: the tape keeps no values alive
 
@@ -50,10 +50,6 @@ class Node:
                     f"backward: {self.op} kept {name} at version {count}, and it has been changed in place "
                     f"since (now version {version.count}). Change it after backward, or change a copy."
                 )
-
-    def pull(self, dy: Any) -> Sequence:
-        """The gradients of the parents."""
-        return self.vjp(dy)  # type: ignore[misc]
 
     def free(self) -> None:
         """Release the rule and all that it saved."""
@@ -181,7 +177,7 @@ def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator
         if total is None:
             continue
         if isinstance(at, Node):
-            for parent, part in zip(at.parents, at.pull(total), strict=True):
+            for parent, part in zip(at.parents, at.vjp(total), strict=True):
                 if parent is not None and part is not None:
                     known = arrived.get(id(parent))
                     arrived[id(parent)] = part if known is None else _sum(known, part, add)

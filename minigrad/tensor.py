@@ -24,32 +24,13 @@ class Tensor(Operators):
         self.node: tape.Node | None = None
         self._requires_grad = requires_grad
 
-    # --- what it is ---
+    shape = property(lambda self: self.array.shape, doc="The extent of each axis.")
+    ndim = property(lambda self: len(self.array.shape), doc="The number of axes.")
+    size = property(lambda self: self.array.size, doc="The number of elements.")
+    dtype = property(lambda self: self.array.dtype, doc="The type of an element.")
+    device = property(lambda self: device_of(self.array), doc="The name of the device: `numpy`, `sim`, `cuda`.")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extent of each axis."""
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.array.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self.array.size
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of an element."""
-        return self.array.dtype
-
-    @property
-    def device(self) -> str:
-        """`numpy`, `sim` or `cuda`."""
-        return device_of(self.array)
+    is_leaf = property(lambda self: self.node is None, doc="True where a user made it, and no recorded operation.")
 
     def numpy(self) -> np.ndarray:
         """A copy as a NumPy array, from any device."""
@@ -144,13 +125,6 @@ class Tensor(Operators):
         if recorder := tape.mode.recorder:
             recorder.sets_grad(self, given)
         self._grad = given
-
-    @property
-    def is_leaf(self) -> bool:
-        """True for a tensor that a user made, False for the output of a recorded operation."""
-        return self.node is None
-
-    # --- the tape ---
 
     def record(self, op: str, inputs: Sequence["Tensor"], vjp: tape.Vjp, saved: Sequence[tape.Saved]) -> None:
         """Make this tensor the output of a recorded operation."""

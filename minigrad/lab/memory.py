@@ -155,7 +155,11 @@ def _holders(by_type: dict[type, list[Any]]) -> Iterator[tuple[str, Any]]:
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
     yield from (("gradients", x.array) for x in gradients)
     for kind in (kind for kind in by_type if issubclass(kind, Optimizer)):
-        yield from ((f"optimizer: {kind.__name__}", x.array) for made in by_type[kind] for x in made.states_held)
+        yield from (
+            (f"optimizer: {kind.__name__}", x.array)
+            for made in by_type[kind]
+            for x in chain.from_iterable(made._states)
+        )
     yield from (("tensors", x.array) for x in tensors)
     for node in by_type.get(Node, ()):
         yield from ((f"tape: {node.op}", array) for array in _saved(node.vjp))

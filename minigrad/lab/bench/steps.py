@@ -2,7 +2,8 @@
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.create import seeded, tensor
+from minigrad.create import Generator, manual_seed, tensor
 from minigrad.devices import check, get, why_not
 from minigrad.display import Table, table
 from minigrad.errors import whole, words
@@ -27,6 +28,17 @@ WIDTHS, BATCH = (784, 512, 256, 10), 128
 OPTIMIZERS = ("SGD", "Adam")
 CHECKED = 6  # steps that are compared with NumPy's; three of them are replays of a graph
 CALLS, ENOUGH = 50, 0.1  # steps that are timed in a row, or as many as fill 0.1 seconds, at least 3
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw random numbers from this seed; afterwards the generator of the user continues as if none had been drawn."""
+    own = Generator.rng
+    manual_seed(seed)
+    try:
+        yield
+    finally:
+        Generator.rng = own
 
 
 @dataclass(frozen=True)
