@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from minigrad import tape
+from minigrad import rounding, tape
 from minigrad.call import Inputs, as_tensors, for_numbers, kinds
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Memo
@@ -168,6 +168,8 @@ class Op(Kernels):
             key = tuple([x.array.spec for x in given]) if not named else kinds(given, named)
         except AttributeError:  # a number among them
             key = kinds(given, named)
+        if key and rounding.mode.precision != "float32":
+            key = (rounding.mode.precision, *key)
         if call := self._plans.get(key):
             return call(given)
         inputs, params = self.inputs.split(given, named)

@@ -15,7 +15,7 @@ from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
 from minigrad.microscope import watching
 from minigrad.op import Op
-from minigrad.ops.matmul.kernels import ENDS
+from minigrad.ops.matmul.shapes import ENDS
 from minigrad.source import CUDA, Source
 
 RAN: set[str] = set()

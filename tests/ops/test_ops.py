@@ -12,7 +12,7 @@ from minigrad.devices.array import Array
 from minigrad.errors import LaunchError
 from minigrad.lab.bench.work import work_of
 from minigrad.op import OPS, Case
-from minigrad.ops.matmul.kernels import ENDS
+from minigrad.ops.matmul.shapes import ENDS
 
 nan, inf = np.nan, np.inf
 CASES = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
