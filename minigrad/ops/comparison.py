@@ -1,4 +1,4 @@
-"""The six comparisons: bool outputs, which are steps and have no gradient."""
+"""The six comparisons: bool outputs, without a gradient."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,13 +17,13 @@ FLAGS = Case((np.array([True, True, False, False]), np.array([True, False, True,
 
 
 def prepare(name: str, a: Any, b: Any) -> dict:
-    """Any dtype will do, the same for both; shapes broadcast."""
+    """Both inputs have the same dtype, any; shapes broadcast."""
     must_match(name, a, b)
     return must_broadcast(name, a, b)
 
 
 def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """Both are read through views; one bool per element comes out."""
+    """Both are read through views; the output is one bool per element."""
     return over(kernels["forward"], a, b, dtype=BOOL)
 
 

@@ -1,4 +1,4 @@
-"""max over any axes; elements that share the maximum share its gradient."""
+"""max over any axes; ties share the gradient."""
 
 from typing import Any
 
@@ -47,20 +47,20 @@ kernels = {
 
 
 def prepare(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
-    """The parameters, complete. Raises ValueError where there is nothing to be the largest of."""
+    """Complete the parameters. Raises ValueError for the maximum of no elements."""
     params = reduction.prepare("max")(x, axis, keepdims)
     if any(x.shape[axis] == 0 for axis in params["axis"]):
-        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no largest one.")
+        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
     return params
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """As sum: "columns" where the axes are not the last, else "warp"."""
+    """The passes of sum: "columns" for axes that are not the last, else "warp"."""
     return reduce(kernels, x, axis, keepdims)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
-    """Mark the ties, count them with sum, share the gradient."""
+    """Mark the ties, count them with sum, split the gradient."""
     view = broadcast(reduced_shape(x.shape, axis, keepdims=True), x.shape)
     ties, dx = (Array.empty(x.device, x.shape, x.dtype) for _ in range(2))
     kernels["backward_ties"].launch(x.size)(x, y, ties, view, x.size)

@@ -1,4 +1,4 @@
-"""What movement ops have in common: they compute nothing, and any dtype will do."""
+"""Movement ops: they compute nothing and take any dtype."""
 
 from numbers import Integral
 from operator import index

@@ -48,7 +48,7 @@ FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward":
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Run after run of neighbouring axes, pass after pass: "columns" where they are not the last axes, else "warp"."""
+    """Passes over each run of neighbouring axes: "columns" for those that are not the last, else "warp"."""
     return reduce(kernels, x, axis, keepdims, 1.0)
 
 

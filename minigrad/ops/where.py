@@ -1,4 +1,4 @@
-"""where: each element from one of two arrays; the gradient goes back to the one that it came from."""
+"""where: each element from one of two arrays; the gradient goes to the array that it came from."""
 
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, ov
 
 
 def flags(*shape: int) -> np.ndarray:
-    """Every third element true: a condition to try it with."""
+    """A condition for cases: every third element true."""
     return np.asarray(np.arange(prod(shape)).reshape(shape) % 3 == 0)
 
 
@@ -42,7 +42,7 @@ def launch(kernels: dict[str, Kernel], cond: Array, a: Array, b: Array) -> Array
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: Array) -> tuple:
-    """Both gradients in the shape of y; a null pointer stands for one that is not wanted."""
+    """Both gradients in the shape of y; a null pointer marks one that is not wanted."""
     da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs[1:])
     kernels["backward"].launch(dy.size)(dy, cond, da, db, broadcast(cond.shape, dy.shape), dy.size)
     return None, da, db

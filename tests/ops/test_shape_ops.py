@@ -164,7 +164,7 @@ def test_iteration_and_unpacking(device):
 
 @pytest.mark.parametrize("key", [[0, 1], np.array([0]), np.array([True, False]), True, (0, False), 1.5, "a"], ids=repr)
 def test_getitem_refuses_what_is_no_basic_index(key):
-    with pytest.raises(TypeError, match=r"is no index here; take whole numbers, slices, \.\.\. and None"):
+    with pytest.raises(TypeError, match=r"is no index here; use whole numbers, slices, \.\.\. and None"):
         mg.ones(2, 3)[key]
 
 
