@@ -40,24 +40,6 @@ class Traffic:
     op_by_op: tuple[LaunchTraffic, ...]
     fused: tuple[LaunchTraffic, ...]
 
-    @staticmethod
-    def of(op: "Fused", *shapes: Any, dtype: str = "float32") -> "Traffic":
-        """The traffic for inputs of these shapes, by a dry run."""
-        kind = check_dtype(dtype, FLOATS)
-        if len(shapes) != len(op.trace.inputs):
-            raise TypeError(
-                f"{op.name}.traffic takes a shape for each of {len(op.trace.inputs)} inputs; got {len(shapes)}."
-            )
-
-        def launches(pullback: Callable[[Sequence[Array]], tuple]) -> tuple[LaunchTraffic, ...]:
-            device = DryRun()
-            y, pull = pullback([Array.empty(device, extents((shape,)), kind) for shape in shapes])
-            if op.backward:
-                pull(Array.empty(device, y.shape, y.dtype))
-            return tuple(map(_traffic, device.launches))
-
-        return Traffic(launches(lambda xs: pullback(op.trace, xs)), launches(lambda xs: op.pullback(xs, {})))
-
     @property
     def times(self) -> float:
         """Bytes op by op / bytes fused; 1 if none move."""
@@ -165,8 +147,19 @@ class Fused(Op):
         return Listing(self.launches.source.name, 1, self.code.text.rstrip())
 
     def traffic(self, *shapes: Any, dtype: str = "float32") -> Traffic:
-        """The bytes of a forward and a backward pass for inputs of these shapes, fused and op by op."""
-        return Traffic.of(self, *shapes, dtype=dtype)
+        """The bytes of a forward and a backward pass for inputs of these shapes, fused and op by op, by a dry run."""
+        kind, inputs = check_dtype(dtype, FLOATS), len(self.trace.inputs)
+        if len(shapes) != inputs:
+            raise TypeError(f"{self.name}.traffic takes a shape for each of {inputs} inputs; got {len(shapes)}.")
+
+        def launches(pullback: Callable[[Sequence[Array]], tuple]) -> tuple[LaunchTraffic, ...]:
+            device = DryRun()
+            y, pull = pullback([Array.empty(device, extents((shape,)), kind) for shape in shapes])
+            if self.backward:
+                pull(Array.empty(device, y.shape, y.dtype))
+            return tuple(map(_traffic, device.launches))
+
+        return Traffic(launches(lambda xs: pullback(self.trace, xs)), launches(lambda xs: self.pullback(xs, {})))
 
     def __repr__(self) -> str:
         return f"{display.text(self)}\n\n{self.source!r}"

@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import CASES, TIES, cost, must_broadcast, must_match, over, per_element, vectorized
+from minigrad.ops.elementwise import CASES, TIES, cost, kernels_of, must_broadcast, must_match, over
 
 BOOL = np.dtype(np.bool_)
 WHOLE = Case((np.arange(6).reshape(2, 3), np.array([0, 4, 2])))
@@ -34,18 +34,16 @@ def comparison(name: str, sign: str, compare: Callable) -> Op:
         return compare(a, b)
 
     forward.__doc__ = f"y = a {sign} b"
-    more, fast = vectorized("comparison.cu", name)
     return Op(
         name,
         forward,
-        kernels={"forward": per_element("comparison.cu", f"{name}_forward")} | more,
-        fast=fast,
         launch=launch,
         prepare=partial(prepare, name),
         cost=cost(1, itemsize=1),
         cuda=(f"a {sign} b",),
         integers=True,
         cases=[*CASES, TIES, WHOLE, FLAGS],
+        **kernels_of(name, "comparison.cu"),
     )
 
 

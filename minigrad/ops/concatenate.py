@@ -10,7 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import must_match, per_element, vectorized
+from minigrad.ops.elementwise import kernels_of, must_match
 from minigrad.ops.movement import moved
 
 
@@ -75,22 +75,16 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return tuple(grads)
 
 
-vectorized_kernels, fast = vectorized("concatenate.cu", "concatenate")
 concatenate = Op(
     "concatenate",
     forward,
     backward,
-    kernels={
-        "forward": per_element("concatenate.cu", "concatenate_forward"),
-        "backward": per_element("concatenate.cu", "concatenate_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=moved,
     integers=True,
+    **kernels_of("concatenate"),
     cases=[
         Case(((3,),)),
         Case(((1,), (1023,), (0,), (33,))),

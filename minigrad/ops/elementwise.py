@@ -36,11 +36,16 @@ def per_four(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
-def vectorized(file: str, name: str) -> tuple[dict[str, Kernel], dict[str, str]]:
-    """The kernels `<name>_vectorized` and `<name>_vectorized_backward` of the file, if any, and their roles."""
-    names = {"forward": "vectorized", "backward": "vectorized_backward"}
-    found = {way: kernel for way, kernel in names.items() if f"{name}_{kernel}" in Source.read(file).kernels}
-    return {kernel: per_four(file, f"{name}_{kernel}") for kernel in found.values()}, found
+def kernels_of(name: str, file: str = "") -> dict[str, Any]:
+    """The arguments `kernels` and `fast` of an Op: `<name>_forward`, `_backward` and their vectorized versions, if any.
+
+    The vectorized kernels take the roles of the plain ones.
+    """
+    file = file or f"{name}.cu"
+    known, vectorized = Source.read(file).kernels, {"forward": "vectorized", "backward": "vectorized_backward"}
+    kernels = {way: per_element(file, f"{name}_{way}") for way in vectorized if f"{name}_{way}" in known}
+    fast = {way: kernel for way, kernel in vectorized.items() if f"{name}_{kernel}" in known}
+    return {"kernels": kernels | {k: per_four(file, f"{name}_{k}") for k in fast.values()}, "fast": fast}
 
 
 def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
@@ -76,9 +81,6 @@ def unary(
     The backward kernel takes the arrays that the NumPy rule names: x, y, both or neither. cuda: one element of y and of
     dx, for `mg.fuse`. extremes: inputs for which another formula would overflow on the way.
     """
-    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
-    kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
-    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], x: Array) -> Array:
         y = Array.empty(x.device, x.shape, x.dtype)
@@ -94,13 +96,12 @@ def unary(
         name,
         forward,
         backward,
-        kernels=kernels | more,
-        fast=fast,
         launch=launch,
         launch_backward=launch_backward,
         cost=cost(flops),
         cuda=cuda,
         cases=[*(Case((shape,), positive=positive) for shape in RAGGED), Case((np.array(extremes, float),))],
+        **kernels_of(name),
     )
 
 
@@ -120,10 +121,6 @@ def binary(
     one that is not wanted. `unbroadcast` sums over broadcast axes. An op whose gradient needs no such kernel passes its
     own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
     """
-    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
-    if launch_backward is None:
-        kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
-    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
         return over(kernels["forward"], a, b, dtype=a.dtype)
@@ -138,8 +135,6 @@ def binary(
         name,
         forward,
         backward,
-        kernels=kernels | more,
-        fast=fast,
         launch=launch,
         launch_backward=launch_backward or write_both,
         prepare=partial(must_broadcast, name),
@@ -148,6 +143,7 @@ def binary(
         cuda=cuda,
         broadcasts=True,
         cases=cases,
+        **kernels_of(name),
     )
 
 

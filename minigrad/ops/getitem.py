@@ -9,7 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element, vectorized
+from minigrad.ops.elementwise import kernels_of
 
 Key = tuple[int | slice | None, ...]
 
@@ -107,22 +107,16 @@ def cost(x: Any, key: Any) -> tuple[int, int]:
     return 0, 2 * prod(strided(x.shape, prepare(x, key)["key"])[0]) * x.dtype.itemsize
 
 
-vectorized_kernels, fast = vectorized("getitem.cu", "getitem")
 getitem = Op(
     "getitem",
     forward,
     backward,
-    kernels={
-        "forward": per_element("getitem.cu", "getitem_forward"),
-        "backward": per_element("getitem.cu", "getitem_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost,
     integers=True,
+    **kernels_of("getitem"),
     cases=[
         Case((shape,), {"key": key})
         for shape, key in (

@@ -9,7 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element, vectorized
+from minigrad.ops.elementwise import PAIRS, cost, kernels_of, must_broadcast, must_match, over
 
 
 def flags(*shape: int) -> np.ndarray:
@@ -57,17 +57,10 @@ class Where(Op):
         return super().__call__(*given, **named)
 
 
-vectorized_kernels, fast = vectorized("where.cu", "where")
 where = Where(
     "where",
     forward,
     backward,
-    kernels={
-        "forward": per_element("where.cu", "where_forward"),
-        "backward": per_element("where.cu", "where_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -75,6 +68,7 @@ where = Where(
     cuda=("cond ? a : b", None, "cond ? dy : 0", "cond ? 0 : dy"),
     broadcasts=True,
     integers=True,
+    **kernels_of("where"),
     cases=[
         *(Case((flags(*a), a, b)) for a, b in PAIRS),
         Case((flags(33, 1), (1, 65), ())),

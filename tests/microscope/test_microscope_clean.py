@@ -52,6 +52,8 @@ def test_the_fast_products_of_large_matrices_have_no_problem():
         for case in op.cases:
             run(op, case)
             run(mg.matmul.using("packed"), case)
+            with mg.precision("tf32"):
+                run(mg.matmul, case)
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []
 

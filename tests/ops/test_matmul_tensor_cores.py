@@ -27,12 +27,12 @@ SIZES = [
 
 
 def tf32(x):
-    """Rounded to the 10 bits behind the point that TF32 has."""
+    """Rounded to the 10 bits after the point of TF32."""
     return ((x.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)
 
 
 def numbers(dtype, *shape):
-    """Random numbers. None lies halfway between two of TF32: which way that is rounded depends on the GPU."""
+    """Random numbers without ties between two TF32 neighbours, whose rounding depends on the GPU."""
     drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
     drawn.view(np.int32)[drawn.view(np.int32) & 0x1FFF == 0x1000] += 1
     return drawn.astype(dtype)
@@ -125,7 +125,7 @@ def test_the_simulator_rejects_them_in_a_sentence():
 
 @pytest.mark.parametrize("device", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_product_in_bfloat16_between_float32(device):
-    """What mixed precision is: weights and losses in float32, products in bfloat16."""
+    """Mixed precision: weights and losses in float32, products in bfloat16."""
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     hosts = [numbers(np.float32, *shape) for shape in ((16, 24), (24, 8))]
     a, b = (mg.tensor(host, True, device) for host in hosts)
