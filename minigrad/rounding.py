@@ -23,7 +23,7 @@ mode = _Mode()
 def precision(name: str) -> Iterator[None]:
     """Within it products of float32 tensors may round their factors: `with mg.precision("tf32"): y = x @ w`.
 
-    "float32", the default, is exact. "tf32" lets factors keep 10 bits behind the point, "bf16" 7; sums stay in float32.
+    "float32", the default, is exact. "tf32" lets factors keep 10 bits after the point, "bf16" 7; sums stay in float32.
     A gradient rounds as its forward pass did. This is a permission: a GPU that has no kernel for it, or a faster one,
     rounds less. `numpy` and `sim` always round, so that they show the error to expect. Also a function decorator.
     """

@@ -176,9 +176,9 @@ class Fused(Op):
         def forward(*xs: np.ndarray) -> np.ndarray:
             return pullback(self.trace, xs)[0]
 
-        def backward(dy: np.ndarray, shapes: tuple, **kept: np.ndarray) -> tuple:
+        def backward(dy: np.ndarray, shapes: tuple, **saved: np.ndarray) -> tuple:
             one = np.ones((), dy.dtype)  # a placeholder for inputs that no gradient reads
-            xs = [kept.get(name, np.broadcast_to(one, s)) for name, s in zip(inputs, shapes, strict=True)]
+            xs = [saved.get(name, np.broadcast_to(one, s)) for name, s in zip(inputs, shapes, strict=True)]
             return pullback(self.trace, xs)[1](dy)
 
         forward.__doc__, backward.__doc__ = self.code.formula, self.code.gradient
@@ -207,7 +207,7 @@ class Fused(Op):
         inputs = len(self.trace.inputs)
         shapes = [(s,) for s in RAGGED] if inputs == 1 else [(p, q, *[p] * (inputs - 2)) for p, q in PAIRS]
         positive = any(step.op.cases[0].positive for step in self.trace.steps)
-        return [Case(given, positive=positive) for given in shapes if self._fits(joint_shape(*given))]
+        return [Case(each, positive=positive) for each in shapes if self._fits(joint_shape(*each))]
 
     def _fits(self, shape: Shape) -> bool:
         if (closing := self.trace.closing) is None:

@@ -64,9 +64,9 @@ class Launches:
             y = reduction.reduce(OPS["sum"].running, y, (1,), False, self.divisor(shape))
         return y.reshape(out)
 
-    def backward(self, kernels: Mapping[str, Kernel], needs: tuple, dy: Array, *kept: Any) -> tuple:
+    def backward(self, kernels: Mapping[str, Kernel], needs: tuple, dy: Array, *saved: Any) -> tuple:
         """One kernel writes the gradients, in the shape that the inputs broadcast to."""
-        *xs, shapes = kept
+        *xs, shapes = saved
         shape = joint_shape(*shapes)
         names = [x.name for x in self.trace.inputs]
         grads = {

@@ -76,7 +76,7 @@ def unary(
     positive: bool = False,
     extremes: Sequence[float] = (),
 ) -> Op:
-    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, kept, dx, n)` in `cuda/<name>.cu`.
+    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, saved, dx, n)` in `cuda/<name>.cu`.
 
     The backward kernel takes the arrays that the NumPy rule names: x, y, both or neither. cuda: one element of y and of
     dx, for `mg.fuse`. extremes: inputs for which another formula would overflow on the way.
@@ -87,9 +87,9 @@ def unary(
         kernels["forward"].launch(x.size)(x, y, x.size)
         return y
 
-    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple[Array]:
+    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple[Array]:
         dx = Array.empty(dy.device, dy.shape, dy.dtype)
-        kernels["backward"].launch(dy.size)(dy, *kept, dx, dy.size)
+        kernels["backward"].launch(dy.size)(dy, *saved, dx, dy.size)
         return (dx,)
 
     return Op(
@@ -117,18 +117,18 @@ def binary(
 ) -> Op:
     """y = f(a, b) with broadcasting, by `<name>_forward(a, b, y, a_at, b_at, n)` in `cuda/<name>.cu`.
 
-    `<name>_backward(dy, kept, da, db, views of kept, n)` writes both gradients in the shape of y; a null pointer marks
-    one that is not wanted. `unbroadcast` sums over broadcast axes. An op whose gradient needs no such kernel passes its
-    own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
+    `<name>_backward(dy, saved, da, db, views of saved, n)` writes both gradients in the shape of y; a null pointer
+    marks one that is not wanted. `unbroadcast` sums over broadcast axes. An op whose gradient needs no such kernel
+    passes its own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
     """
 
     def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
         return over(kernels["forward"], a, b, dtype=a.dtype)
 
-    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple:
+    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple:
         da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
-        views = [broadcast(x.shape, dy.shape) for x in kept]
-        kernels["backward"].launch(dy.size)(dy, *kept, da, db, *views, dy.size)
+        views = [broadcast(x.shape, dy.shape) for x in saved]
+        kernels["backward"].launch(dy.size)(dy, *saved, da, db, *views, dy.size)
         return da, db
 
     return Op(

@@ -20,7 +20,7 @@ def prepare(x: Any, key: Any) -> dict[str, Key]:
     taken = sum(step is not None and step is not Ellipsis for step in entries)
     dots = [at for at, step in enumerate(entries) if step is Ellipsis] or [len(entries)]
     if len(dots) > 1:
-        raise IndexError(f"getitem: the key has {len(dots)} Ellipses; one stands for all axes that are not named.")
+        raise IndexError(f"getitem: the key has {len(dots)} Ellipses; one stands for all omitted axes.")
     if taken > x.ndim:
         raise IndexError(
             f"getitem: {taken} indices for shape {x.shape}, which has {x.ndim} axes; give at most {x.ndim}."

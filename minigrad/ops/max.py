@@ -18,9 +18,9 @@ def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) 
 
 def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple:
     """dx = dy / (number of ties) where x = y, else 0"""
-    kept = reduction.reduced_shape(x.shape, axis, keepdims=True)
-    ties = x == y.reshape(kept)
-    return (np.where(ties, dy.reshape(kept), x.dtype.type(0)) / ties.sum(axis=axis, keepdims=True, dtype=x.dtype),)
+    shape = reduction.reduced_shape(x.shape, axis, keepdims=True)
+    ties = x == y.reshape(shape)
+    return (np.where(ties, dy.reshape(shape), x.dtype.type(0)) / ties.sum(axis=axis, keepdims=True, dtype=x.dtype),)
 
 
 kernels = {

@@ -94,8 +94,8 @@ def _range(ndim: int) -> str:
 
 def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int, ...]:
     """The shape after a reduction: reduced axes have extent 1, or are dropped."""
-    kept = [1 if d in axes else extent for d, extent in enumerate(shape)]
-    return tuple(kept) if keepdims else tuple(extent for d, extent in enumerate(kept) if d not in axes)
+    full = [1 if d in axes else extent for d, extent in enumerate(shape)]
+    return tuple(full) if keepdims else tuple(extent for d, extent in enumerate(full) if d not in axes)
 
 
 def prepare(name: str) -> Callable:
@@ -121,8 +121,8 @@ def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
     long = [a for a in axes if shape[a] != 1]
     if not long:
         return [(0, 0)]  # (1, 1, size): a copy
-    apart = [prod(shape[a + 1 : b]) != 1 for a, b in pairwise(long)]
-    cuts = [0, *(i for i, cut in enumerate(apart, 1) if cut), len(long)]
+    separate = [prod(shape[a + 1 : b]) != 1 for a, b in pairwise(long)]
+    cuts = [0, *(i for i, cut in enumerate(separate, 1) if cut), len(long)]
     return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
 
 

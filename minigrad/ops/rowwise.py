@@ -41,7 +41,7 @@ def lanes(file: str, name: str) -> Kernel:
     def fit(rows: int, n: int) -> dict[str, int]:
         return {"SHARE": next(share for share in sorted(SHARES) if n <= 8 * share)}
 
-    shares = sorted(SHARES, reverse=True)  # the default is the most
+    shares = sorted(SHARES, reverse=True)  # by default a whole warp
     grid = ("rows*SHARE/BLOCK",)
     return Kernel(file, name, grid, ("BLOCK",), "rows n", None, fit, BLOCK=BLOCKS, SHARE=tuple(shares))
 
@@ -60,7 +60,7 @@ def fitting(
 ) -> tuple[Launch, tuple[int, ...]]:
     """The launch for rows of n, and the extents that its kernel takes. Rows stay in registers if that fits and pays."""
     general = kernels["strided" if way == "forward" else way]
-    short, long = (_asked(kernels, way, kind) for kind in ("lanes", "held"))
+    short, long = (_requested(kernels, way, kind) for kind in ("lanes", "held"))
     if inner in (None, 1) and n > 0:
         if short and n <= 8 * max(SHARES):
             launch = short.launch(rows, n)
@@ -75,7 +75,7 @@ def fitting(
     return general.launch(rows * (inner or 1)), (n,) if inner is None else (n, inner)
 
 
-def _asked(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
+def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
     """The kernel of a kind, if it has its role by default or `using` asks for it."""
     own = kernels[way]
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")

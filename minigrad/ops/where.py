@@ -51,10 +51,10 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: A
 class Where(Op):
     """An Op whose condition may be True or False for all elements, as in NumPy; other numbers follow the tensors."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        if given and isinstance(given[0], bool | np.bool_) and any(hasattr(x, "array") for x in given):
-            given = (np.array(given[0]), *given[1:])
-        return super().__call__(*given, **named)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if args and isinstance(args[0], bool | np.bool_) and any(hasattr(x, "array") for x in args):
+            args = (np.array(args[0]), *args[1:])
+        return super().__call__(*args, **named)
 
 
 where = Where(

@@ -98,16 +98,16 @@ def prepare(a: Any, b: Any, precision: str | None = None) -> dict[str, str]:
     """
     if not (is_bfloat16(a.dtype) and is_bfloat16(b.dtype)):
         must_be_floats("matmul", a, b)
-    given = f"matmul: a is {a.shape} and b is {b.shape}"
+    shapes = f"matmul: a is {a.shape} and b is {b.shape}"
     if not a.ndim or not b.ndim:
-        raise ValueError(f"{given}; a number has no axis to sum over. Write a * b.")
+        raise ValueError(f"{shapes}; a number has no axis to sum over. Write a * b.")
     inner, other = a.shape[-1], (*b.shape, 1)[-3 if b.ndim > 1 else 0]
     if inner != other:
-        raise ValueError(f"{given}: the inner extents {inner} and {other} differ.{_did_you_mean(a.shape, b.shape)}")
+        raise ValueError(f"{shapes}: the inner extents {inner} and {other} differ.{_did_you_mean(a.shape, b.shape)}")
     try:
         np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise ValueError(f"{given}: the batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from None
+        raise ValueError(f"{shapes}: the batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from None
     return {"precision": rounding.current() if precision is None else rounding.known(precision)}
 
 

@@ -156,13 +156,13 @@ FAST |= {"along": "vector_rows", "down": "vector_columns"}
 
 def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec) -> Kernel:
     """The kernel that multiplies x and y in tiles. A gradient takes the same tensor cores as the forward pass."""
-    asked, end = kernels["forward"], ENDS[way]
-    if is_bfloat16(x.dtype) or asked is kernels["mma_tf32"]:
+    requested, end = kernels["forward"], ENDS[way]
+    if is_bfloat16(x.dtype) or requested is kernels["mma_tf32"]:
         must_have_room(x.device.arch)
     if is_bfloat16(x.dtype):
-        hopper = asked is kernels["wgmma"] or (asked is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
+        hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
         return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
-    if asked is kernels["mma_tf32"]:
+    if requested is kernels["mma_tf32"]:
         return kernels[f"mma_tf32{end}"]
     rows, columns, _ = shapes.extents(way)
     size = "small" if is_small(rows, columns, shapes.count, x.device.processors) else "float32"

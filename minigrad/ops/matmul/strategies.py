@@ -71,14 +71,7 @@ def choose(
     if not rounds and packs(kernels, way, shapes, x):
         return product("packed", kernels["packed"])
     kernel = kernels[f"mma_tf32{ENDS[way]}"] if rounds else pick(kernels, way, shapes, x, y)
-    if rows <= (limit := most_rows(kernel, way)):
-        return product("tiles", kernel)
-    if shapes.count > 1:
-        raise ValueError(
-            f"matmul: a batch of {shapes.count} products with {rows} rows each; a launch takes {limit} rows of each. "
-            "Multiply the matrices one by one: a[i] @ b[i]."
-        )
-    return product("transposed" if way == "backward_b" else "slabs", kernel)
+    return product(by_rows(kernel, way, shapes), kernel)
 
 
 def run(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
@@ -138,9 +131,9 @@ def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spe
     chunks = split_chunks(rows, columns, terms, x.device.processors)
     long = kernels.get(f"{way}_long") is kernel
     fast = long and x.dtype == np.float32 and chunks > 1
-    asked = x.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
+    requested = x.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
     fits = rows <= 16 * MAX_GRID[1] and 0 < rows * columns * max(chunks, 2) <= MAX_ELEMENTS
-    return shapes.count == 1 and fits and (asked or fast)
+    return shapes.count == 1 and fits and (requested or fast)
 
 
 def split_chunks(rows: int, columns: int, terms: int, processors: int) -> int:
@@ -168,7 +161,7 @@ def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
 
 
 def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
-    """out = the sum of `count` partial sums, which lie `inner` apart."""
+    """out = the sum of `count` partial sums, `inner` elements apart."""
     chunk = max(count, 2)  # all of them, whatever chunk `sum` would choose
     add = OPS["sum"].kernels["strips" if inner > 1 else "vectorized"]
     add.launch(outputs=out.size, n=count, CHUNK=chunk)(partial_sums, out, out.size, count, inner, chunk, 1.0)
@@ -228,12 +221,12 @@ def operands(way: str, shapes: Products) -> tuple[Operand, Operand]:
 def packs(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
     """One product that is worth the copies, or for which `using` asks, whose copies fit into a grid and an array."""
     (rows, columns, terms), (a, b) = shapes.extents(way), operands(way, shapes)
-    asked = kernels["forward"] is kernels["packed"] and x.dtype.kind == "f"
+    requested = kernels["forward"] is kernels["packed"] and x.dtype.kind == "f"
     gain = RAGGED if a.columns % LANES or b.columns % LANES else ALIGNED
     worth = rows * columns * terms >= gain * (a.copied + b.copied)
     fast = "large" in kernels and x.dtype == np.float32 and not is_small(rows, columns, 1, x.device.processors)
     fits = max(a.rows, b.rows, rows) <= TALLEST and max(prod(a.shape), prod(b.shape)) <= MAX_ELEMENTS
-    return shapes.count == 1 and fits and (asked or (fast and worth))
+    return shapes.count == 1 and fits and (requested or (fast and worth))
 
 
 def packed(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
@@ -265,6 +258,17 @@ def most_rows(kernel: Kernel, way: str) -> int:
     along_y = kernel.grid[1]
     rows = "k" if way == "backward_b" else "m"
     return MAX_GRID[1] * along_y.step(kernel.values) if along_y.size == rows else MAX_GRID[0]
+
+
+def by_rows(kernel: Kernel, way: str, shapes: Products) -> str:
+    """`tiles` if one launch takes all rows, else `slabs` or `transposed`. Raises ValueError for a batch."""
+    rows, limit = shapes.extents(way)[0], most_rows(kernel, way)
+    if rows > limit and shapes.count > 1:
+        raise ValueError(
+            f"matmul: a batch of {shapes.count} products with {rows} rows each; a launch takes {limit} rows of each. "
+            "Multiply the matrices one by one: a[i] @ b[i]."
+        )
+    return "tiles" if rows <= limit else "transposed" if way == "backward_b" else "slabs"
 
 
 def tiles(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
