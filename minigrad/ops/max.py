@@ -36,7 +36,7 @@ kernels = {
 
 def prepare(x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """Complete the parameters. Raises ValueError for the maximum of no elements."""
-    params = reduction.prepare("max")(x, axis, keepdims)
+    params = reduction.prepare("max", x, axis, keepdims)
     if any(x.shape[axis] == 0 for axis in params["axis"]):
         raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
     return params

@@ -1,5 +1,6 @@
 """mean: the kernels of sum, with n as the divisor."""
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -48,7 +49,7 @@ mean = Op(
     kernels=kernels,
     launch=launch,
     launch_backward=launch_backward,
-    prepare=prepare("mean"),
+    prepare=partial(prepare, "mean"),
     cost=cost,
     fast=addition.FAST,
     cases=CASES,

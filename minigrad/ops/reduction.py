@@ -1,6 +1,6 @@
 """Reductions: the axes, their layout in memory, and the passes that reduce them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from numbers import Integral
@@ -98,13 +98,9 @@ def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int
     return tuple(full) if keepdims else tuple(extent for d, extent in enumerate(full) if d not in axes)
 
 
-def prepare(name: str) -> Callable:
-    """A function that checks and completes the parameters of a reduction."""
-
-    def complete(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
-        return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
-
-    return complete
+def prepare(name: str, x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
+    """Check and complete the parameters of a reduction."""
+    return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
 
 
 def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:

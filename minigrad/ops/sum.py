@@ -1,5 +1,7 @@
 """sum over any axes: four ways to add up many numbers with many threads."""
 
+from functools import partial
+
 import numpy as np
 
 from minigrad.devices.array import Array
@@ -59,7 +61,7 @@ sum = Op(
     kernels=kernels,
     launch=launch,
     launch_backward=launch_backward,
-    prepare=reduction.prepare("sum"),
+    prepare=partial(reduction.prepare, "sum"),
     cost=reduction.cost,
     fast=FAST,
     cases=reduction.CASES,

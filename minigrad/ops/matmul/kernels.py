@@ -129,17 +129,13 @@ kernels = {
     "split_k": split_k("split_k", "n", "m"),
     "split_k_parts": split_k("split_k_parts", "n", "m", "parts"),
     **{name: tensor_cores(name, "", "n", "m") for name in TENSOR_CORES},
-    "backward_a": per_tile("backward_a", "k", "m"),
-    "backward_b": per_tile("backward_b", "n", "k"),
-    "warp_tiled_backward_a": warp_tiled("warp_tiled_backward_a", "k", "m"),
-    "warp_tiled_backward_b": warp_tiled("warp_tiled_backward_b", "n", "k"),
-    "split_k_backward_a": split_k("split_k_backward_a", "k", "m"),
-    "split_k_backward_b": split_k("split_k_backward_b", "n", "k"),
-    "split_k_parts_backward_a": split_k("split_k_parts_backward_a", "k", "m", "parts"),
-    "split_k_parts_backward_b": split_k("split_k_parts_backward_b", "n", "k", "parts"),
-    **{f"{name}_backward_a": tensor_cores(name, "_backward_a", "k", "m") for name in TENSOR_CORES},
-    **{f"{name}_backward_b": tensor_cores(name, "_backward_b", "n", "k") for name in TENSOR_CORES},
 }
+BACKWARD = (("backward_a", "k", "m"), ("backward_b", "n", "k"))  # with the columns and rows of the gradient
+kernels |= {way: per_tile(way, x, y) for way, x, y in BACKWARD}
+kernels |= {f"warp_tiled_{way}": warp_tiled(f"warp_tiled_{way}", x, y) for way, x, y in BACKWARD}
+kernels |= {f"split_k_{way}": split_k(f"split_k_{way}", x, y) for way, x, y in BACKWARD}
+kernels |= {f"split_k_parts_{way}": split_k(f"split_k_parts_{way}", x, y, "parts") for way, x, y in BACKWARD}
+kernels |= {f"{name}_{way}": tensor_cores(name, f"_{way}", x, y) for way, x, y in BACKWARD for name in TENSOR_CORES}
 kernels["forward"] = kernels["tiled"]
 kernels["vector_rows"] = with_vector(vector_rows, "outputs*SHARE/256", ("256",), SHARE=(32, 1, 2, 4, 8, 16, 256))
 kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8", "HEIGHT"), HEIGHT=HEIGHTS)

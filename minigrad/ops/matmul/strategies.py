@@ -62,16 +62,22 @@ def choose(
         if terms == shapes.count == 1 and role in kernels and min(rows, columns) < BROAD:
             return product("outer", OPS["multiply"].kernels["vectorized"])
         if min(rows, columns) <= 1:
-            chunk = vector_chunk(rows * columns, terms, shapes.count, 1 if along else STRIP, x.device.processors)
-            return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk)
+            wide = 1 if along else STRIP  # outputs of a block
+            chunks = vector_chunks(ceil_div(rows * columns, wide) * shapes.count, terms * wide, x.device.processors)
+            return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
     if splits_sum(kernels, way, shapes, x):
-        chunk = split_chunk(rows, columns, terms, x.device.processors)
+        chunk = chunk_of(terms, max(split_chunks(rows, columns, terms, x.device.processors), 2), STAGE)
         return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk)
     rounds = precision != "float32" and may_round(kernels, rows, columns, shapes.count, x, y)
     if not rounds and packs(kernels, way, shapes, x):
         return product("packed", kernels["packed"])
     kernel = kernels[f"mma_tf32{ENDS[way]}"] if rounds else pick(kernels, way, shapes, x, y)
     return product(by_rows(kernel, way, shapes), kernel)
+
+
+def chunk_of(terms: int, chunks: int, unit: int) -> int:
+    """The terms of a chunk, a multiple of `unit`, for at most `chunks` chunks."""
+    return max(ceil_div(terms, chunks * unit), 1) * unit
 
 
 def run(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
@@ -103,12 +109,6 @@ def vector_sums(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     launch(matrix, vector, to, outputs, terms, chunk, *views)
     if chunks > 1:
         add_up(to, out, chunks, 1 if strategy.name == "rows_sum" else outputs)
-
-
-def vector_chunk(outputs: int, terms: int, count: int, wide: int, processors: int) -> int:
-    """The terms of a chunk, a multiple of LANES; a block makes `wide` outputs."""
-    chunks = vector_chunks(ceil_div(outputs, wide) * count, terms * wide, processors)
-    return max(ceil_div(terms, chunks * LANES), 1) * LANES
 
 
 def vector_chunks(blocks: int, elements: int, processors: int) -> int:
@@ -143,12 +143,6 @@ def split_chunks(rows: int, columns: int, terms: int, processors: int) -> int:
     tall, wide = tile(rows, columns, 1, processors, SMALL)
     tiles = ceil_div(rows, tall) * ceil_div(columns, wide)
     return max(1, min(processors // tiles, terms // SHORTEST))
-
-
-def split_chunk(rows: int, columns: int, terms: int, processors: int) -> int:
-    """The terms of a chunk, a multiple of STAGE; there are two chunks at least, where the sum is that long."""
-    chunks = max(split_chunks(rows, columns, terms, processors), 2)
-    return max(ceil_div(terms, chunks * STAGE), 1) * STAGE
 
 
 def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
