@@ -1,6 +1,6 @@
 #include "vector.cuh"
 
-// y = a + b with broadcasting. thread -> one element of y; a and b are found through their views.
+// y = a + b with broadcasting. thread -> one element of y; a and b are read through views.
 extern "C" __global__ void add_forward(const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     // [index]
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -11,7 +11,7 @@ extern "C" __global__ void add_forward(const real* a, const real* b, real* y, Vi
     }
 }
 
-// The same with four elements a thread: see vector.cuh.
+// The same with four elements per thread: see vector.cuh.
 extern "C" __global__ void add_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     map(y, n, [](real a, real b) { return a + b; }, Viewed{a, a_at}, Viewed{b, b_at});

@@ -1,4 +1,4 @@
-// What every kernel file shares: the element type, and how an index finds its element.
+// Shared by every kernel file: the element type, and strided views.
 #pragma once
 
 #ifndef real
@@ -22,7 +22,7 @@ struct View {
     int stride[MAX_DIMS];  // in elements; 0 along an axis that is broadcast
 
     // Unrolled, every index is a constant, so the view stays in the fast memory of the kernel's parameters; a loop that
-    // indexes it at run time would first copy it to the local memory of each thread.
+    // indexes it at run time would copy it to the local memory of each thread.
     __device__ int operator()(int i) const {
         int at = offset;
 #pragma unroll

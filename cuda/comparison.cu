@@ -1,6 +1,6 @@
 #include "vector.cuh"
 
-// The six comparisons, with broadcasting. thread -> one element of y; a and b are found through their views.
+// The six comparisons, with broadcasting. thread -> one element of y; a and b are read through views.
 // `real` is any dtype here. A comparison with NaN is false, except !=.
 
 // y = a < b.
@@ -55,7 +55,7 @@ extern "C" __global__ void not_equal_forward(
     }
 }
 
-// All again with four elements a thread: see vector.cuh. Four bools are written at once.
+// All with four elements per thread: see vector.cuh. One instruction writes four bools.
 extern "C" __global__ void less_vectorized(
     const real* a, const real* b, bool* y, View a_at, View b_at, int n) {
     map(y, n, [](real a, real b) { return a < b; }, Viewed{a, a_at}, Viewed{b, b_at});

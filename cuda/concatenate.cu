@@ -1,6 +1,6 @@
 #include "vector.cuh"
 
-// One input takes its place in y: y[where the view puts element i] = x[i]. thread -> one element of x.
+// Copies one input into y: element i of the view of y = x[i]. thread -> one element of x.
 extern "C" __global__ void concatenate_forward(const real* x, real* y, View y_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -8,7 +8,7 @@ extern "C" __global__ void concatenate_forward(const real* x, real* y, View y_at
     }
 }
 
-// Its gradient is what lies there: dx[i] = dy[where the view put element i]. thread -> one element of dx.
+// Its gradient: dx[i] = element i of the view of dy. thread -> one element of dx.
 extern "C" __global__ void concatenate_backward(const real* dy, real* dx, View dy_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -16,7 +16,7 @@ extern "C" __global__ void concatenate_backward(const real* dy, real* dx, View d
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void concatenate_vectorized(const real* x, real* y, View y_at, int n) {
     map(Viewed{y, y_at}, n, [](real x) { return x; }, x);
 }

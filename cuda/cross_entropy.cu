@@ -1,9 +1,9 @@
-#include "held.cuh"
+#include "row_in_registers.cuh"
 
 // Both kernels: block -> one row of logits; thread -> every BLOCK-th class of it. The softmax is never
-// stored: to compute it again in the backward pass costs less than to write it and read it.
+// stored: recomputing it in the backward pass costs less than writing and reading it.
 
-// loss = log(sum(exp(x))) - x[label]. A label that is no class makes it NaN; nothing is read through it.
+// loss = log(sum(exp(x))) - x[label]. A label that is no class gives NaN and is never used as an index.
 extern "C" __global__ void cross_entropy_forward(
     const real* logits, const long long* labels, real* losses, int classes) {
     const real* x = logits + blockIdx.x * classes;
@@ -16,7 +16,7 @@ extern "C" __global__ void cross_entropy_forward(
     }
 }
 
-// dx = (softmax(x) - onehot(label)) * dy / divisor. `step` is 0 where one dy serves all rows, else 1.
+// dx = (softmax(x) - onehot(label)) * dy / divisor. `step` is 0 if all rows share one dy, else 1.
 extern "C" __global__ void cross_entropy_backward(
     const real* dy, const real* logits, const long long* labels, real* dx, int classes, int step,
     real divisor) {
@@ -32,7 +32,7 @@ extern "C" __global__ void cross_entropy_backward(
     }
 }
 
-// The same for a row that a block can hold in its registers: see held.cuh.
+// The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held(
     const real* logits, const long long* labels, real* losses, int n) {
     const real* x = logits + blockIdx.x * n;
@@ -67,9 +67,9 @@ extern "C" __global__ void __launch_bounds__(1024, RESIDENT) cross_entropy_held_
 #ifndef SHARE
 #define SHARE 8
 #endif
-#include "lanes.cuh"
+#include "short_row.cuh"
 
-// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+// The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void cross_entropy_lanes(
     const real* logits, const long long* labels, real* losses, int rows, int n) {
     Short mine(rows, n);

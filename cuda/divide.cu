@@ -1,6 +1,6 @@
 #include "vector.cuh"
 
-// y = a / b with broadcasting. thread -> one element of y; a and b are found through their views.
+// y = a / b with broadcasting. thread -> one element of y; a and b are read through views.
 extern "C" __global__ void divide_forward(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -10,7 +10,7 @@ extern "C" __global__ void divide_forward(
 }
 
 // da = dy / b, db = -da * a / b, both in the shape of y.
-// thread -> one element; a null pointer: that one is not wanted.
+// thread -> one element; a null pointer marks a gradient that is not wanted.
 extern "C" __global__ void divide_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -22,7 +22,7 @@ extern "C" __global__ void divide_backward(
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void divide_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     map(y, n, [](real a, real b) { return a / b; }, Viewed{a, a_at}, Viewed{b, b_at});

@@ -1,6 +1,6 @@
 #include "vector.cuh"
 
-// Gather: y[i] = x[where the view finds element i of the slice]. thread -> one element of y.
+// Gather: y[i] = element i of the view of x. thread -> one element of y.
 extern "C" __global__ void getitem_forward(const real* x, real* y, View x_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -8,8 +8,8 @@ extern "C" __global__ void getitem_forward(const real* x, real* y, View x_at, in
     }
 }
 
-// Scatter: dx[where element i came from] = dy[i], over zeros. thread -> one element of dy.
-// A slice meets no element twice, so no two threads write the same place.
+// Scatter: element i of the view of dx = dy[i], over zeros. thread -> one element of dy.
+// A slice contains no element twice, so no two threads write the same element.
 extern "C" __global__ void getitem_backward(const real* dy, real* dx, View dx_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -17,7 +17,7 @@ extern "C" __global__ void getitem_backward(const real* dy, real* dx, View dx_at
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void getitem_vectorized(const real* x, real* y, View x_at, int n) {
     map(y, n, [](real x) { return x; }, Viewed{x, x_at});
 }

@@ -16,7 +16,7 @@ extern "C" __global__ void log_backward(const real* dy, const real* x, real* dx,
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void log_vectorized(const real* x, real* y, int n) {
     map(y, n, [](real x) { return log(x); }, x);
 }

@@ -1,6 +1,6 @@
-#include "held.cuh"
+#include "row_in_registers.cuh"
 
-// Both kernels: block -> one row, i.e. the n elements of an array (rows, n, inner) that lie `inner` apart;
+// Both kernels: block -> one row, the n elements of an array (rows, n, inner) that are `inner` apart;
 // thread -> every BLOCK-th element of the row, so a row may be of any length.
 
 // y = x - max - log(sum(exp(x - max))): never the logarithm of a softmax that has underflowed to 0.
@@ -27,7 +27,7 @@ extern "C" __global__ void log_softmax_backward(const real* dy, const real* y, r
     }
 }
 
-// The same for a row that a block can hold in its registers: see held.cuh.
+// The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) log_softmax_held(const real* x, real* y, int n) {
     real own[HELD], sum = 0;
     hold(own, x + blockIdx.x * n, n, -INFINITY);
@@ -54,9 +54,9 @@ extern "C" __global__ void __launch_bounds__(1024) log_softmax_held_backward(
 #ifndef SHARE
 #define SHARE 8
 #endif
-#include "lanes.cuh"
+#include "short_row.cuh"
 
-// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+// The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void log_softmax_lanes(const real* x, real* y, int rows, int n) {
     Short mine(rows, n);
     real own[MINE], grown[MINE];

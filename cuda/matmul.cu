@@ -5,11 +5,11 @@
 #endif
 
 // c = a @ b: (m, k) @ (k, n) -> (m, n), row after row in memory.
-// All three forward kernels take the same arguments and start TILE x TILE threads a block. blockIdx.z
-// counts the products of a batch; the views a_at and b_at find the matrices of each.
+// All three forward kernels take the same arguments and run TILE x TILE threads per block. blockIdx.z
+// counts the products of a batch; the views a_at and b_at find their matrices.
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: what a warp reads of a lies k
-// elements apart, and what it writes of c lies n apart. Correct, and slow.
+// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements of a that
+// lie k apart, and writes elements of c that lie n apart. Correct, and slow.
 extern "C" __global__ void matmul_naive(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     int row = blockIdx.x * TILE + threadIdx.x, column = blockIdx.y * TILE + threadIdx.y;
@@ -25,8 +25,8 @@ extern "C" __global__ void matmul_naive(
     }
 }
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: what a warp reads of b
-// and writes of c lies side by side, and it shares one element of a. x and y exchanged, nothing else.
+// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads neighbours
+// of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
 extern "C" __global__ void matmul_coalesced(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
@@ -43,7 +43,7 @@ extern "C" __global__ void matmul_coalesced(
 }
 
 // block -> TILE x TILE tile of c; thread -> one element of it.
-// Tiles of a and b pass through shared memory: what is read from global memory once is used TILE times.
+// Tiles of a and b pass through shared memory: each number read from global memory is used TILE times.
 extern "C" __global__ void matmul_tiled(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]
@@ -70,8 +70,8 @@ extern "C" __global__ void matmul_tiled(
 }
 
 // da = dy @ b^T: (m, n) @ (n, k). block -> tile of da; thread -> one element of it.
-// b is read as it lies, along its rows, so the reads are coalesced; its tile in shared memory is read
-// transposed. One more element a row puts the elements of a column in different banks.
+// b is read along its rows, as it is stored, so the reads are coalesced; its tile in shared memory is read
+// transposed. One more element per row puts the elements of a column in different banks.
 extern "C" __global__ void matmul_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
     // [own]
@@ -99,7 +99,7 @@ extern "C" __global__ void matmul_backward_a(
 }
 
 // db = a^T @ dy: (k, m) @ (m, n). block -> tile of db; thread -> one element of it.
-// a is read as it lies, too, and its tile transposed: threads of one y read the same element, no conflict.
+// a is read as it is stored, too, and its tile transposed: threads of one y read the same element, no conflict.
 extern "C" __global__ void matmul_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
     // [own]

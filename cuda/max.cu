@@ -1,4 +1,4 @@
-#include "pieces.cuh"
+#include "partial_reduce.cuh"
 
 // y = the largest x along an axis, with x seen as (rows, n, inner), in passes as in sum.cu. NaN stays.
 
@@ -37,7 +37,7 @@ extern "C" __global__ void max_vectorized(const real* x, real* y, int outputs, i
 #define SHARE 8
 #endif
 
-// SHARE lanes of a warp -> one piece of one output: for rows so short that a block has room for many.
+// SHARE lanes of a warp -> one piece of one output: for rows so short that a block takes many.
 extern "C" __global__ void max_lanes(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     Piece piece(x, i / SHARE, outputs, n, inner, chunk);
@@ -62,7 +62,7 @@ extern "C" __global__ void max_ties(const real* x, const real* y, real* ties, Vi
     }
 }
 
-// dx = dy / (number of ties) where there is a tie, else 0: chosen, as 0 * dy is NaN where dy is infinite. thread -> one element of dx.
+// dx = dy / (number of ties) at a tie, else 0; a choice, since 0 * dy is NaN for infinite dy. thread -> one element of dx.
 extern "C" __global__ void max_backward(
     const real* dy, const real* ties, const real* number, real* dx, View dy_at, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,7 @@
 #include "vector.cuh"
 
 // y = the smaller of a and b, with broadcasting; NaN where either is NaN.
-// thread -> one element of y; a and b are found through their views.
+// thread -> one element of y; a and b are read through views.
 extern "C" __global__ void minimum_forward(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -12,7 +12,7 @@ extern "C" __global__ void minimum_forward(
 }
 
 // da = dy, but dy / 2 where a = b, and 0 where a > b; the same for db; both in the shape of y.
-// thread -> one element; a null pointer: that one is not wanted.
+// thread -> one element; a null pointer marks a gradient that is not wanted.
 extern "C" __global__ void minimum_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -24,7 +24,7 @@ extern "C" __global__ void minimum_backward(
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void minimum_vectorized(
     const real* a, const real* b, real* y, View a_at, View b_at, int n) {
     map(y, n, [](real a, real b) { return a < b || a != a ? a : b; }, Viewed{a, a_at}, Viewed{b, b_at});

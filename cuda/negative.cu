@@ -16,7 +16,7 @@ extern "C" __global__ void negative_backward(const real* dy, real* dx, int n) {
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void negative_vectorized(const real* x, real* y, int n) {
     map(y, n, [](real x) { return -x; }, x);
 }

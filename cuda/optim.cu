@@ -10,9 +10,9 @@ extern "C" __global__ void sgd_step(real* p, const real* g, real* v, real lr, re
     }
 }
 
-// From here on, up to eight parameters a launch: most are small, and a launch takes longer than they do. The blocks of a
-// grid are theirs one after the other: `block` counts from the first block of a parameter, and the function says whether
-// it was one of its own. thread -> four elements, BLOCK apart. A place without a parameter has n = 0.
+// Multi-tensor kernels: up to eight parameters per launch, since most are too small to be worth a launch. The blocks of a
+// grid belong to one parameter after the other: `block` counts from the first block of a parameter, and a function returns
+// true if it owned the block. thread -> four elements, BLOCK apart. A slot without a parameter has n = 0.
 constexpr int BLOCK = 256, PIECE = 4 * BLOCK;
 
 __device__ inline int blocks_for(int n) { return (n + PIECE - 1) / PIECE; }
@@ -59,7 +59,7 @@ extern "C" __global__ void sgd_steps(
         || sgd(block, p7, g7, v7, n7, lr, momentum)) return;
 }
 
-// One more step has been taken. thread -> the counter of one parameter.
+// Increments the step counters. thread -> the counter of one parameter.
 extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* t4, int* t5, int* t6, int* t7) {
     int* counters[] = {t0, t1, t2, t3, t4, t5, t6, t7};
     if (counters[threadIdx.x]) *counters[threadIdx.x] += 1;
@@ -69,7 +69,7 @@ extern "C" __global__ void adam_counts(int* t0, int* t1, int* t2, int* t3, int* 
 // For the same reason 1 - b1^t is written as -expm1(t log1p(-c1)). thread -> one element.
 __device__ inline bool adam(
     int& block, real* p, const real* g, real* m, real* v, const int* t, int n, real lr, real c1, real c2, real eps) {
-    bool own = block < blocks_for(n);  // then both are worked out once, not at each element
+    bool own = block < blocks_for(n);  // then both are computed once, not for each element
     real grown1 = own ? -expm1(*t * log1p(-c1)) : 1, grown2 = own ? -expm1(*t * log1p(-c2)) : 1;
     return owns(block, n, [=](int i) {
         real mean = m[i] + c1 * (g[i] - m[i]);

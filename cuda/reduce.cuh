@@ -1,4 +1,4 @@
-// Many values combined into one: by a thread, by a warp, by a block of one dimension and any size.
+// Reductions by a thread, by a warp, and by a one-dimensional block of any size.
 #pragma once
 #include "common.cuh"
 
@@ -10,8 +10,8 @@ struct Max {
     __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }  // a != a: NaN wins
 };
 
-// Combines at(i) for i, i + step, ... below count.
-// It asks for eight before it uses the first: threads that wait for one at a time leave the memory idle.
+// Reduces at(i) for i, i + step, ... below count.
+// Eight loads are issued before the first is used: threads that wait for one at a time leave the memory idle.
 template <int AHEAD = 8, class At, class Combine>
 __device__ real strided_reduce(int i, int step, int count, real start, At at, Combine combine) {
     for (; i < count - (AHEAD - 1) * step; i += AHEAD * step) {
@@ -31,8 +31,8 @@ __device__ real thread_reduce(int count, real start, At at, Combine combine) {
     return strided_reduce(threadIdx.x, blockDim.x, count, start, at, combine);
 }
 
-// Combines the values of a warp's first lanes by shuffles: lane i reads the register of lane i + step, for
-// half as many lanes each time. Lane 0 ends up with all of them.
+// Reduces the values of a warp's first lanes by shuffles: lane i reads the register of lane i + step, with
+// half as many lanes in each step. Lane 0 gets the result.
 template <class Combine>
 __device__ real warp_reduce(real value, int lanes, Combine combine) {
     int lane = threadIdx.x % 32;
@@ -44,7 +44,7 @@ __device__ real warp_reduce(real value, int lanes, Combine combine) {
     return value;
 }
 
-// Combines the values of WIDTH lanes of a warp, neighbours, for all of them.
+// Reduces the values of WIDTH neighbouring lanes of a warp; all of them get the result.
 template <int WIDTH, class Combine>
 __device__ real lanes_reduce(real value, Combine combine) {
     static_assert(32 % WIDTH == 0, "lanes share a warp evenly: 1, 2, 4, 8, 16 or 32 of them");
@@ -53,14 +53,14 @@ __device__ real lanes_reduce(real value, Combine combine) {
     return value;
 }
 
-// Combines the values of a block for all its threads: each warp by shuffles, then the warps' results by the
-// first warp. The last warp of a block may have fewer than 32 lanes.
+// Reduces the values of a block: each warp by shuffles, then the first warp reduces the warps' results. All threads get
+// the result. The last warp of a block may have fewer than 32 lanes.
 template <class Combine>
 __device__ real block_reduce(real value, Combine combine) {
     __shared__ real warps[32];
     int warp = threadIdx.x / 32, count = (blockDim.x + 31) / 32;
     value = warp_reduce(value, min(32, (int)blockDim.x - warp * 32), combine);
-    __syncthreads();  // the result of an earlier call may still be being read
+    __syncthreads();  // another thread may still be reading the result of an earlier call
     if (threadIdx.x % 32 == 0) warps[warp] = value;
     __syncthreads();
     if (threadIdx.x < count) {
@@ -71,7 +71,7 @@ __device__ real block_reduce(real value, Combine combine) {
     return warps[0];
 }
 
-// The sum and the largest of at(i), 0 <= i < count, to every thread of the block.
+// The sum and the maximum of at(i), 0 <= i < count; every thread of the block gets them.
 template <class At>
 __device__ real block_sum(int count, At at) {
     return block_reduce(thread_reduce(count, 0, at, Add()), Add());

@@ -17,7 +17,7 @@ extern "C" __global__ void sigmoid_backward(const real* dy, const real* y, real*
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void sigmoid_vectorized(const real* x, real* y, int n) {
     map(y, n, [](real x) {
         real e = exp(-fabs(x));

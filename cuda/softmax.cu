@@ -1,6 +1,6 @@
-#include "held.cuh"
+#include "row_in_registers.cuh"
 
-// Both kernels: block -> one row, i.e. the n elements of an array (rows, n, inner) that lie `inner` apart;
+// Both kernels: block -> one row, the n elements of an array (rows, n, inner) that are `inner` apart;
 // thread -> every BLOCK-th element of the row, so a row may be of any length.
 
 // y = exp(x - max) / sum(exp(x - max)). The largest exponent is 0, so nothing overflows.
@@ -31,7 +31,7 @@ extern "C" __global__ void softmax_backward(const real* dy, const real* y, real*
     }
 }
 
-// The same for a row that a block can hold in its registers: see held.cuh.
+// The same for a row that fits into the registers of a block: see row_in_registers.cuh.
 extern "C" __global__ void __launch_bounds__(1024, RESIDENT) softmax_held(const real* x, real* y, int n) {
     // [read]
     real own[HELD];
@@ -62,9 +62,9 @@ extern "C" __global__ void __launch_bounds__(1024) softmax_held_backward(
 #ifndef SHARE
 #define SHARE 8
 #endif
-#include "lanes.cuh"
+#include "short_row.cuh"
 
-// The same for a row that some lanes of a warp can hold in theirs: see lanes.cuh.
+// The same for a row that fits into the registers of some lanes of a warp: see short_row.cuh.
 extern "C" __global__ void softmax_lanes(const real* x, real* y, int rows, int n) {
     Short mine(rows, n);
     real own[MINE];

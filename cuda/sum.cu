@@ -1,11 +1,11 @@
-#include "pieces.cuh"
+#include "partial_reduce.cuh"
 
 // y = (sum of x over an axis) / divisor, with x seen as (rows, n, inner); it has rows * inner = outputs.
-// All but `sum_atomic` cut the n elements behind an output into pieces of `chunk`, and write partial sums,
+// All but `sum_atomic` split the n elements of an output into pieces of `chunk` elements and write partial sums,
 // (rows, pieces, inner). The next launch adds those up, until one piece is left. The order is fixed.
 
-// thread -> one element, added to its output. y must start as 0. The order of atomics varies, and with it
-// the last digits.
+// thread -> one element, added to its output. y must start as 0. The order of the atomics varies, and with it
+// the last digits of y.
 extern "C" __global__ void sum_atomic(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -16,7 +16,7 @@ extern "C" __global__ void sum_atomic(
 }
 
 // block -> one piece of one output; thread -> every BLOCK-th element of it.
-// The threads' sums are added up in shared memory: each round the front half adds the back half to its own.
+// A tree in shared memory adds up the threads' sums: in each step the front half adds the back half to its own.
 extern "C" __global__ void sum_tree(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
@@ -34,7 +34,7 @@ extern "C" __global__ void sum_tree(
     if (threadIdx.x == 0) y[piece.to] = sums[0] / divisor;
 }
 
-// As sum_tree, but the threads' sums are added up by warp shuffles, register to register: see reduce.cuh.
+// As sum_tree, but warp shuffles add up the threads' sums, register to register: see reduce.cuh.
 extern "C" __global__ void sum_warp(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
@@ -63,7 +63,7 @@ extern "C" __global__ void sum_vectorized(
 }
 
 // thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
-// is large the reads of a warp are coalesced; in the kernels above they would lie `inner` elements apart.
+// is large the reads of a warp are coalesced; in the kernels above they would be `inner` elements apart.
 extern "C" __global__ void sum_columns(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
@@ -79,7 +79,7 @@ extern "C" __global__ void sum_columns(
 #define SHARE 8
 #endif
 
-// SHARE lanes of a warp -> one piece of one output: for rows so short that a block has room for many.
+// SHARE lanes of a warp -> one piece of one output: for rows so short that a block takes many.
 extern "C" __global__ void sum_lanes(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -98,7 +98,7 @@ extern "C" __global__ void sum_strips(
     if (threadIdx.y == 0 && output < outputs) y[piece.to] = sum / divisor;
 }
 
-// dx = dy / divisor, repeated along what was summed. thread -> one element of dx; the view finds its dy.
+// dx = dy / divisor, repeated along the summed axes. thread -> one element of dx; the view finds its dy.
 extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, int size, real divisor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) {
@@ -106,7 +106,7 @@ extern "C" __global__ void sum_backward(const real* dy, real* dx, View dy_at, in
     }
 }
 
-// The same for four elements a thread: see vector.cuh.
+// The same with four elements per thread: see vector.cuh.
 extern "C" __global__ void sum_vectorized_backward(const real* dy, real* dx, View dy_at, int size, real divisor) {
     map(dx, size, [=](real dy) { return dy / divisor; }, Viewed{dy, dy_at});
 }

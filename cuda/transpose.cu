@@ -4,7 +4,7 @@
 #define TILE 16
 #endif
 
-// y[j, i] = x[i, j], straight. block -> a tile of TILE x TILE of matrix blockIdx.z; thread -> one element.
+// y[j, i] = x[i, j], directly. block -> a tile of TILE x TILE of matrix blockIdx.z; thread -> one element.
 // Neighbouring threads read neighbours of x, but write to y a whole column apart.
 extern "C" __global__ void transpose_naive(const real* x, real* y, int rows, int cols) {
     // [locate]
@@ -30,14 +30,14 @@ extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int
     }
     __syncthreads();  // the element that a thread writes was read by another
     // [store tile]
-    row = blockIdx.y * TILE + threadIdx.x;  // threadIdx.x and threadIdx.y have changed places
+    row = blockIdx.y * TILE + threadIdx.x;  // threadIdx.x and threadIdx.y are swapped
     col = blockIdx.x * TILE + threadIdx.y;
     if (row < rows && col < cols) {
         y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];  // down a column, in few banks
     }
 }
 
-// The same with one column more in the tile: elements of a column now lie in different banks.
+// The same with one more column in the tile: elements of a column now lie in different banks.
 // block -> a tile; thread -> one element of x to read and another one of y to write.
 extern "C" __global__ void transpose_padded(const real* x, real* y, int rows, int cols) {
     __shared__ real tile[TILE][TILE + 1];
@@ -58,7 +58,7 @@ extern "C" __global__ void transpose_padded(const real* x, real* y, int rows, in
 }
 
 // The same with larger tiles and fewer threads. block -> a tile by TILE x 4 threads; thread -> every fourth element of a
-// column of x, and of y. It asks for all of its elements before it uses the first, which keeps the memory busy.
+// column of x, and of y. It issues all of its loads before it uses the first, which keeps the memory busy.
 extern "C" __global__ void transpose_strips(const real* x, real* y, int rows, int cols) {
     __shared__ real tile[TILE][TILE + 1];
     int matrix = blockIdx.z * rows * cols;
@@ -83,9 +83,9 @@ extern "C" __global__ void transpose_strips(const real* x, real* y, int rows, in
 #define EDGE 64
 #endif
 
-// The same for any permutation that moves the last axis: the matrices are made of the axis that is last in x, `cols` long,
-// and the one that is last in y, `rows` long; further axes lie between their rows. The views find where matrix blockIdx.z
-// begins in x and in y, and a pitch is the distance of its rows there.
+// The same for any permutation that moves the last axis: the columns of the matrices are the last axis of x, `cols` long,
+// their rows the last axis of y, `rows` long, and the other axes are a batch. The views find the beginning of matrix
+// blockIdx.z in x and in y, and a pitch is the distance of its rows there.
 extern "C" __global__ void transpose_planes(
     const real* x, real* y, int rows, int cols, int x_pitch, int y_pitch, View x_at, View y_at) {
     __shared__ real tile[EDGE][EDGE + 1];
@@ -108,7 +108,7 @@ extern "C" __global__ void transpose_planes(
     }
 }
 
-// y[i] = x[where the view finds element i]: any permutation of any axes. thread -> one element of y.
+// y[i] = element i of the view of x: any permutation of any axes. thread -> one element of y.
 extern "C" __global__ void transpose_permute(const real* x, real* y, View x_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -116,7 +116,7 @@ extern "C" __global__ void transpose_permute(const real* x, real* y, View x_at, 
     }
 }
 
-// The same for four elements a thread: see vector.cuh.
+// The same with four elements per thread: see vector.cuh.
 extern "C" __global__ void transpose_permute_vectorized(const real* x, real* y, View x_at, int n) {
     map(y, n, [](real x) { return x; }, Viewed{x, x_at});
 }

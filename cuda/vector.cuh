@@ -1,5 +1,5 @@
-// Four neighbours in memory at a time: one instruction moves them, where they begin at a multiple of their size. A thread
-// that asks for four numbers at once waits once for them, and the memory is kept busy by a quarter of the threads.
+// Four neighbours in memory at a time: one instruction moves them where they are aligned to their size. A thread that
+// loads four numbers at once waits once for them, so a quarter of the threads keeps the memory busy.
 #pragma once
 #include "common.cuh"
 
@@ -16,17 +16,17 @@ __device__ const Four<T>& vec(const T* first) { return *reinterpret_cast<const F
 template <class T>
 __device__ Four<T>& vec(T* first) { return *reinterpret_cast<Four<T>*>(first); }
 
-// An array that is found through a view.
+// An array read or written through a view.
 template <class T>
 struct Viewed {
     T* x;
     const View& at;
 
-    // Whether element i of the view is element i of an array, from a multiple of four on. It is the same for all threads,
-    // and asking for it first saves each of them the divisions.
+    // True if the view is contiguous and begins at a multiple of four. The answer is the same for all threads, and this
+    // test saves each of them the divisions.
     __device__ bool dense() const { return at.ndim < 2 && at.stride[0] == 1 && at.offset % LANES == 0; }
 
-    // Whether four neighbours, from any multiple of four on, begin at a multiple of four in memory, too.
+    // True if every four neighbours that begin at a multiple of four in the view do so in memory, too.
     __device__ bool runs() const {
         if (at.ndim > 1 && at.shape[0] % LANES) return false;
         int steps = at.offset;
@@ -37,7 +37,7 @@ struct Viewed {
         return steps % LANES == 0;
     }
 
-    // Whether the four elements from i on are equally far from each other.
+    // True if the four elements from i on have one stride.
     __device__ bool even(int i) const { return at.ndim < 2 || i % at.shape[0] + LANES <= at.shape[0]; }
 };
 template <class T>
@@ -66,7 +66,7 @@ __device__ Four<T> four(const Viewed<const T>& view, int i) {
     return all;
 }
 
-// The way back: element i, and the four elements from i on, take their places.
+// Stores element i, or the four elements from i on.
 template <class T>
 __device__ void put(T* y, int i, T value) { y[i] = value; }
 template <class T>
@@ -91,7 +91,7 @@ __device__ void put(const Viewed<T>& view, int i, const Four<T>& all) {
     }
 }
 
-// f of each four lanes.
+// f applied to each of the four lanes.
 template <class F, class... Fours>
 __device__ auto each_lane(F f, const Fours&... loaded) -> Four<decltype(f(loaded.at[0]...))> {
     Four<decltype(f(loaded.at[0]...))> y;
@@ -100,7 +100,7 @@ __device__ auto each_lane(F f, const Fours&... loaded) -> Four<decltype(f(loaded
     return y;
 }
 
-// y[i] = f(the inputs' element i). thread -> four neighbours of y, with the inputs of all loaded before the first f.
+// y[i] = f(the inputs' element i). thread -> four neighbours of y, all inputs are loaded before the first f.
 template <class Y, class F, class... Inputs>
 __device__ void map(Y y, int n, F f, const Inputs&... inputs) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;

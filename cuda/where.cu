@@ -1,7 +1,7 @@
 #include "vector.cuh"
 
 // y = a where cond, else b, with broadcasting.
-// thread -> one element of y; the inputs are found through their views.
+// thread -> one element of y; the inputs are read through views.
 extern "C" __global__ void where_forward(
     const bool* cond, const real* a, const real* b, real* y, View cond_at, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -11,7 +11,7 @@ extern "C" __global__ void where_forward(
 }
 
 // da = dy where cond, else 0; db = 0 where cond, else dy; both in the shape of y.
-// thread -> one element; a null pointer: that one is not wanted.
+// thread -> one element; a null pointer marks a gradient that is not wanted.
 extern "C" __global__ void where_backward(
     const real* dy, const bool* cond, real* da, real* db, View cond_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -22,7 +22,7 @@ extern "C" __global__ void where_backward(
     }
 }
 
-// Both again with four elements a thread: see vector.cuh.
+// Both with four elements per thread: see vector.cuh.
 extern "C" __global__ void where_vectorized(
     const bool* cond, const real* a, const real* b, real* y, View cond_at, View a_at, View b_at, int n) {
     auto choose = [](bool cond, real a, real b) { return cond ? a : b; };

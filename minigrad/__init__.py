@@ -9,6 +9,7 @@ from minigrad.create import manual_seed, ones, randn, tensor, uniform, zeros
 from minigrad.devices import devices, kernel_device
 from minigrad.kernels.kernel import kernel
 from minigrad.op import OPS
+from minigrad.rounding import precision
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -23,6 +24,7 @@ _MODULES = {
     "nn": "minigrad.nn",
     "optim": "minigrad.optim",
     "show": "minigrad.lab.show",
+    "view": "minigrad.kernels.view",
 }
 _FUNCTIONS = {
     "differentiable": "minigrad.adjoint",
@@ -35,8 +37,8 @@ _FUNCTIONS = {
     "tune": "minigrad.lab.tune",
 }
 __all__ = [
-    "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",
-    "uniform", "zeros", *_MODULES, *_FUNCTIONS, *OPS,
+    "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision", "randn",
+    "tensor", "uniform", "zeros", *_MODULES, *_FUNCTIONS, *OPS,
 ]  # fmt: skip
 globals().update(OPS)
 

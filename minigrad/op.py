@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import display, tape
+from minigrad import display, rounding, tape
 from minigrad.call import CallSignature, as_tensors, call_key, key_of, taking_numbers
 from minigrad.case import Case
 from minigrad.devices.array import Array, Spec
@@ -58,6 +58,7 @@ class Op:
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` asks for another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
+    rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
     listed: bool = True  # it joins the registry
 
     def __post_init__(self) -> None:
@@ -75,6 +76,8 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
+        if self.rounds and rounding.mode.precision != "float32":
+            named = {"precision": rounding.mode.precision, **named}
         try:
             key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them

@@ -1,4 +1,4 @@
-#include "matmul/tiles.cuh"
+#include "matmul/tile_copy.cuh"
 
 #ifndef EDGE
 #define EDGE 128
@@ -8,8 +8,8 @@ constexpr int DEPTH = 8, EACH = 8, SIDE = EDGE / EACH, THREADS = SIDE * SIDE;
 static_assert(DEPTH * EDGE / LANES % THREADS == 0, "EDGE is 64 or 128");
 
 // c = a @ b. block -> EDGE x EDGE tile of c; thread -> 8 x 8 elements, as in matmul_vectorized.
-// Shared memory holds two tiles of each matrix: while the threads multiply one pair, the next is on its way. The copies
-// pass by the registers, and one barrier a step is enough instead of two.
+// Shared memory holds two tiles of each matrix: while the threads multiply one pair, the next one arrives. The copies
+// bypass the registers, and one barrier per step suffices instead of two.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) matmul_double_buffered(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]

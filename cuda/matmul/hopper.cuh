@@ -1,5 +1,5 @@
-// What only Hopper (sm_90a) has: a copy engine that fetches whole boxes of a matrix, barriers that count its bytes, and
-// products that four warps start together on tiles in shared memory. C++ has no words for it, so this is PTX.
+// Instructions of Hopper (sm_90a) alone: a copy engine that fetches whole boxes of a matrix, barriers that count its bytes,
+// and products that four warps start together on tiles in shared memory. C++ has no expression for them, so this is PTX.
 #pragma once
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "wgmma is an instruction of Hopper GPUs (sm_90a) alone; others from sm_90 on: matmul.using('mma_bf16')"
@@ -8,17 +8,17 @@
 
 typedef unsigned short bfloat16;                              // the upper half of a float
 typedef unsigned long long Barrier;                           // in shared memory
-typedef unsigned long long Tile;                              // where a tile lies, as wgmma wants to be told
+typedef unsigned long long Tile;                              // the descriptor of a tile for wgmma
 struct alignas(64) TensorMap { unsigned long long word[16]; };  // a matrix as the copy engine reads it; made by the driver
 
 __device__ inline unsigned shared_address(const void* p) { return __cvta_generic_to_shared(p); }
 
-// A barrier goes through phases 0, 1, 0, 1, ...; one ends when `count` threads have arrived, and all bytes expected.
+// A barrier has phases 0, 1, 0, 1, ...; one ends when `count` threads and all expected bytes have arrived.
 __device__ inline void barrier_init(Barrier* barrier, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count));
 }
 
-// Makes fresh barriers known to the copy engine.
+// Makes new barriers visible to the copy engine.
 __device__ inline void barriers_ready() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
@@ -28,7 +28,7 @@ __device__ inline void barrier_arrive(Barrier* barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives, and lets the phase last until so many bytes have been copied, too.
+// Arrives; the phase then also waits for this many bytes of copies.
 __device__ inline void barrier_expect(Barrier* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
@@ -40,24 +40,24 @@ __device__ inline void barrier_wait(Barrier* barrier, int parity) {
         "over:\n}" ::"r"(shared_address(barrier)), "r"(parity) : "memory");
 }
 
-// One thread starts the copy of a box that begins at column x, row y of matrix z; zeros where it is outside. Each row
-// of the box is 128 bytes. They are swizzled: the 16 bytes number i of row y lie at place i ^ y % 8, and so columns of
-// the box, too, can be read without bank conflicts.
+// One thread starts the copy of a box that begins at column x, row y of matrix z; zeros outside of the matrix. Each row
+// of the box is 128 bytes. They are swizzled: the i-th 16 bytes of row y are stored at position i ^ y % 8, so that columns
+// of the box can be read without bank conflicts, too.
 __device__ inline void copy_box(void* to, const TensorMap* map, int x, int y, int z, Barrier* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
             shared_address(to)), "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-// A tile in swizzled rows of 128 bytes, in eights that are 1024 bytes apart; where a row of the tile is longer, its next
-// 128 bytes are `next` bytes further on. The instruction takes addresses in units of 16 bytes.
+// A tile in swizzled rows of 128 bytes, in groups of eight that are 1024 bytes apart; where a row of the tile is longer,
+// its next 128 bytes are `next` bytes further on. The instruction takes addresses in units of 16 bytes.
 __device__ inline Tile describe(const void* tile, int next) {
     constexpr Tile EIGHT = 1024 >> 4, SWIZZLED = 1;
     return (shared_address(tile) >> 4 & 0x3fff) | (Tile)(next >> 4) << 16 | EIGHT << 32 | SWIZZLED << 62;
 }
 
-// The registers of a product are its own from the fence until the group that was committed has been waited for. All of
-// them are operands here, too, so that the compiler moves no use of one past either.
+// A product owns its registers from the fence until the wait for its committed group. All of them are operands of both
+// instructions, so that the compiler moves no use of one across either.
 #define FOUR(i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
 #define ALL SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96), SIXTEEN(112)
@@ -68,8 +68,8 @@ __device__ void wgmma_wait(float (&c)[128]) {
     asm volatile("wgmma.wait_group.sync.aligned %128;" : ALL : "n"(PENDING) : "memory");
 }
 
-// c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, while they go on. TURNED: the tile lies in memory as its
-// transpose, with the sum down the rows. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
+// c += a @ b: (64, 16) @ (16, 256) of bfloat16, by four warps, asynchronously. TURNED: the tile is stored
+// transposed, with the sum down the columns. Each lane has 128 numbers of c: pairs, 8 columns apart, of two rows.
 template <bool A_TURNED, bool B_TURNED>
 __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
     asm volatile(

@@ -7,12 +7,12 @@
 #define EACH 8
 #endif
 
-// Both kernels: block -> EDGE x EDGE tile of c = a @ b. In shared memory lie DEPTH columns of a and DEPTH rows of b at
-// a time. matmul_tiled reads two numbers there for each multiplication; registers are closer.
+// Both kernels: block -> EDGE x EDGE tile of c = a @ b. Shared memory holds DEPTH columns of a and DEPTH rows of b at
+// a time. matmul_tiled reads two numbers there for each multiplication; registers are faster.
 constexpr int DEPTH = 8;
 static_assert(EDGE % EACH == 0, "EACH divides EDGE");
 
-// thread -> EACH elements of c, below each other. A number of b is read from shared memory once and used EACH times.
+// thread -> EACH elements of a column of c. A number of b is read from shared memory once and used EACH times.
 extern "C" __global__ void matmul_register_tile_1d(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]
@@ -51,8 +51,8 @@ extern "C" __global__ void matmul_register_tile_1d(
     }
 }
 
-// thread -> EACH x EACH elements of c. For EACH * EACH multiplications it reads 2 * EACH numbers: with 8, one in four.
-// Its rows and columns lie EDGE / EACH apart, so that neighbouring threads read and write neighbours.
+// thread -> EACH x EACH elements of c. For EACH * EACH multiplications it reads 2 * EACH numbers: with EACH = 8, one for four.
+// Its rows and columns are EDGE / EACH apart, so that neighbouring threads read and write neighbours.
 extern "C" __global__ void __launch_bounds__(EDGE * EDGE / EACH / EACH) matmul_register_tile_2d(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]

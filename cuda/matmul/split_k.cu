@@ -1,4 +1,4 @@
-#include "matmul/tiles.cuh"
+#include "matmul/tile_copy.cuh"
 
 #ifndef ROWS
 #define ROWS 32
@@ -7,25 +7,25 @@
 #define WARPS 8
 #endif
 
-// A small c has few large tiles, so few blocks at work, and each has the whole sum over k to itself. Here the tiles are
-// small, and the WARPS of a block share the sum: block -> ROWS x 32 tile of c; warp -> all of it, for runs of LANES steps
-// of the sum; thread -> TALL x WIDE elements. At the end the warps' sums are added up, always in the same order.
+// A small c has few large tiles, so few blocks work, each on a whole sum over k. Here the tiles are small, and the WARPS
+// of a block split the sum: block -> ROWS x 32 tile of c; warp -> all of it, for runs of LANES steps of the sum;
+// thread -> TALL x WIDE elements. At the end the warps' sums are added up, always in the same order.
 constexpr int COLUMNS = 32, THREADS = 32 * WARPS, DEPTH = sizeof(real) == 4 ? 64 : 32;  // steps of a stage
 constexpr int SHARING = sizeof(real) == 4 ? WARPS : 8;  // warps that multiply; all copy
 constexpr int DOWN = 4, ACROSS = 8, TALL = ROWS / DOWN, WIDE = COLUMNS / ACROSS;  // a warp is 4 rows of 8 threads
-constexpr int RESIDENT = sizeof(real) == 4 ? 16 / WARPS : 1;  // blocks for which a multiprocessor has registers
+constexpr int RESIDENT = sizeof(real) == 4 ? 16 / WARPS : 1;  // blocks whose registers fit on a multiprocessor
 static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is 16 or 32");
 
-// A tile of SIDE lines, rows of a or columns of b, by DEPTH steps of the sum, in shared memory as it lies in the matrix:
-// ALONG, the steps of a line are neighbours, else the lines of a step are. A warp shares its lines out among SHARES groups
-// of threads.
+// A tile of SIDE lines, rows of a or columns of b, by DEPTH steps of the sum, laid out in shared memory as in the matrix:
+// with ALONG, the steps of a line are neighbours, else the lines of a step are. SHARES groups of threads of a warp split
+// the lines.
 template <bool ALONG, int SIDE, int SHARES>
 struct Lines {
     static constexpr int HEIGHT = ALONG ? SIDE : DEPTH, WIDTH = ALONG ? DEPTH : SIDE, COUNT = SIDE / SHARES;
     using Tile = real[HEIGHT][WIDTH + LANES];
     static constexpr int SIZE = HEIGHT * (WIDTH + LANES);
 
-    // Starts to copy RUN neighbours at a time, with zeros where the matrix has ended. `matrix` begins at the tile.
+    // Starts to copy RUN neighbours at a time, with zeros beyond the end of the matrix. `matrix` points at the tile.
     template <int RUN, class T>
     static __device__ void copy(Tile& tile, const real* matrix, int rows, int columns, int width) {
 #pragma unroll
@@ -37,7 +37,7 @@ struct Lines {
         }
     }
 
-    // The lines from `first` on and the steps from `start` on, of `lines` by k in all.
+    // Copies the lines from `first` on and the steps from `start` on, of a matrix of `lines` by k.
     static __device__ void copy(Tile& tile, const real* matrix, int first, int start, int lines, int k) {
         int y = ALONG ? first : start, x = ALONG ? start : first, width = ALONG ? k : lines;
         int rows = (ALONG ? lines : k) - y, columns = width - x;
@@ -46,7 +46,7 @@ struct Lines {
         else copy<1, real>(tile, matrix, rows, columns, width);
     }
 
-    // The i-th of the lines of a share.
+    // The i-th line of a group.
     static __device__ int line(int share, int i) {
         return ALONG ? share + i * SHARES : (share + i / LANES * SHARES) * LANES + i % LANES;
     }
@@ -63,7 +63,7 @@ struct Lines {
     }
 };
 
-// The steps of the sum from `first` on and before `stop`; those of a stage are within it, or beyond k.
+// The product over the steps [first, stop) of the sum; the steps of a stage are within that range, or beyond k.
 template <bool A_TRANSPOSED, bool B_TRANSPOSED>
 __device__ void product(const real* a, const real* b, real* c, int m, int n, int k, int first, int stop) {
     // [own]
@@ -143,23 +143,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k(
     product<false, false>(a + a_at(batch) * m * k, b + b_at(batch) * k * n, c + batch * m * n, m, n, k, 0, k);
 }
 
-// da = dy @ b^T: (m, n) @ (n, k). b is read as it lies.
+// da = dy @ b^T: (m, n) @ (n, k). b is read as it is stored.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
     int batch = blockIdx.z;
     product<false, true>(dy + dy_at(batch) * m * n, b + b_at(batch) * k * n, da + batch * m * k, m, k, n, 0, n);
 }
 
-// db = a^T @ dy: (k, m) @ (m, n). a is read as it lies.
+// db = a^T @ dy: (k, m) @ (m, n). a is read as it is stored.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
     int batch = blockIdx.z;
     product<true, false>(a + a_at(batch) * m * k, dy + dy_at(batch) * m * n, db + batch * k * n, k, n, m, 0, m);
 }
 
-// For a c with fewer tiles than a GPU has multiprocessors, and a long sum: `parts` blocks share a tile, each takes `part`
-// steps, a multiple of DEPTH, and writes a c of its own, (parts, m, n). sum_strips adds those up, always in the same order.
-// first + part may be 2^31 and more.
+// For a c with fewer tiles than a GPU has multiprocessors, and a long sum: `parts` blocks share a tile, each computes
+// `part` steps, a multiple of DEPTH, and writes a partial c, (parts, m, n). sum_strips adds those up, always in the same
+// order. first + part may reach 2^31 and more.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) matmul_split_k_parts(
     const real* a, const real* b, real* c, int m, int n, int k, int part) {
     unsigned first = blockIdx.z * part;

@@ -5,20 +5,21 @@
 // block -> ROWS x COLUMNS tile of c, by eight warps; warp -> WARP x WARP of it, in TALL x FLAT pieces of 16 x 8.
 constexpr int ROWS = 128, COLUMNS = 256, WARP = 64, THREADS = 256, TALL = WARP / 16, FLAT = WARP / 8, SHARED = 221184;
 
-// How the sum goes through a matrix in memory: ALONG its rows, as through a in a @ b, or DOWN its columns, as through b.
+// The direction of the sum in a matrix in memory: ALONG its rows, as for a in a @ b, or DOWN its columns, as for b.
 enum Way { ALONG, DOWN };
 
-// For each type how much of the sum a stage holds, how many stages there are, and how much of it one instruction takes.
+// For each type the terms of the sum in a stage, the number of stages, and the terms that one instruction takes.
 template <class T> struct Unit;
 template <> struct Unit<bfloat16> { static constexpr int DEPTH = 64, STAGES = 3, SLICE = 16; };
 template <> struct Unit<float> { static constexpr int DEPTH = 32, STAGES = 4, SLICE = 8; };
 
-// No instruction transposes 32-bit numbers on their way to the registers. As the first factor a lane needs pairs of
-// neighbours, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats c^T = b^T @ a^T is computed.
+// No instruction transposes 32-bit numbers on their way to the registers. For the first factor a lane needs pairs of
+// neighbours, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats the kernel computes
+// c^T = b^T @ a^T.
 template <class T> constexpr bool SWAPPED = sizeof(T) == 4;
 
-// The part of a matrix that a stage holds: EXTENT rows or columns of c, DEPTH of the sum. As it lies in memory it has
-// HEIGHT rows of WIDTH; the pitch lets what a warp reads at once begin in different banks.
+// The part of a matrix that a stage holds: EXTENT rows or columns of c, DEPTH terms of the sum. In memory it has HEIGHT
+// rows of WIDTH; with the pitch the simultaneous reads of a warp begin in different banks.
 template <class T, int EXTENT, Way WAY>
 struct Tile {
     static constexpr int DEPTH = Unit<T>::DEPTH, HEIGHT = WAY == ALONG ? EXTENT : DEPTH, WIDTH = WAY == ALONG ? DEPTH : EXTENT;
@@ -26,9 +27,9 @@ struct Tile {
     static constexpr int ACROSS = WIDTH / RUN, STEP = THREADS / ACROSS, RUNS = HEIGHT / STEP;
     struct alignas(16) Run { T at[RUN]; };
 
-    // Starts to copy the tile, with zeros beyond the end of the sum. Where rows begin at multiples of 16 bytes each thread
-    // copies runs of so many by one instruction, and of rows or columns of c beyond the last it takes the last again: what
-    // comes of them is never stored, and it need not ask for each. Elsewhere it copies one by one and at once.
+    // Starts to copy the tile, with zeros beyond the end of the sum. Where rows begin at multiples of 16 bytes, a thread
+    // copies 16 bytes per instruction and repeats the last row or column of c beyond the end: their results are never
+    // stored, and this saves a test. Elsewhere it copies elements one by one, synchronously.
     template <bool ALIGNED>
     static __device__ void copy(T* tile, const T* matrix, int first, int start, int rows, int columns) {
         int y = threadIdx.x / ACROSS, x = threadIdx.x % ACROSS * RUN;
@@ -50,7 +51,7 @@ struct Tile {
             }
         }
     }
-    // What mma takes as its first factor, 16 rows (or columns) of c and a slice of the sum.
+    // The first factor of an mma: 16 rows (or columns) of c and a slice of the sum.
     static __device__ void fetch_tall(unsigned (&own)[4], const T* tile, int extent, int slice) {
         int lane = threadIdx.x % 32, half = lane % 8 + lane / 16 * 8, other = lane / 8 % 2;
         if constexpr (WAY == ALONG && !SWAPPED<T>) {
@@ -68,7 +69,7 @@ struct Tile {
             }
         }
     }
-    // What two mma take as their second factors, a slice of the sum and 8 columns (or rows) of c each.
+    // The second factors of two mma: a slice of the sum and 8 columns (or rows) of c each.
     static __device__ void fetch_flat(unsigned (&own)[4], const T* tile, int extent, int slice) {
         int lane = threadIdx.x % 32, half = lane % 8 + lane / 16 * 8, other = lane / 8 % 2;
         if constexpr (WAY == ALONG) {
@@ -93,7 +94,7 @@ __device__ inline void multiply(float (&c)[4], const unsigned (&tall)[4], unsign
 __device__ inline bfloat16 result(float x, bfloat16) { return to_bf16(x); }
 __device__ inline float result(float x, float) { return x; }
 
-// Writes two neighbours, by one instruction where they begin at a multiple of their size.
+// Writes two neighbours, by one instruction where they are aligned to their size.
 template <class T>
 __device__ void store(T* c, int row, int column, int rows, int columns, float first, float second) {
     struct alignas(2 * sizeof(T)) Pair { T at[2]; };
@@ -109,7 +110,7 @@ __device__ void store(T* c, int row, int column, int rows, int columns, float fi
 }
 
 // c = a @ b, m x n, with a sum of length k. The pipeline is that of matmul_warp_tiled: while a stage is multiplied, the
-// next ones are on their way, and within it, while a slice is multiplied, the next one is fetched to registers.
+// next ones are in flight, and within it, while a slice is multiplied, the next one is loaded to registers.
 template <class T, Way A_WAY, Way B_WAY, bool ALIGNED>
 __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     // [own]
@@ -120,7 +121,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     static_assert(STAGES * STAGE * sizeof(T) <= SHARED, "the launch gives so much shared memory");
     extern __shared__ __align__(16) unsigned char memory[];
     T* tiles = reinterpret_cast<T*>(memory);
-    // Eight rows of blocks at a time, column by column: blocks that run together read the same rows and columns.
+    // Eight rows of blocks at a time, column by column: blocks that run at the same time read the same rows and columns.
     int block = blockIdx.y * gridDim.x + blockIdx.x, band = block / (8 * gridDim.x) * 8;
     int height = min((int)gridDim.y - band, 8), place = block - band * gridDim.x;
     int top = (band + place % height) * ROWS, left = place / height * COLUMNS;
@@ -131,7 +132,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     // [copy]
     auto copy = [&](int stage, int start) {
         T* tile = tiles + stage * STAGE;
-        if (ALIGNED || start < k) {  // a branch would keep these copies away from the multiplications
+        if (ALIGNED || start < k) {  // with a branch the compiler would not mix the copies with the multiplications
             A::template copy<ALIGNED>(tile, a, top, start, A_WAY == ALONG ? m : k, A_WAY == ALONG ? k : m);
             B::template copy<ALIGNED>(tile + A::SIZE, b, left, start, B_WAY == ALONG ? n : k, B_WAY == ALONG ? k : n);
         }
@@ -150,7 +151,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
             }
         }
     };
-    auto round = [&](int buffer) {  // once the numbers are needed, not when they are asked for
+    auto round = [&](int buffer) {  // when the numbers are used, not when they are loaded
         if constexpr (sizeof(T) == sizeof(float)) {
 #pragma unroll
             for (int i = 0; i < TALL * 4; ++i) {
@@ -178,7 +179,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
             fetch((i + 1) % 2, reading, (i + 1) % SLICES);
             round(i % 2);
             // [multiply]
-            // The second factor stays for all y: in TF32, that made 667 us of 699 at 4096^3.
+            // The second factor stays in registers for all y: in TF32, 667 us instead of 699 at 4096^3.
 #pragma unroll
             for (int x = 0; x < FLAT; ++x) {
 #pragma unroll
@@ -204,7 +205,7 @@ __device__ void product(const T* a, const T* b, T* c, int m, int n, int k) {
     }
 }
 
-// The product of one matrix of a batch; `a_row` and `b_row` are the lengths of their rows in memory.
+// The product of one pair of matrices of a batch.
 template <class T, Way A_WAY, Way B_WAY>
 __device__ void matrix(const T* a, const T* b, T* c, int m, int n, int k, const View& a_at, const View& b_at) {
     int batch = blockIdx.z;

@@ -1,4 +1,4 @@
-#include "pieces.cuh"
+#include "partial_reduce.cuh"
 
 #ifndef SHARE
 #define SHARE 32
@@ -8,16 +8,16 @@
 #endif
 
 // y = matrix @ x or x @ matrix: each element of the matrix is used once, so these are sums along its rows or down its
-// columns, in the pieces of sum.cu, and take as long as reading it. blockIdx.z counts the products of a batch.
+// columns, in pieces as in sum.cu, and take as long as reading it. blockIdx.z counts the products of a batch.
 constexpr int THREADS = 256;
-constexpr int AHEAD = 32 / sizeof(real);  // rows that a thread asks for before it uses the first
+constexpr int AHEAD = 32 / sizeof(real);  // rows that a thread loads before it uses the first
 static_assert(SHARE <= 32 || SHARE == THREADS, "a row has lanes of one warp, or a block");
 static_assert(HEIGHT % 4 == 0 && HEIGHT <= 128, "a row of 32 columns has 8 threads, and a block whole warps");
 
 __device__ inline bool begins_four(const real* x) { return (unsigned long long)x % alignof(Vec) == 0; }
 
 // y[i] = sum of matrix[i, l] x[l]: SHARE threads -> one piece of a row, four neighbours at a time where those of the
-// matrix and of x begin at a multiple of their size.
+// matrix and of x are aligned to their size.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_vector_rows(
     const real* matrix, const real* x, real* y, int rows, int n, int chunk, View matrix_at, View x_at) {
     // [find the piece]
@@ -60,14 +60,14 @@ __device__ Vec rows_sum(int count, const real* x, Row row) {
 }
 
 // y[j] = sum of x[l] matrix[l, j]: block -> one piece of 32 columns, 8 threads -> rows of it, four columns each:
-// neighbours where those begin at a multiple of their size, else every eighth.
+// neighbours where those are aligned to their size, else every eighth.
 extern "C" __global__ void __launch_bounds__(1024) matmul_vector_columns(
     const real* matrix, const real* x, real* y, int columns, int n, int chunk, View matrix_at, View x_at) {
     // [find the piece]
     int left = blockIdx.x * 32, wide = min(columns - left, 32), first = blockIdx.y * chunk, count = min(chunk, n - first);
     matrix += (matrix_at(blockIdx.z) * n + first) * columns + left;
     x += x_at(blockIdx.z) * n + first;
-    // [multiply and add] where there are fewer columns, the last of them instead; what that gives is not written
+    // [multiply and add] columns beyond the last repeat the last one; their results are not written
     int apart = columns % LANES == 0 && begins_four(matrix) ? 1 : 8, mine = threadIdx.x * (apart == 1 ? LANES : 1);
     Vec sum;
     if (apart == 1) {

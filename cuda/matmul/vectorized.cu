@@ -1,4 +1,4 @@
-#include "matmul/tiles.cuh"
+#include "matmul/tile_copy.cuh"
 
 #ifndef EDGE
 #define EDGE 128
@@ -8,9 +8,9 @@ constexpr int DEPTH = 8, EACH = 8, SIDE = EDGE / EACH, THREADS = SIDE * SIDE;
 static_assert(EDGE % (2 * LANES) == 0 && DEPTH * EDGE / LANES % THREADS == 0, "EDGE is 64 or 128");
 
 // c = a @ b. block -> EDGE x EDGE tile of c; thread -> 8 x 8 elements, two runs of four rows by two runs of four columns.
-// Four neighbours are moved by one instruction, between global and shared memory and on to registers. For the rows of a
-// to be neighbours in shared memory its tile lies there transposed. Where a row of a matrix is no multiple of four long,
-// its rows do not begin at a multiple of 16 bytes, and it is read one by one.
+// One instruction moves four neighbours, between global and shared memory and on to registers. The tile of a is stored
+// transposed in shared memory, so that rows of a are neighbours there. Where the rows of a matrix are no multiple of four
+// long, they do not begin at multiples of 16 bytes, and their elements are read one by one.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_vectorized(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]

@@ -2,15 +2,15 @@
 #pragma once
 #include "matmul/hopper.cuh"
 
-// block -> tile after tile of ROWS x COLUMNS of c, so that it copies the next one's factors while it stores. Of its three
-// groups of four warps two multiply, each 64 rows, and one thread of the third keeps the copy engine busy. A stage is
-// what they hand on: DEPTH of the sum, of a and of b.
+// block -> tiles of ROWS x COLUMNS of c, one after another, so that it copies the next tile's factors while it stores. Of
+// its three groups of four warps two multiply, each 64 rows, and one thread of the third feeds the copy engine. A stage,
+// DEPTH terms of the sum of a and of b, passes from the third group to the others.
 constexpr int ROWS = 128, COLUMNS = 256, DEPTH = 64, STAGES = 4, GROUP = 128, BAND = 8, SHARED = 196672;
 constexpr int A_SIZE = ROWS * DEPTH, STAGE = A_SIZE + DEPTH * COLUMNS;
 static_assert(STAGES * (STAGE * sizeof(bfloat16) + 2 * sizeof(Barrier)) == SHARED, "the launch gives so much shared memory");
 
-// What a stage holds of a matrix: EXTENT rows or columns of c. ALONG: the sum goes along the rows of the matrix in
-// memory, so one box holds them all; else it goes down the columns, and each box holds 64 of them, which is 128 bytes.
+// The part of a matrix in a stage: EXTENT rows or columns of c. ALONG: the sum goes along the rows of the matrix in
+// memory, so one box holds them all; else it goes down the columns, and each box holds 64 columns, 128 bytes.
 template <int EXTENT, bool ALONG>
 struct Operand {
     static __device__ void copy(bfloat16* tile, const TensorMap* map, int first, int start, int matrix, Barrier* full) {
@@ -26,10 +26,10 @@ struct Operand {
     }
 };
 
-// Four lanes have a pair of columns each, of four times 8 columns. They exchange them, so that each has 8 neighbours.
+// Each of four lanes has a pair of columns of each of four groups of 8. They exchange pairs, so that each has 8 neighbours.
 __device__ inline uint4 exchange(unsigned (&pair)[4], int lane) {
 #pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) {  // what lies off the diagonal of 2 x 2 blocks changes sides
+    for (int bit = 1; bit < 4; bit *= 2) {  // the elements off the diagonal of 2 x 2 blocks are swapped
         bool upper = lane & bit;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -50,7 +50,7 @@ __device__ void product(
     extern __shared__ __align__(1024) bfloat16 stages[];
     Barrier *full = reinterpret_cast<Barrier*>(stages + STAGES * STAGE), *empty = full + STAGES;
     int group = threadIdx.x / GROUP, across = (n + COLUMNS - 1) / COLUMNS, down = (m + ROWS - 1) / ROWS;
-    int steps = (k + DEPTH - 1) / DEPTH, turn = 0;  // of the stages, through all tiles
+    int steps = (k + DEPTH - 1) / DEPTH, turn = 0;  // counts the stages through all tiles
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) barrier_init(&full[stage], 1), barrier_init(&empty[stage], 2);
         barriers_ready();
@@ -58,7 +58,7 @@ __device__ void product(
     __syncthreads();
     for (int tile = blockIdx.x; tile < across * down * count; tile += gridDim.x) {
         // [own]
-        // Eight rows of tiles at a time, column by column: blocks that run together read the same rows and columns.
+        // Eight rows of tiles at a time, column by column: blocks that run at the same time read the same rows and columns.
         int matrix = tile / (across * down), at = tile % (across * down), band = at / (BAND * across) * BAND;
         int height = min(down - band, BAND), place = at - band * across;
         int top = (band + place % height) * ROWS, left = place / height * COLUMNS;
@@ -89,7 +89,7 @@ __device__ void product(
                 wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
             }
             wgmma_commit();
-            wgmma_wait<1>(sum);  // the products of the step before are done, and its stage may be filled again
+            wgmma_wait<1>(sum);  // the products of the previous step are complete, and its stage may be refilled
             if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
         }
         wgmma_wait<0>(sum);

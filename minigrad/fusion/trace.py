@@ -1,4 +1,4 @@
-"""The inputs of a function to fuse, by names that CUDA C++ takes."""
+"""The trace of a function to fuse: its inputs, by names that are legal in CUDA C++, and its operations as steps."""
 
 import inspect
 import re
@@ -17,8 +17,8 @@ from minigrad.operators import Operators
 if TYPE_CHECKING:
     from minigrad.op import Op
 
-# What the written kernels, the headers that they include and C++ itself call something else.
-TAKEN = """
+# Names that the generated kernels, the headers that they include or C++ itself use.
+RESERVED = """
     y dy n chunk real Vec View Viewed Add Max Reals Outputs map four one vec each_lane sum_pieces
     map_pieces needs shapes
     threadIdx blockIdx blockDim gridDim warpSize stdin stdout stderr errno main min max abs floor
@@ -30,11 +30,12 @@ TAKEN = """
     union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
 STEP = re.compile(r"d*t\d+")  # the value of a step, or its gradient
+WORDS = re.compile(r"[A-Za-z_]\w*")
 MACRO = re.compile(r"_\w*|[A-Z][A-Z0-9]*_\w*|[A-Z][A-Z0-9]+|cuda\w*")  # M_PI, M_PIf, EOF, BLOCK, __expf
 
 
 def inputs_of(fn: Callable) -> dict[str, str]:
-    """The arguments without a default, and what the kernels call them: one that is taken gets a `_`, `y` is `y_`."""
+    """The arguments without a default, and their names in the kernels: a reserved one gets a `_`, `y` is `y_`."""
     try:
         arguments = inspect.signature(getattr(fn, "forward", fn)).parameters.values()  # an op's are its reference's
     except (TypeError, ValueError):
@@ -48,28 +49,25 @@ def inputs_of(fn: Callable) -> dict[str, str]:
     if not free:
         raise TypeError("mg.fuse: the function takes no input; give it one: lambda x: x.exp().")
     functions = {word for op in OPS.values() for text in op.cuda if text for word in WORDS.findall(text)}
-    taken = set(TAKEN.split()) | functions - {name for op in OPS.values() for name in op.inputs.names}
+    reserved = set(RESERVED.split()) | functions - {name for op in OPS.values() for name in op.inputs.names}
     names: dict[str, str] = {}
     for place, argument in enumerate(free, 1):
         name = argument.name if argument.name.isascii() else f"x{place}"
         name = f"{name.strip('_')}_" if MACRO.fullmatch(name) else name
-        while not taken.isdisjoint(_uses(name)) or STEP.fullmatch(name):
+        while not reserved.isdisjoint(_uses(name)) or STEP.fullmatch(name):
             name += "_"
-        taken |= set(_uses(name))
+        reserved |= set(_uses(name))
         names[argument.name] = name
     return names
 
 
 def _uses(name: str) -> tuple[str, str, str]:
-    """What the kernels call an input, its gradient and its view."""
+    """The names of an input, its gradient and its view in the kernels."""
     return name, f"d{name}", f"{name}_at"
 
 
-WORDS = re.compile(r"[A-Za-z_]\w*")
-
-
 class Value(Operators):
-    """An input of the function, or what came of others. `sample` is a number of its type."""
+    """A symbolic value: an input of the function, or the result of a step. `sample` is a number of its type."""
 
     def __init__(self, name: str, sample: np.ndarray):
         self.name, self.sample = name, sample
@@ -77,13 +75,13 @@ class Value(Operators):
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"mg.fuse: a value has no .{name} while its function is traced: it stands for arrays of any shape and for "
-            f"float32 and float64. Work out what depends on .{name} outside, and pass it as an argument."
+            f"float32 and float64. Compute what depends on .{name} outside, and pass it as an argument."
         )
 
     def _has_no_number(self, *_: Any) -> NoReturn:
         raise TypeError(
             "mg.fuse: the function asks for the number in a value, as `if x > 0` or float(x) do; it is traced once, "
-            "for all numbers, and has none. Choose element by element: mg.where(x > 0, a, b)."
+            "for all numbers, and a value holds none. Choose element by element: mg.where(x > 0, a, b)."
         )
 
     __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = item = numpy = _has_no_number
@@ -103,7 +101,7 @@ class Constant:
 
     @property
     def text(self) -> str:
-        """As a person writes it: 1, 0.5, true."""
+        """The number in a formula: 1, 0.5, true."""
         value = self.sample.item()
         if isinstance(value, bool):
             return str(value).lower()
@@ -114,19 +112,19 @@ class Constant:
 
     @property
     def name(self) -> str:
-        """In CUDA C++: 1 is an int there, and pow(float, int) a double."""
+        """The number in CUDA C++, as a `real`: 1 is an int there, and pow(float, int) a double."""
         return self.text if self.sample.dtype == np.bool_ else f"real({self.text})"
 
 
 class Step(Value):
-    """What one operation made."""
+    """The result of one operation."""
 
     def __init__(self, op: "Op", inputs: Sequence[Value | Constant], params: Mapping[str, Any], sample: np.ndarray):
         super().__init__("", sample)
         self.op, self.inputs, self.params = op, tuple(inputs), params
 
     def cuda(self, text: str, dy: str = "dy") -> str:
-        """CUDA C++ of the op's room with the names of this step in it: "dy / x" becomes "dt3 / t2"."""
+        """The op's CUDA C++ with the names of this step: "dy / x" becomes "dt3 / t2"."""
         names = dict(zip(self.op.inputs.names, (x.name for x in self.inputs), strict=True))
         names |= {"y": self.name, "dy": dy}
         return WORDS.sub(lambda word: names.get(word[0], word[0]), text)
@@ -136,25 +134,25 @@ CLOSING = ("sum", "mean")  # the operations that may come last
 
 
 class Trace:
-    """The steps from the inputs to the output, and the sum or mean that closes them, if one does.
+    """The steps from the inputs to the output, and the closing sum or mean, if there is one.
 
-    Raises TypeError or ValueError for what cannot be fused.
+    Raises TypeError or ValueError for an operation that cannot be fused.
     """
 
     def __init__(self, fn: Callable):
         self.own = inputs_of(fn)
         self.inputs = [Value(name, np.array(1.0)) for name in self.own.values()]
-        self._noted: dict[int, Value] = {id(x): x for x in self.inputs}
+        self._recorded: dict[int, Value] = {id(x): x for x in self.inputs}
         with tape.tracing(self):
             output = self._checked(fn(*self.inputs))
         self.closing = output if isinstance(output, Step) and output.op.name in CLOSING else None
         self.output = self.closing.inputs[0] if self.closing is not None else output
-        self.steps = self._behind(self.output)
+        self.steps = self._ancestors(self.output)
         for number_, step in enumerate(self.steps, 1):
             step.name = f"t{number_}"
 
     def trace(self, op: Op, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
-        """An operation of the function."""
+        """Record an operation of the function."""
         if fn := getattr(op, "fn", None):
             return fn(*inputs)  # a fused function within another
         if not op.cuda and op.name not in CLOSING:
@@ -171,19 +169,19 @@ class Trace:
             )
         if op.cuda:
             sample = op.run(samples, op.prepare(*samples, **params) if op.prepare else params)
-        made = Step(op, operands, params, np.asarray(sample if op.cuda else samples[0]))
-        self._noted[id(made)] = made
-        return made
+        step = Step(op, operands, params, np.asarray(sample if op.cuda else samples[0]))
+        self._recorded[id(step)] = step
+        return step
 
     def _operands(self, op: Op, inputs: Sequence[Any]) -> list[Value | Constant]:
-        """The inputs of an operation, with numbers in the type that they would take among tensors."""
+        """The inputs of an operation, with numbers in the dtype that they would take next to tensors."""
         plain = [x.item() if isinstance(x, np.generic | np.ndarray) and not x.ndim else x for x in inputs]
-        values = [x for x in plain if id(x) in self._noted]
+        values = [x for x in plain if id(x) in self._recorded]
         for x in plain:
-            if id(x) not in self._noted and (type(x) not in NUMBERS or not values):
+            if id(x) not in self._recorded and (type(x) not in NUMBERS or not values):
                 raise TypeError(
                     f"mg.fuse: {op.name} takes {short(x)}, which is no value of the function. Pass a tensor as an "
-                    "argument, and random numbers too: here they would be drawn once and for all."
+                    "argument, and random numbers too: here they would be drawn only once."
                 )
         for x in values:
             if isinstance(x, Step) and x.op.name in CLOSING:
@@ -199,20 +197,22 @@ class Trace:
         return [constant(x) if type(x) in NUMBERS else x for x in plain]
 
     def _checked(self, output: Any) -> Value:
-        """What the function returned. Raises TypeError where no kernel can make it."""
-        if id(output) not in self._noted:
-            raise TypeError(f"mg.fuse: the function returned {short(output)}; return one value, made of its arguments.")
+        """The output. Raises TypeError where no kernel can compute it."""
+        if id(output) not in self._recorded:
+            raise TypeError(
+                f"mg.fuse: the function returned {short(output)}; return one value made from its arguments."
+            )
         if output.sample.dtype not in FLOATS:
             raise TypeError(f"mg.fuse: the function returned {output.sample.dtype}; return mg.where(x > 0, 1.0, 0.0).")
-        used = {id(x) for step in self._behind(output) for x in step.inputs} | {id(output)}
+        used = {id(x) for step in self._ancestors(output) for x in step.inputs} | {id(output)}
         if unused := [own for own, x in zip(self.own, self.inputs, strict=True) if id(x) not in used]:
             raise TypeError(f"mg.fuse: the result does not depend on {unused[0]}; leave that argument out.")
         return output
 
-    def _behind(self, output: Any) -> list[Step]:
-        """The steps that a value depends on, and itself, in their order."""
-        wanted = {id(output)}
-        for value in reversed(self._noted.values()):
-            if id(value) in wanted and isinstance(value, Step):
-                wanted |= {id(x) for x in value.inputs}
-        return [x for x in self._noted.values() if id(x) in wanted and isinstance(x, Step)]
+    def _ancestors(self, output: Any) -> list[Step]:
+        """The steps that a value depends on, itself included, in order."""
+        needed = {id(output)}
+        for value in reversed(self._recorded.values()):
+            if id(value) in needed and isinstance(value, Step):
+                needed |= {id(x) for x in value.inputs}
+        return [x for x in self._recorded.values() if id(x) in needed and isinstance(x, Step)]

@@ -1,4 +1,4 @@
-"""The rooms: importing this package registers every op."""
+"""One file per op; importing this package registers them all."""
 
 from importlib import import_module
 from pkgutil import iter_modules

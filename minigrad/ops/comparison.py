@@ -1,4 +1,4 @@
-"""The six comparisons: bool outputs, which are steps and have no gradient."""
+"""The six comparisons: bool outputs, without a gradient."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import CASES, TIES, cost, must_broadcast, must_match, over, per_element, vectorized
+from minigrad.ops.elementwise import CASES, TIES, cost, kernels_of, must_broadcast, must_match, over
 
 BOOL = np.dtype(np.bool_)
 WHOLE = Case((np.arange(6).reshape(2, 3), np.array([0, 4, 2])))
@@ -17,13 +17,13 @@ FLAGS = Case((np.array([True, True, False, False]), np.array([True, False, True,
 
 
 def prepare(name: str, a: Any, b: Any) -> dict:
-    """Any dtype will do, the same for both; shapes broadcast."""
+    """Both inputs have the same dtype, any; shapes broadcast."""
     must_match(name, a, b)
     return must_broadcast(name, a, b)
 
 
 def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """Both are read through views; one bool per element comes out."""
+    """Both are read through views; the output is one bool per element."""
     return over(kernels["forward"], a, b, dtype=BOOL)
 
 
@@ -34,18 +34,16 @@ def comparison(name: str, sign: str, compare: Callable) -> Op:
         return compare(a, b)
 
     forward.__doc__ = f"y = a {sign} b"
-    more, fast = vectorized("comparison.cu", name)
     return Op(
         name,
         forward,
-        kernels={"forward": per_element("comparison.cu", f"{name}_forward")} | more,
-        fast=fast,
         launch=launch,
         prepare=partial(prepare, name),
         cost=cost(1, itemsize=1),
         cuda=(f"a {sign} b",),
         integers=True,
         cases=[*CASES, TIES, WHOLE, FLAGS],
+        **kernels_of(name, "comparison.cu"),
     )
 
 

@@ -1,4 +1,4 @@
-"""concatenate: inputs side by side along an axis; each takes its place through a view of the whole."""
+"""concatenate: inputs one after another along an axis; each is copied through a view of the output."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -10,18 +10,16 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import must_match, per_element, vectorized
-from minigrad.ops.movement import moved
+from minigrad.ops.elementwise import kernels_of, must_match
+from minigrad.ops.movement import copy_cost
 
 
 def prepare(*xs: Any, axis: Any = 0) -> dict[str, int]:
-    """Count the axis from the front. Raises ValueError where the shapes differ on any other."""
+    """Count the axis from the front. Raises ValueError if the shapes differ on another axis."""
     must_match("concatenate", *xs)
     first = xs[0].shape
     if not first:
-        raise ValueError(
-            "concatenate: numbers with no axes cannot be put side by side; x.reshape(1) gives one an axis."
-        )
+        raise ValueError("concatenate: numbers with no axes cannot be concatenated; x.reshape(1) gives one an axis.")
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise TypeError(f"concatenate: axis={axis!r} must be a whole number, e.g. axis=0.")
     if not -len(first) <= axis < len(first):
@@ -42,13 +40,13 @@ def forward(*xs: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def backward(dy: np.ndarray, shapes: tuple, axis: int) -> tuple:
-    """dx = the part of dy that lies where x was put"""
+    """dx = the part of dy at the position of x"""
     ends = list(accumulate(shape[axis] for shape in shapes))
     return tuple(part.copy() for part in np.split(dy, ends[:-1], axis))
 
 
-def places(shapes: tuple[Shape, ...], whole: Shape, axis: int) -> Iterator[View]:
-    """Each input's place in the whole, as a view of it."""
+def parts(shapes: tuple[Shape, ...], whole: Shape, axis: int) -> Iterator[View]:
+    """The part of each input, as a view of the output."""
     strides, start = strides_of(whole), 0
     for shape in shapes:
         yield View.of(shape, strides, start * strides[axis])
@@ -61,7 +59,7 @@ def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
     whole = list(shapes[0])
     whole[axis] = sum(shape[axis] for shape in shapes)
     y = Array.empty(xs[0].device, tuple(whole), xs[0].dtype)
-    for x, y_at in zip(xs, places(shapes, y.shape, axis), strict=True):
+    for x, y_at in zip(xs, parts(shapes, y.shape, axis), strict=True):
         kernels["forward"].launch(x.size)(x, y, y_at, x.size)
     return y
 
@@ -69,7 +67,7 @@ def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: int) -> tuple:
     """One launch per input that wants its gradient."""
     grads: list[Array | None] = []
-    for need, shape, dy_at in zip(needs, shapes, places(shapes, dy.shape, axis), strict=True):
+    for need, shape, dy_at in zip(needs, shapes, parts(shapes, dy.shape, axis), strict=True):
         dx = Array.empty(dy.device, shape, dy.dtype) if need else None
         if dx is not None:
             kernels["backward"].launch(dx.size)(dy, dx, dy_at, dx.size)
@@ -77,22 +75,16 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return tuple(grads)
 
 
-vectorized_kernels, fast = vectorized("concatenate.cu", "concatenate")
 concatenate = Op(
     "concatenate",
     forward,
     backward,
-    kernels={
-        "forward": per_element("concatenate.cu", "concatenate_forward"),
-        "backward": per_element("concatenate.cu", "concatenate_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=moved,
+    cost=copy_cost,
     integers=True,
+    **kernels_of("concatenate"),
     cases=[
         Case(((3,),)),
         Case(((1,), (1023,), (0,), (33,))),

@@ -1,4 +1,4 @@
-"""cross_entropy: how surprised a classifier is by the labels, from its logits."""
+"""cross_entropy: the loss of a classifier, from its logits and the labels."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def backward(dy: np.ndarray, logits: np.ndarray, labels: np.ndarray, reduction: 
 
 
 def divisor(reduction: str, rows: int) -> int:
-    """What the sum of the losses is divided by: the rows in a mean, which is 0/0 = NaN for no rows, else 1."""
+    """The divisor of the sum of losses: rows for a mean (0/0 = NaN without rows), else 1."""
     return rows if reduction == "mean" else 1
 
 
@@ -58,7 +58,7 @@ def launch_backward(
 def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]:
     """Raises TypeError for dtypes, ValueError for shapes, for labels that are no class and for the reduction.
 
-    Labels on `cuda` are not looked at, as that would wait for the GPU: there, loss and gradient of such a row are NaN.
+    Labels on `cuda` are not checked, since that would wait for the GPU: loss and gradient of a wrong one are NaN.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(
@@ -93,7 +93,7 @@ def cost(logits: Any, labels: Any, reduction: str = "mean") -> tuple[int, int]:
 
 
 def _case(rows: int, classes: int, **params: str) -> Case:
-    labels = np.linspace(0, classes - 1, rows).astype(np.int64)  # the last one, too
+    labels = np.linspace(0, classes - 1, rows).astype(np.int64)  # from the first class to the last
     return Case(((rows, classes), labels), params)
 
 

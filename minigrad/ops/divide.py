@@ -1,4 +1,4 @@
-"""divide: the gradient of the divisor is found from that of the dividend."""
+"""divide: the gradient of the divisor is computed from that of the dividend."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What elementwise ops have in common: one thread per element, and NumPy's broadcasting through views."""
+"""Elementwise ops: one thread per element, and NumPy's broadcasting through views."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -27,20 +27,25 @@ TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
 
 
 def per_element(file: str, name: str) -> Kernel:
-    """A kernel in which thread i makes element i."""
+    """A kernel in which thread i computes element i."""
     return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
 def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i makes elements 4 i to 4 i + 3."""
+    """A kernel in which thread i computes elements 4 i to 4 i + 3."""
     return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
 
 
-def vectorized(file: str, name: str) -> tuple[dict[str, Kernel], dict[str, str]]:
-    """The kernels `<name>_vectorized` and `<name>_vectorized_backward`, where the file has them; what each replaces."""
-    names = {"forward": "vectorized", "backward": "vectorized_backward"}
-    found = {way: kernel for way, kernel in names.items() if f"{name}_{kernel}" in Source.read(file).kernels}
-    return {kernel: per_four(file, f"{name}_{kernel}") for kernel in found.values()}, found
+def kernels_of(name: str, file: str = "") -> dict[str, Any]:
+    """The arguments `kernels` and `fast` of an Op: `<name>_forward`, `_backward` and their vectorized versions, if any.
+
+    The vectorized kernels take the roles of the plain ones.
+    """
+    file = file or f"{name}.cu"
+    known, vectorized = Source.read(file).kernels, {"forward": "vectorized", "backward": "vectorized_backward"}
+    kernels = {way: per_element(file, f"{name}_{way}") for way in vectorized if f"{name}_{way}" in known}
+    fast = {way: kernel for way, kernel in vectorized.items() if f"{name}_{kernel}" in known}
+    return {"kernels": kernels | {k: per_four(file, f"{name}_{k}") for k in fast.values()}, "fast": fast}
 
 
 def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
@@ -52,7 +57,7 @@ def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
 
 
 def cost(flops: int, itemsize: int | None = None) -> Callable[..., tuple[int, int]]:
-    """FLOPs and bytes: so many per element; inputs read once, the output, of the last one's type, written once."""
+    """FLOPs per element, and bytes: inputs read once, the output, of the last input's dtype, written once."""
 
     def count(*arrays: Any, **params: Any) -> tuple[int, int]:
         n = prod(joint_shape(*(a.shape for a in arrays)))
@@ -71,36 +76,32 @@ def unary(
     positive: bool = False,
     extremes: Sequence[float] = (),
 ) -> Op:
-    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, kept, dx, n)` in `cuda/<name>.cu`.
+    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, saved, dx, n)` in `cuda/<name>.cu`.
 
-    The backward kernel gets what the NumPy rule names: x, y, both or neither. cuda: one element of y and of dx, for
-    `mg.fuse`. extremes are inputs for which another formula would leave the range of floats on its way.
+    The backward kernel takes the arrays that the NumPy rule names: x, y, both or neither. cuda: one element of y and of
+    dx, for `mg.fuse`. extremes: inputs for which another formula would overflow on the way.
     """
-    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
-    kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
-    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], x: Array) -> Array:
         y = Array.empty(x.device, x.shape, x.dtype)
         kernels["forward"].launch(x.size)(x, y, x.size)
         return y
 
-    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple[Array]:
+    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple[Array]:
         dx = Array.empty(dy.device, dy.shape, dy.dtype)
-        kernels["backward"].launch(dy.size)(dy, *kept, dx, dy.size)
+        kernels["backward"].launch(dy.size)(dy, *saved, dx, dy.size)
         return (dx,)
 
     return Op(
         name,
         forward,
         backward,
-        kernels=kernels | more,
-        fast=fast,
         launch=launch,
         launch_backward=launch_backward,
         cost=cost(flops),
         cuda=cuda,
         cases=[*(Case((shape,), positive=positive) for shape in RAGGED), Case((np.array(extremes, float),))],
+        **kernels_of(name),
     )
 
 
@@ -116,30 +117,24 @@ def binary(
 ) -> Op:
     """y = f(a, b) with broadcasting, by `<name>_forward(a, b, y, a_at, b_at, n)` in `cuda/<name>.cu`.
 
-    `<name>_backward(dy, kept, da, db, views of kept, n)` writes both gradients in the shape of y; a null pointer stands
-    for one that is not wanted. What was broadcast is summed by `unbroadcast`. An op whose gradient needs no such kernel
-    brings its own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
+    `<name>_backward(dy, saved, da, db, views of saved, n)` writes both gradients in the shape of y; a null pointer
+    marks one that is not wanted. `unbroadcast` sums over broadcast axes. An op whose gradient needs no such kernel
+    passes its own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
     """
-    kernels = {"forward": per_element(f"{name}.cu", f"{name}_forward")}
-    if launch_backward is None:
-        kernels["backward"] = per_element(f"{name}.cu", f"{name}_backward")
-    more, fast = vectorized(f"{name}.cu", name)
 
     def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
         return over(kernels["forward"], a, b, dtype=a.dtype)
 
-    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *kept: Array) -> tuple:
+    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple:
         da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
-        views = [broadcast(x.shape, dy.shape) for x in kept]
-        kernels["backward"].launch(dy.size)(dy, *kept, da, db, *views, dy.size)
+        views = [broadcast(x.shape, dy.shape) for x in saved]
+        kernels["backward"].launch(dy.size)(dy, *saved, da, db, *views, dy.size)
         return da, db
 
     return Op(
         name,
         forward,
         backward,
-        kernels=kernels | more,
-        fast=fast,
         launch=launch,
         launch_backward=launch_backward or write_both,
         prepare=partial(must_broadcast, name),
@@ -148,17 +143,18 @@ def binary(
         cuda=cuda,
         broadcasts=True,
         cases=cases,
+        **kernels_of(name),
     )
 
 
 @lru_cache(maxsize=4096)
 def joint_shape(*shapes: Shape) -> Shape:
-    """The shape that these broadcast to, as NumPy has it."""
+    """The shape that these broadcast to, by NumPy's rules."""
     return np.broadcast_shapes(*shapes)
 
 
 def must_broadcast(name: str, *arrays: Any) -> dict:
-    """Raise ValueError where shapes do not broadcast: from the right, extents must be equal or 1."""
+    """Raise ValueError if shapes do not broadcast: from the right, extents must be equal or 1."""
     try:
         joint_shape(*(a.shape for a in arrays))
     except ValueError:
@@ -171,7 +167,7 @@ def must_broadcast(name: str, *arrays: Any) -> dict:
 
 
 def must_match(name: str, *arrays: Any) -> None:
-    """Raise TypeError where dtypes differ, for ops that take any; it advises a float, then the larger."""
+    """Raise TypeError if dtypes differ, for ops that take any dtype; it suggests a float, then the larger."""
     first = arrays[0].dtype
     for other in arrays[1:]:
         if other.dtype != first:

@@ -1,4 +1,4 @@
-"""getitem: NumPy's basic slicing. A slice is a view, so one kernel gathers it and one scatters its gradient."""
+"""getitem: NumPy's basic slicing. A slice is a view: one kernel gathers it, another scatters its gradient."""
 
 from math import prod
 from typing import Any
@@ -9,32 +9,32 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element, vectorized
+from minigrad.ops.elementwise import kernels_of
 
 Key = tuple[int | slice | None, ...]
 
 
 def prepare(x: Any, key: Any) -> dict[str, Key]:
-    """Spell the key out: one entry for each axis, and None for each new one. Raises IndexError or TypeError."""
-    given = key if isinstance(key, tuple) else (key,)
-    taken = sum(step is not None and step is not Ellipsis for step in given)
-    dots = [at for at, step in enumerate(given) if step is Ellipsis] or [len(given)]
+    """Expand the key: one entry for each axis, and None for each new one. Raises IndexError or TypeError."""
+    entries = key if isinstance(key, tuple) else (key,)
+    taken = sum(step is not None and step is not Ellipsis for step in entries)
+    dots = [at for at, step in enumerate(entries) if step is Ellipsis] or [len(entries)]
     if len(dots) > 1:
-        raise IndexError(f"getitem: the key has {len(dots)} Ellipses; one stands for all axes that are not named.")
+        raise IndexError(f"getitem: the key has {len(dots)} Ellipses; one stands for all omitted axes.")
     if taken > x.ndim:
         raise IndexError(
-            f"getitem: {taken} indices for shape {x.shape}, which has {x.ndim} axes; give at most as many."
+            f"getitem: {taken} indices for shape {x.shape}, which has {x.ndim} axes; give at most {x.ndim}."
         )
     rest = (slice(None),) * (x.ndim - taken)
     axis, full = 0, []
-    for step in given[: dots[0]] + rest + given[dots[0] + 1 :]:
+    for step in entries[: dots[0]] + rest + entries[dots[0] + 1 :]:
         full.append(None if step is None else entry(step, axis, x.shape))
         axis += step is not None
     return {"key": tuple(full)}
 
 
 def entry(step: Any, axis: int, shape: Shape) -> int | slice:
-    """A slice as it is; a whole number counted from the front."""
+    """A slice unchanged; a whole number counted from the front."""
     if isinstance(step, slice):
         try:
             step.indices(shape[axis])
@@ -45,8 +45,8 @@ def entry(step: Any, axis: int, shape: Shape) -> int | slice:
         return step
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         raise TypeError(
-            f"getitem: {type(step).__name__} is no index here; take whole numbers, slices, ... and None. "
-            "For a choice of elements use where, or index x.numpy()."
+            f"getitem: {type(step).__name__} is no index here; use whole numbers, slices, ... and None. "
+            "To choose elements, use where, or index x.numpy()."
         )
     extent = shape[axis]
     if not -extent <= step < extent:
@@ -96,7 +96,7 @@ def launch(kernels: dict[str, Kernel], x: Array, key: Key) -> Array:
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, key: Key, shapes: tuple) -> tuple[Array]:
-    """Zeros, then scatter through the same view: no element is met twice, so no thread waits for another."""
+    """Zeros, then scatter through the same view: no element occurs twice, so no atomics are needed."""
     dx = Array.zeros(dy.device, shapes[0], dy.dtype)
     kernels["backward"].launch(dy.size)(dy, dx, View.of(*strided(shapes[0], key)), dy.size)
     return (dx,)
@@ -107,22 +107,16 @@ def cost(x: Any, key: Any) -> tuple[int, int]:
     return 0, 2 * prod(strided(x.shape, prepare(x, key)["key"])[0]) * x.dtype.itemsize
 
 
-vectorized_kernels, fast = vectorized("getitem.cu", "getitem")
 getitem = Op(
     "getitem",
     forward,
     backward,
-    kernels={
-        "forward": per_element("getitem.cu", "getitem_forward"),
-        "backward": per_element("getitem.cu", "getitem_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost,
     integers=True,
+    **kernels_of("getitem"),
     cases=[
         Case((shape,), {"key": key})
         for shape, key in (

@@ -1,4 +1,4 @@
-"""log_softmax: the logarithm of softmax, taken where it cannot be log(0)."""
+"""log_softmax: the logarithm of softmax, without the logarithm of an underflow to 0."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""max over any axes; elements that share the maximum share its gradient."""
+"""max over any axes; ties share the gradient."""
 
 from typing import Any
 
@@ -9,59 +9,47 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import OPS, Op
 from minigrad.ops import reduction
-from minigrad.ops.reduction import (
-    CASES,
-    Axis,
-    cost,
-    per_column,
-    per_element,
-    per_lanes,
-    per_output,
-    per_strip,
-    reduce,
-    reduced_shape,
-)
 
 
-def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
+def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
     """y = the largest x over the axes; NaN if any is NaN"""
     return x.max(axis=axis, keepdims=keepdims)
 
 
 def backward(dy: np.ndarray, x: np.ndarray, y: np.ndarray, axis: tuple) -> tuple:
     """dx = dy / (number of ties) where x = y, else 0"""
-    kept = reduced_shape(x.shape, axis, keepdims=True)
-    ties = x == y.reshape(kept)
-    return (np.where(ties, dy.reshape(kept), x.dtype.type(0)) / ties.sum(axis=axis, keepdims=True, dtype=x.dtype),)
+    shape = reduction.reduced_shape(x.shape, axis, keepdims=True)
+    ties = x == y.reshape(shape)
+    return (np.where(ties, dy.reshape(shape), x.dtype.type(0)) / ties.sum(axis=axis, keepdims=True, dtype=x.dtype),)
 
 
 kernels = {
-    "warp": per_output("max.cu", "max_warp", 256),
-    "columns": per_column("max.cu", "max_columns"),
-    "vectorized": per_output("max.cu", "max_vectorized", 256),
-    "lanes": per_lanes("max.cu", "max_lanes"),
-    "strips": per_strip("max.cu", "max_strips"),
-    "backward_ties": per_element("max.cu", "max_ties", 256),
-    "backward": per_element("max.cu", "max_backward", 256),
+    "warp": reduction.per_output("max.cu", "max_warp", 256),
+    "columns": reduction.per_column("max.cu", "max_columns"),
+    "vectorized": reduction.per_output("max.cu", "max_vectorized", 256),
+    "lanes": reduction.per_lanes("max.cu", "max_lanes"),
+    "strips": reduction.per_strip("max.cu", "max_strips"),
+    "backward_ties": reduction.per_element("max.cu", "max_ties", 256),
+    "backward": reduction.per_element("max.cu", "max_backward", 256),
 }
 
 
-def prepare(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
-    """The parameters, complete. Raises ValueError where there is nothing to be the largest of."""
-    params = reduction.prepare("max")(x, axis, keepdims)
+def prepare(x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
+    """Complete the parameters. Raises ValueError for the maximum of no elements."""
+    params = reduction.prepare("max", x, axis, keepdims)
     if any(x.shape[axis] == 0 for axis in params["axis"]):
-        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no largest one.")
+        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
     return params
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """As sum: "columns" where the axes are not the last, else "warp"."""
-    return reduce(kernels, x, axis, keepdims)
+    """The passes of sum: "columns" for axes that are not the last, else "warp"."""
+    return reduction.reduce(kernels, x, axis, keepdims)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
-    """Mark the ties, count them with sum, share the gradient."""
-    view = broadcast(reduced_shape(x.shape, axis, keepdims=True), x.shape)
+    """Mark the ties, count them with sum, split the gradient."""
+    view = broadcast(reduction.reduced_shape(x.shape, axis, keepdims=True), x.shape)
     ties, dx = (Array.empty(x.device, x.shape, x.dtype) for _ in range(2))
     kernels["backward_ties"].launch(x.size)(x, y, ties, view, x.size)
     number = OPS["sum"].run([ties], {"axis": axis, "keepdims": True})
@@ -77,7 +65,7 @@ max = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=cost,
+    cost=reduction.cost,
     fast={"warp": "vectorized", "short": "lanes", "columns": "strips"},
-    cases=CASES,
+    cases=reduction.CASES,
 )

@@ -1,5 +1,6 @@
 """mean: the kernels of sum, with n as the divisor."""
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -12,19 +13,19 @@ from minigrad.ops.reduction import CASES, Axis, cost, prepare, reduce, reduced_s
 
 
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
-    """y = (sum of x over the axes) / n, where n elements are behind each y"""
+    """y = (sum of x over the axes) / n, the mean of n elements"""
     y = x.sum(axis=axis, keepdims=keepdims)
-    return y / behind(x.size, y.size)
+    return y / terms(x.size, y.size)
 
 
 def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
     """dx = dy / n, repeated along the axes"""
     (dx,) = addition.backward(dy, shapes, axis)
-    return (dx / behind(dx.size, dy.size),)
+    return (dx / terms(dx.size, dy.size),)
 
 
-def behind(inputs: int, outputs: int) -> int:
-    """n, the number of elements behind each output; 0 where there are none, so their mean is 0/0 = NaN."""
+def terms(inputs: int, outputs: int) -> int:
+    """n, the terms of each mean; 0 for the mean of nothing, which is 0/0 = NaN."""
     return inputs // max(outputs, 1)
 
 
@@ -32,13 +33,13 @@ kernels = {name: addition.kernels[name] for name in ("warp", "columns", "backwar
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """As sum."""
-    return reduce(kernels, x, axis, keepdims, behind(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
+    """The passes of sum, with a divisor."""
+    return reduce(kernels, x, axis, keepdims, terms(x.size, prod(reduced_shape(x.shape, axis, keepdims))))
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
-    """As sum."""
-    return (addition.repeat(kernels, dy, shapes[0], axis, behind(prod(shapes[0]), dy.size)),)
+    """The kernel of sum, with a divisor."""
+    return (addition.repeat(kernels, dy, shapes[0], axis, terms(prod(shapes[0]), dy.size)),)
 
 
 mean = Op(
@@ -48,7 +49,7 @@ mean = Op(
     kernels=kernels,
     launch=launch,
     launch_backward=launch_backward,
-    prepare=prepare("mean"),
+    prepare=partial(prepare, "mean"),
     cost=cost,
     fast=addition.FAST,
     cases=CASES,

@@ -1,4 +1,4 @@
-"""negative: one sign per element, there and back."""
+"""negative: one change of sign per element."""
 
 import numpy as np
 

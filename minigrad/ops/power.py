@@ -13,7 +13,7 @@ def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     """da = dy * b * a ** (b - 1), db = dy * a ** b * log(a)
 
-    Two limits are put in by hand, as in PyTorch: da = 0 where b = 0, and db = 0 where a = 0 and b >= 0. A negative base
+    Two limits are explicit, as in PyTorch: da = 0 where b = 0, and db = 0 where a = 0 and b >= 0. A negative base
     has no logarithm, so its db is NaN; its da is a number where b is whole.
     """
     da = np.where(b == 0, 0, dy * b * a ** (b - 1))

@@ -1,6 +1,6 @@
-"""What reductions have in common: which axes, how they lie in memory, and the passes that reduce them."""
+"""Reductions: the axes, their layout in memory, and the passes that reduce them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from numbers import Integral
@@ -19,8 +19,8 @@ BLOCKS = (128, 32, 64, 256, 512, 1024)
 CHUNKS = (8192, 32, 100)  # elements that a block reduces; the small ones make a short row take several passes
 SHARES = (8, 1, 2, 4, 16, 32)  # lanes of a warp that reduce a short row together
 WARP = 32
-SHORT = 2048  # elements of a row for which a block is too much
-DEPTHS = (128, 4)  # elements that a thread reduces, where a thread has a column to itself
+SHORT = 2048  # elements of a row that is too short for a block
+DEPTHS = (128, 4)  # elements that a thread reduces, where a thread owns a column
 CASES = (
     *(Case((shape,)) for shape in ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (5000,))),
     *(Case(((3, 33),), {"axis": axis}) for axis in (0, 1, (0, -1))),
@@ -47,7 +47,7 @@ def per_lanes(file: str, name: str) -> Kernel:
     """A kernel in which SHARE lanes of a warp reduce CHUNK elements of one output, four at a time."""
 
     def fit(outputs: int, n: int) -> dict[str, int]:
-        return {"SHARE": min(32, 1 << max(0, (n // 16).bit_length() - 1))}  # four times four elements a lane
+        return {"SHARE": min(32, 1 << max(0, (n // 16).bit_length() - 1))}  # four times four elements per lane
 
     grid = ("outputs*SHARE/BLOCK", "n/CHUNK")
     return Kernel(file, name, grid, ("BLOCK",), "outputs n", None, fit, 0, BLOCK=first(256), SHARE=SHARES, CHUNK=CHUNKS)
@@ -60,29 +60,29 @@ def per_strip(file: str, name: str) -> Kernel:
 
 
 def per_element(file: str, name: str, block: int = 128) -> Kernel:
-    """A kernel in which thread i takes element i of x."""
+    """A kernel in which thread i reads element i of x."""
     return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=first(block))
 
 
 def first(block: int) -> tuple[int, ...]:
-    """The legal block sizes, this one before the others: it is the default."""
+    """The legal block sizes, the default first."""
     return block, *(other for other in BLOCKS if other != block)
 
 
 def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i takes elements 4 i to 4 i + 3."""
+    """A kernel in which thread i reads elements 4 i to 4 i + 3."""
     return Kernel(file, name, ("size/4*BLOCK",), ("BLOCK",), "size", BLOCK=(256, 128, 512))
 
 
 def axes_of(name: str, ndim: int, axis: Axis) -> Axes:
     """The axes as sorted numbers from 0: None is all of them, -1 the last. Raises ValueError or TypeError."""
-    given = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
-    if any(isinstance(a, bool) or not isinstance(a, Integral) for a in given):
+    listed = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    if any(isinstance(a, bool) or not isinstance(a, Integral) for a in listed):
         raise TypeError(f"{name}: axis={axis!r} must be a whole number, a tuple of them, or None.")
-    for a in given:
+    for a in listed:
         if not -ndim <= a < ndim:
             raise ValueError(f"{name}: axis {a} does not exist; the tensor has {ndim} axes{_range(ndim)}.")
-    axes = tuple(sorted(int(a) % ndim for a in given))
+    axes = tuple(sorted(int(a) % ndim for a in listed))
     if len(set(axes)) < len(axes):
         raise ValueError(f"{name}: axis={axis!r} names one axis twice.")
     return axes
@@ -93,18 +93,14 @@ def _range(ndim: int) -> str:
 
 
 def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int, ...]:
-    """The shape after a reduction: reduced axes have extent 1, or are gone."""
-    kept = [1 if d in axes else extent for d, extent in enumerate(shape)]
-    return tuple(kept) if keepdims else tuple(extent for d, extent in enumerate(kept) if d not in axes)
+    """The shape after a reduction: reduced axes have extent 1, or are dropped."""
+    full = [1 if d in axes else extent for d, extent in enumerate(shape)]
+    return tuple(full) if keepdims else tuple(extent for d, extent in enumerate(full) if d not in axes)
 
 
-def prepare(name: str) -> Callable:
+def prepare(name: str, x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """Check and complete the parameters of a reduction."""
-
-    def complete(x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
-        return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
-
-    return complete
+    return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
 
 
 def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
@@ -114,47 +110,47 @@ def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
 
 
 def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
-    """The axes as runs of neighbours, [start, stop), the last first. Axes of extent 1 have nothing to reduce.
+    """The axes as runs of neighbours, [start, stop), the last first. Axes of extent 1 are left out.
 
-    The neighbours of a run are one long axis: an array is (rows, n, inner) around it.
+    A run is reduced as one long axis: around it the array is (rows, n, inner).
     """
     long = [a for a in axes if shape[a] != 1]
     if not long:
         return [(0, 0)]  # (1, 1, size): a copy
-    apart = [prod(shape[a + 1 : b]) != 1 for a, b in pairwise(long)]
-    cuts = [0, *(i for i, cut in enumerate(apart, 1) if cut), len(long)]
+    separate = [prod(shape[a + 1 : b]) != 1 for a, b in pairwise(long)]
+    cuts = [0, *(i for i, cut in enumerate(separate, 1) if cut), len(long)]
     return [(long[i], long[j - 1] + 1) for i, j in pairwise(cuts)][::-1]
 
 
 def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float) -> Array:
-    """Reduce run after run of neighbouring axes. What is left is divided by `divisor`, if the kernels take one."""
-    y, shape, todo = x, list(x.shape), runs(x.shape, axis)
-    for start, stop in todo:
+    """Reduce one run of neighbouring axes after another; the last kernel divides by `divisor`, if it takes one."""
+    y, shape, pending = x, list(x.shape), runs(x.shape, axis)
+    for start, stop in pending:
         rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
-        last = (start, stop) == todo[-1]
+        last = (start, stop) == pending[-1]
         y = _passes(kernels, y, rows, n, inner, divisor if last else (1.0,) * len(divisor))
         shape[start:stop] = [1] * (stop - start)
     return y.reshape(reduced_shape(x.shape, axis, keepdims))
 
 
 def _passes(kernels: Mapping[str, Kernel], x: Array, rows: int, n: int, inner: int, divisor: tuple) -> Array:
-    """(rows, n, inner) -> (rows, pieces, inner) -> ... -> (rows, 1, inner): each pass reduces the partial results."""
-    side = WARP // inner if 1 < inner < WARP and "short" in kernels else 1
-    if side > 1 and n % side == 0 and n >= 1024 * side:  # so many times as many columns, for a warp to read
-        x = _passes(kernels, x, rows, n // side, side * inner, (1.0,) * len(divisor))
-        n = side
+    """(rows, n, inner) -> (rows, chunks, inner) -> ... -> (rows, 1, inner): each pass reduces the partial results."""
+    fold = WARP // inner if 1 < inner < WARP and "short" in kernels else 1
+    if fold > 1 and n % fold == 0 and n >= 1024 * fold:  # (n / fold, fold * inner): enough columns for a warp
+        x = _passes(kernels, x, rows, n // fold, fold * inner, (1.0,) * len(divisor))
+        n = fold
     way = "columns" if inner > 1 else "short" if n <= SHORT and rows > 1 and "short" in kernels else "warp"
     kernel = kernels.get("forward") or kernels[way]
-    make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to what is there
+    make = Array.empty if "CHUNK" in kernel.tunables else Array.zeros  # atomics add to the output
     while True:
-        work = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1)}
-        values = kernel.values | kernel.preferred(*(work[key] for key in kernel.sizes))
-        chunk = work["CHUNK"] = max(values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
-        pieces = max(ceil_div(n, chunk), 1)  # an empty row is one piece of nothing
-        y = make(x.device, (rows * pieces * inner,), x.dtype)
-        asked = {key: work[key] for key in (*kernel.sizes, *kernel.tunables) if key in work}
-        by = divisor if pieces == 1 else (1.0,) * len(divisor)
-        kernel.launch(**asked)(x, y, rows * inner, n, inner, chunk, *by)
-        if pieces == 1:
+        sizes = {"size": rows * n * inner, "outputs": rows * inner, "n": max(n, 1)}
+        values = kernel.values | kernel.preferred(*(sizes[key] for key in kernel.sizes))
+        chunk = sizes["CHUNK"] = max(values.get("CHUNK", n), ceil_div(n, MAX_GRID[1]), 2)
+        chunks = max(ceil_div(n, chunk), 1)  # an empty row is one empty chunk
+        y = make(x.device, (rows * chunks * inner,), x.dtype)
+        known = {key: sizes[key] for key in (*kernel.sizes, *kernel.tunables) if key in sizes}
+        by = divisor if chunks == 1 else (1.0,) * len(divisor)
+        kernel.launch(**known)(x, y, rows * inner, n, inner, chunk, *by)
+        if chunks == 1:
             return y
-        x, n = y, pieces
+        x, n = y, chunks

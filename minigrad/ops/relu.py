@@ -1,4 +1,4 @@
-"""relu, the smallest room: one comparison per element."""
+"""relu, the smallest op: one comparison per element."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def forward(x: np.ndarray) -> np.ndarray:
 
 def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
     """dx = dy where x > 0, else 0"""
-    if np.isfinite(dy).all():  # nine times faster than a choice that comes out now so, now so; + 0 makes 0 of -0
+    if np.isfinite(dy).all():  # 9x faster than np.where on random signs; + 0 turns -0 into 0
         return (dy * (x > 0) + 0,)
     return (np.where(x > 0, dy, 0),)  # 0 * inf would be NaN
 

@@ -13,15 +13,15 @@ from minigrad.ops.movement import whole_numbers
 
 
 def prepare(x: Any, shape: Any) -> dict[str, Shape]:
-    """Fill in the extent given as -1. Raises ValueError where the sizes differ."""
-    given = whole_numbers("reshape", "shape", shape)
-    if given.count(-1) > 1 or min(given, default=0) < -1:
-        raise ValueError(f"reshape: shape {given} may hold one -1, for the extent to work out, and else no negatives.")
-    known = prod(extent for extent in given if extent != -1)
-    full = tuple(x.size // known if extent == -1 and known else extent for extent in given)
+    """Fill in the extent given as -1. Raises ValueError if the sizes differ."""
+    extents = whole_numbers("reshape", "shape", shape)
+    if extents.count(-1) > 1 or min(extents, default=0) < -1:
+        raise ValueError(f"reshape: shape {extents} may hold one -1, for the extent to compute, and no other negative.")
+    known = prod(extent for extent in extents if extent != -1)
+    full = tuple(x.size // known if extent == -1 and known else extent for extent in extents)
     if prod(full) != x.size or -1 in full:
         raise ValueError(
-            f"reshape: the {x.size} elements of shape {x.shape} do not fill {given}; "
+            f"reshape: the {x.size} elements of shape {x.shape} do not fill {extents}; "
             f"its extents must multiply to {x.size}, and one may be -1."
         )
     return {"shape": full}
@@ -38,12 +38,12 @@ def backward(dy: np.ndarray, shapes: tuple) -> tuple:
 
 
 def launch(kernels: dict[str, Kernel], x: Array, shape: Shape) -> Array:
-    """Nothing moves."""
+    """The same memory."""
     return x.reshape(shape)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple) -> tuple[Array]:
-    """Nothing moves."""
+    """The same memory."""
     return (dy.reshape(shapes[0]),)
 
 

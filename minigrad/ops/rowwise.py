@@ -1,4 +1,4 @@
-"""What ops along one axis have in common: a block owns a row of any length and writes one of the same length."""
+"""Ops along one axis: a block owns a row of any length and writes a row of the same length."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,23 +31,23 @@ def per_row(file: str, name: str) -> Kernel:
 
 
 def held(file: str, name: str) -> Kernel:
-    """A kernel in which a block holds its row in registers, 16 elements a thread."""
+    """A kernel in which a block holds its row in registers, 16 elements per thread."""
     return Kernel(file, name, ("rows",), ("n/16",), "rows n")
 
 
 def lanes(file: str, name: str) -> Kernel:
-    """A kernel in which SHARE lanes of a warp hold their row in registers, 8 elements a lane."""
+    """A kernel in which SHARE lanes of a warp hold their row in registers, 8 elements per lane."""
 
     def fit(rows: int, n: int) -> dict[str, int]:
         return {"SHARE": next(share for share in sorted(SHARES) if n <= 8 * share)}
 
-    shares = sorted(SHARES, reverse=True)  # by default as many as there can be
+    shares = sorted(SHARES, reverse=True)  # by default a whole warp
     grid = ("rows*SHARE/BLOCK",)
     return Kernel(file, name, grid, ("BLOCK",), "rows n", None, fit, BLOCK=BLOCKS, SHARE=tuple(shares))
 
 
 def kernels_of(name: str) -> dict[str, Kernel]:
-    """The kernels `<name>_forward` and `<name>_backward` of `cuda/<name>.cu`, and those for rows of certain lengths."""
+    """The kernels `<name>_forward` and `<name>_backward` of `cuda/<name>.cu`, and those with a row in registers."""
     file = f"{name}.cu"
     kernels = {way: per_row(file, f"{name}_{way}") for way in ("forward", "backward")}
     kernels["strided"] = kernels["forward"]
@@ -58,15 +58,16 @@ def kernels_of(name: str) -> dict[str, Kernel]:
 def fitting(
     kernels: dict[str, Kernel], way: str, rows: int, n: int, inner: int | None = None
 ) -> tuple[Launch, tuple[int, ...]]:
-    """The launch for rows of n, and the extents that its kernel takes: held in registers if that pays, and fits."""
+    """The launch for rows of n, and the extents that its kernel takes. Rows stay in registers if that fits and pays."""
     general = kernels["strided" if way == "forward" else way]
-    short, long = (_asked(kernels, way, kind) for kind in ("lanes", "held"))
+    short, long = (_requested(kernels, way, kind) for kind in ("lanes", "held"))
     if inner in (None, 1) and n > 0:
         if short and n <= 8 * max(SHARES):
             launch = short.launch(rows, n)
             if n > 8 * launch.values["SHARE"]:
                 raise LaunchError(
-                    f"{short.name}: SHARE={launch.values['SHARE']} lanes hold 8 numbers each of a row of {n}."
+                    f"{short.name}: SHARE={launch.values['SHARE']} lanes hold 8 numbers each, and a row has {n}. "
+                    "Choose a larger SHARE."
                 )
             return launch, (rows, n)
         if long and n % 4 == 0 and n <= 16 * MAX_THREADS and (n >= 512 or long is kernels[way]):
@@ -74,8 +75,8 @@ def fitting(
     return general.launch(rows * (inner or 1)), (n,) if inner is None else (n, inner)
 
 
-def _asked(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
-    """The kernel of a kind, where it runs by itself or was asked for by its name."""
+def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
+    """The kernel of a kind, if it has its role by default or `using` asks for it."""
     own = kernels[way]
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 
@@ -83,7 +84,7 @@ def _asked(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
 def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
     """y = f(x) along an axis, by `<name>_forward(x, y, n, inner)` and `<name>_backward(dy, y, dx, n, inner)`.
 
-    x is seen as (rows, n, inner) around the axis; a row's elements lie `inner` apart.
+    x is viewed as (rows, n, inner) around the axis; the elements of a row are `inner` apart.
     """
 
     def launch(kernels: dict[str, Kernel], x: Array, axis: int) -> Array:

@@ -1,55 +1,44 @@
 """sum over any axes: four ways to add up many numbers with many threads."""
 
+from functools import partial
+
 import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import Op
-from minigrad.ops.reduction import (
-    CASES,
-    Axis,
-    cost,
-    per_column,
-    per_element,
-    per_four,
-    per_lanes,
-    per_output,
-    per_strip,
-    prepare,
-    reduce,
-    reduced_shape,
-)
+from minigrad.ops import reduction
 
 
-def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
+def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
     """y = sum of x over the axes"""
     return x.sum(axis=axis, keepdims=keepdims)
 
 
 def backward(dy: np.ndarray, shapes: tuple, axis: tuple) -> tuple:
     """dx = dy, repeated along the axes"""
-    dy = dy.reshape(reduced_shape(shapes[0], axis, keepdims=True))
+    dy = dy.reshape(reduction.reduced_shape(shapes[0], axis, keepdims=True))
     return (np.broadcast_to(dy, shapes[0]).copy(),)
 
 
 kernels = {
-    "warp": per_output("sum.cu", "sum_warp"),
-    "columns": per_column("sum.cu", "sum_columns"),
-    "tree": per_output("sum.cu", "sum_tree"),
-    "atomic": per_element("sum.cu", "sum_atomic"),
-    "backward": per_element("sum.cu", "sum_backward"),
-    "vectorized": per_output("sum.cu", "sum_vectorized", 256),
-    "lanes": per_lanes("sum.cu", "sum_lanes"),
-    "strips": per_strip("sum.cu", "sum_strips"),
-    "vectorized_backward": per_four("sum.cu", "sum_vectorized_backward"),
+    "warp": reduction.per_output("sum.cu", "sum_warp"),
+    "columns": reduction.per_column("sum.cu", "sum_columns"),
+    "tree": reduction.per_output("sum.cu", "sum_tree"),
+    "atomic": reduction.per_element("sum.cu", "sum_atomic"),
+    "backward": reduction.per_element("sum.cu", "sum_backward"),
+    "vectorized": reduction.per_output("sum.cu", "sum_vectorized", 256),
+    "lanes": reduction.per_lanes("sum.cu", "sum_lanes"),
+    "strips": reduction.per_strip("sum.cu", "sum_strips"),
+    "vectorized_backward": reduction.per_four("sum.cu", "sum_vectorized_backward"),
 }
 FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward": "vectorized_backward"}
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Run after run of neighbouring axes, pass after pass: "columns" where they are not the last axes, else "warp"."""
-    return reduce(kernels, x, axis, keepdims, 1.0)
+    """Passes over each run of neighbouring axes: "columns" for those that are not the last, else "warp"."""
+    return reduction.reduce(kernels, x, axis, keepdims, 1.0)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: tuple) -> tuple[Array]:
@@ -60,7 +49,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
 def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, divisor: float) -> Array:
     """dy / divisor, repeated along the axes: each element reads its dy through a view with stride 0 along them."""
     dx = Array.empty(dy.device, shape, dy.dtype)
-    view = broadcast(reduced_shape(shape, axis, keepdims=True), shape)
+    view = broadcast(reduction.reduced_shape(shape, axis, keepdims=True), shape)
     kernels["backward"].launch(dx.size)(dy, dx, view, dx.size, divisor)
     return dx
 
@@ -72,8 +61,8 @@ sum = Op(
     kernels=kernels,
     launch=launch,
     launch_backward=launch_backward,
-    prepare=prepare("sum"),
-    cost=cost,
+    prepare=partial(reduction.prepare, "sum"),
+    cost=reduction.cost,
     fast=FAST,
-    cases=CASES,
+    cases=reduction.CASES,
 )

@@ -1,4 +1,4 @@
-"""transpose: any permutation of the axes. Swapping the last two is the lesson in memory: through a padded tile."""
+"""transpose: any permutation of the axes. To swap the last two, tiles go through padded shared memory."""
 
 from math import prod
 from typing import Any, NamedTuple
@@ -11,20 +11,20 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, merge, strides_of
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import per_element, per_four
-from minigrad.ops.movement import moved, whole_numbers
+from minigrad.ops.movement import copy_cost, whole_numbers
 
 TILES, EDGES = (16, 8, 32), (64, 32)
 
 
 def prepare(x: Any, axes: Any = None) -> dict[str, Shape]:
-    """Complete the axes: reversed where none are given. Raises ValueError where they are no permutation."""
+    """Complete the axes: by default reversed. Raises ValueError if they are no permutation."""
     if axes is None:
         return {"axes": tuple(reversed(range(x.ndim)))}
-    given = whole_numbers("transpose", "axes", axes)
-    full = tuple(axis + x.ndim if axis < 0 else axis for axis in given)
+    listed = whole_numbers("transpose", "axes", axes)
+    full = tuple(axis + x.ndim if axis < 0 else axis for axis in listed)
     if sorted(full) != list(range(x.ndim)):
         raise ValueError(
-            f"transpose: axes {given} must name each of the {x.ndim} axes of shape {x.shape} once; "
+            f"transpose: axes {listed} must name each of the {x.ndim} axes of shape {x.shape} once; "
             f"{tuple(reversed(range(x.ndim)))} reverses them."
         )
     return {"axes": full}
@@ -36,7 +36,7 @@ def forward(x: np.ndarray, axes: Any = None) -> np.ndarray:
 
 
 def backward(dy: np.ndarray, axes: Shape) -> tuple:
-    """dx[i, j] = dy[j, i]: the axes go back to where they were"""
+    """dx[i, j] = dy[j, i], by the inverse permutation"""
     return (np.transpose(dy, inverse(axes)).copy(),)
 
 
@@ -46,17 +46,17 @@ def inverse(axes: Shape) -> Shape:
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axes: Shape) -> Array:
-    """A tile kernel where rows and columns trade places, else a walk through a view."""
+    """A tile kernel if rows and columns are swapped, else one thread per element through a view."""
     strides = strides_of(x.shape)
     shape, steps = tuple(x.shape[axis] for axis in axes), tuple(strides[axis] for axis in axes)
     y = Array.empty(x.device, shape, x.dtype)
     forward = kernels["forward"]
-    apart = forward if "planes" in forward.sizes else kernels.get("planes")
+    strided = forward if "planes" in forward.sizes else kernels.get("planes")
     if "batch" in forward.sizes and (stack := matrices(shape, steps)):
         rows, cols, batch = stack
         forward.launch(rows, cols, batch)(x, y, rows, cols)
-    elif apart and (found := planes(shape, steps)):
-        apart.launch(found.rows, found.cols, found.planes)(x, y, *found[1:])
+    elif strided and (found := planes(shape, steps)):
+        strided.launch(found.rows, found.cols, found.planes)(x, y, *found[1:])
     else:
         walk = kernels["permute"] if "cols" in forward.sizes else forward
         walk.launch(x.size)(x, y, View.of(shape, steps), x.size)
@@ -69,7 +69,7 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, axes: S
 
 
 def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
-    """(rows, cols, batch) of x where this permuted view of it is a batch of swapped matrices that a grid can hold."""
+    """(rows, cols, batch) of x if this permuted view is a batch of swapped matrices that a grid can hold."""
     match merge(shape, strides):
         case [(cols, 1), (rows, _)]:
             batch = 1
@@ -82,7 +82,7 @@ def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
 
 
 class Planes(NamedTuple):
-    """A batch of matrices whose rows lie apart, in the order in which the kernel takes it."""
+    """A batch of matrices whose rows are apart, in the order of the kernel's arguments."""
 
     planes: int
     rows: int
@@ -94,7 +94,7 @@ class Planes(NamedTuple):
 
 
 def planes(shape: Shape, strides: Shape) -> Planes | None:
-    """The matrices of a permuted view: the axis that is last in x by the one that is last in y, where those differ."""
+    """The matrices of a permuted view: the last axis of x by the last axis of y, if those differ."""
     axes = merge(shape, strides)
     if len(axes) < 2 or axes[-1][1] == 1 or prod(shape) == 0:
         return None
@@ -156,7 +156,7 @@ transpose = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=moved,
+    cost=copy_cost,
     integers=True,
     fast={"forward": "strips", "planes": "strips_apart", "permute": "permute_vectorized"},
     cases=cases(),

@@ -1,4 +1,4 @@
-"""where: each element from one of two arrays; the gradient goes back to the one that it came from."""
+"""where: each element from one of two arrays; the gradient goes to the array that it came from."""
 
 from math import prod
 from typing import Any
@@ -9,11 +9,11 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import PAIRS, cost, must_broadcast, must_match, over, per_element, vectorized
+from minigrad.ops.elementwise import PAIRS, cost, kernels_of, must_broadcast, must_match, over
 
 
 def flags(*shape: int) -> np.ndarray:
-    """Every third element true: a condition to try it with."""
+    """A condition for cases: every third element true."""
     return np.asarray(np.arange(prod(shape)).reshape(shape) % 3 == 0)
 
 
@@ -42,7 +42,7 @@ def launch(kernels: dict[str, Kernel], cond: Array, a: Array, b: Array) -> Array
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: Array) -> tuple:
-    """Both gradients in the shape of y; a null pointer stands for one that is not wanted."""
+    """Both gradients in the shape of y; a null pointer marks one that is not wanted."""
     da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs[1:])
     kernels["backward"].launch(dy.size)(dy, cond, da, db, broadcast(cond.shape, dy.shape), dy.size)
     return None, da, db
@@ -51,23 +51,16 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: A
 class Where(Op):
     """An Op whose condition may be True or False for all elements, as in NumPy; other numbers follow the tensors."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        if given and isinstance(given[0], bool | np.bool_) and any(hasattr(x, "array") for x in given):
-            given = (np.array(given[0]), *given[1:])
-        return super().__call__(*given, **named)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if args and isinstance(args[0], bool | np.bool_) and any(hasattr(x, "array") for x in args):
+            args = (np.array(args[0]), *args[1:])
+        return super().__call__(*args, **named)
 
 
-vectorized_kernels, fast = vectorized("where.cu", "where")
 where = Where(
     "where",
     forward,
     backward,
-    kernels={
-        "forward": per_element("where.cu", "where_forward"),
-        "backward": per_element("where.cu", "where_backward"),
-        **vectorized_kernels,
-    },
-    fast=fast,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -75,6 +68,7 @@ where = Where(
     cuda=("cond ? a : b", None, "cond ? dy : 0", "cond ? 0 : dy"),
     broadcasts=True,
     integers=True,
+    **kernels_of("where"),
     cases=[
         *(Case((flags(*a), a, b)) for a, b in PAIRS),
         Case((flags(33, 1), (1, 65), ())),

@@ -8,6 +8,7 @@ from typing import Any
 from minigrad.devices.array import Array, Spec
 from minigrad.errors import a
 from minigrad.replay.recorder import StepRecorder
+from minigrad.rounding import current
 from minigrad.tape import mode, recording
 from minigrad.tensor import Tensor
 
@@ -35,8 +36,8 @@ class Graph:
         self.step = step
         self.replays = self.captures = 0
         self._in_a_row = 0  # captures of the same with no replay between them
-        self._ran: set[tuple[Spec, ...]] = set()
-        self._captured: dict[tuple[Spec, ...], _Capture] = {}
+        self._ran: set[tuple[str | Spec, ...]] = set()
+        self._captured: dict[tuple[str | Spec, ...], _Capture] = {}
         self._device = ""
 
     def __call__(self, *inputs: Tensor) -> Any:
@@ -49,7 +50,7 @@ class Graph:
             return self.step(*inputs)
         if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
             return self.step(*inputs)
-        like = tuple([array.spec for array in arrays])
+        like = (current(), *[array.spec for array in arrays])
         captured = self._captured.get(like)
         if captured is not None and captured.recorder.frozen_or_thawed:
             self._captured.pop(like, None)  # another thread may have been here, too

@@ -1,7 +1,7 @@
 // The functions of cuda/matmul/mma.cuh in CUDA C++, so that the kernels that call them run on the simulator: the lanes of
 // a warp tell each other what they hold, in the layout that NVIDIA's PTX manual gives for each instruction.
 #pragma once
-#include "async.cuh"
+#include "async_copy.cuh"
 
 typedef unsigned short bfloat16;
 typedef unsigned long long Address;

@@ -13,7 +13,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View, broadcast
 from minigrad.lab.show.matmul import on_tensor_cores
-from minigrad.ops.matmul.slabs import BOXES
+from minigrad.ops.matmul.strategies import BOXES
 from minigrad.source import CUDA, Source
 
 PLAYED = Path(__file__).with_name("played_hopper.cuh").read_text()

@@ -14,7 +14,7 @@ from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
 from minigrad.microscope import watching
 from minigrad.op import Op
-from minigrad.ops.matmul.kernels import ENDS
+from minigrad.ops.matmul.shapes import ENDS
 from minigrad.source import CUDA, Source
 
 RAN: set[str] = set()
@@ -49,6 +49,8 @@ def test_the_fast_products_of_large_matrices_have_no_problem():
         for case in op.cases:
             run(op, case)
             run(mg.matmul.using("packed"), case)
+            with mg.precision("tf32"):
+                run(mg.matmul, case)
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []
 

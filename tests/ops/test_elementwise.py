@@ -47,7 +47,7 @@ def test_ties_share_the_gradient_and_nan_comes_through(name, device):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sigmoid_far_out(dtype, device):
+def test_sigmoid_of_large_numbers(dtype, device):
     y, dx = gradients(mg.sigmoid, [-1000.0, -80.0, 0.0, 80.0, 1000.0, nan], device=device, dtype=dtype)
     np.testing.assert_allclose(y, [0, np.exp(-80), 0.5, 1, 1, nan], rtol=1e-5, atol=0)
     np.testing.assert_allclose(dx, [0, np.exp(-80), 0.25, 0, 0, nan], rtol=1e-5, atol=1e-30)
@@ -58,7 +58,7 @@ def test_divide_by_large_numbers_does_not_overflow(device):
     np.testing.assert_allclose([da[0], db[0]], [1e-25, -1e-20], rtol=1e-5)
 
 
-def test_relu_chooses_and_does_not_multiply(device):
+def test_relu_of_an_infinite_gradient(device):
     x = mg.tensor([-1.0, nan, 1.0], requires_grad=True, device=device)
     y = mg.relu(x)
     y.backward(mg.tensor([inf, 1.0, inf], device=device))
@@ -66,7 +66,7 @@ def test_relu_chooses_and_does_not_multiply(device):
     np.testing.assert_array_equal(x.grad.numpy(), [0, 0, inf])
 
 
-def test_where_sends_gradients_to_what_was_chosen(device):
+def test_where_sends_gradients_to_the_chosen_input(device):
     cond = mg.tensor([[True], [False]], device=device)
     a = mg.tensor([1.0, 2.0, 3.0], requires_grad=True, device=device)
     b = mg.tensor(5.0, requires_grad=True, device=device)
@@ -78,7 +78,7 @@ def test_where_sends_gradients_to_what_was_chosen(device):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint32", "int64", "uint64", "uint8", "bool"])
-def test_where_takes_any_dtype_and_numbers_follow_it(dtype, device):
+def test_where_takes_any_dtype_and_numbers_take_it_too(dtype, device):
     x = mg.tensor(np.array([0, 1, 1], dtype), device=device)
     cond = mg.tensor([True, False, True], device=device)
     zero = np.zeros((), dtype).item()  # False, 0 or 0.0
@@ -86,7 +86,7 @@ def test_where_takes_any_dtype_and_numbers_follow_it(dtype, device):
     assert mg.where(cond, zero, x).dtype == np.dtype(dtype)
 
 
-def test_where_of_two_numbers_is_of_their_type(device):
+def test_where_of_two_numbers_has_their_dtype(device):
     cond = mg.tensor([True, False], device=device)
     assert mg.where(cond, 1, 0).numpy().tolist() == [1, 0]
     assert mg.where(cond, 1, 0).dtype == np.int64
@@ -95,7 +95,7 @@ def test_where_of_two_numbers_is_of_their_type(device):
 
 @pytest.mark.parametrize("bool_", [bool, np.bool_])
 @pytest.mark.parametrize("cond", [True, False])
-def test_where_takes_one_condition_for_all_as_numpy_does(cond, bool_, device):
+def test_where_takes_a_single_condition_as_numpy_does(cond, bool_, device):
     x = mg.tensor([1.0, 2.0], requires_grad=True, device=device)
     y = mg.where(bool_(cond), x, 0.0)
     y.backward(mg.ones(2, device=device))
@@ -104,7 +104,7 @@ def test_where_takes_one_condition_for_all_as_numpy_does(cond, bool_, device):
     assert mg.where(bool_(cond), 1, mg.tensor(0, device=device)).item() == cond
 
 
-def test_what_differs_in_dtype_becomes_the_one_that_holds_both():
+def test_the_error_suggests_a_dtype_that_holds_both():
     whole, real = mg.tensor([1, 2]), mg.tensor([1.5, 2.5])
     for left, right, dtype in ((whole, real, "float32"), (real, whole, "float32"), (whole, 1.5, "float32"),
                                (mg.tensor([True]), 1, "int64"),
@@ -118,7 +118,7 @@ def test_what_differs_in_dtype_becomes_the_one_that_holds_both():
         must_match("less", bfloat16, real)
 
 
-def test_where_wants_a_condition():
+def test_where_needs_a_condition():
     x = mg.tensor([1.0])
     with pytest.raises(
         TypeError, match=r"cond is float32 \(a number takes the dtype of the other inputs\); it must be"
@@ -158,7 +158,7 @@ def test_operators_compare_with_numbers(device):
         np.testing.assert_array_equal(y.numpy(), np.array(expected, bool))
 
 
-def test_unlike_dtypes_and_shapes_are_refused():
+def test_different_dtypes_and_shapes_are_rejected():
     x, i = mg.tensor([1.0, 2.0]), mg.tensor([1, 2])
     with pytest.raises(TypeError, match="less: one input is float32, another int64"):
         mg.less(x, i)

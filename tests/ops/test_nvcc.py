@@ -16,7 +16,7 @@ FILES = [path.relative_to(CUDA).as_posix() for path in (*sorted(CUDA.glob("*.cu"
 PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
 CASES = [(name, real) for name in FILES for real in ("float", "double") if real == "float" or not name.startswith(PTX)]
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]
-# The text is read for two generations and made into machine code for four; reading it is what takes the time.
+# Compiled to PTX for two generations and to machine code for four: the first step takes the time.
 TARGETS = ["-gencode=arch=compute_75,code=[sm_75,sm_80]", "-gencode=arch=compute_90,code=[sm_90,sm_100]"]
 FEW = ["-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_90,code=sm_90"]  # large kernels take long
 TENSOR_CORES = FEW[1:]  # of sm_80 and later: earlier ones have no bfloat16

@@ -1,4 +1,4 @@
-"""Every op of the registry: its rule is the slope, and its kernels do what NumPy does, at every block size."""
+"""Every op of the registry: its rule agrees with central differences, its kernels with NumPy at every block size."""
 
 import numpy as np
 import pytest
@@ -10,25 +10,25 @@ from minigrad.devices.array import Array
 from minigrad.errors import LaunchError
 from minigrad.lab.bench.work import work_of
 from minigrad.op import OPS, Case
-from minigrad.ops.matmul.kernels import ENDS
+from minigrad.ops.matmul.shapes import ENDS
 
 nan, inf = np.nan, np.inf
 CASES = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
 
 
 @pytest.mark.parametrize(("op", "case"), CASES)
-def test_rule_is_the_slope(op, case):
+def test_rule_agrees_with_central_differences(op, case):
     check.rule(op, case)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("op", "case"), CASES)
-def test_kernels_do_what_numpy_does(op, case, dtype, kernel_device):
+def test_kernels_agree_with_numpy(op, case, dtype, kernel_device):
     check.every_block(op, case, kernel_device, dtype)
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
-def test_every_op_tells_its_formula_cost_and_cases(op):
+def test_every_op_has_a_formula_a_cost_and_cases(op):
     assert op.cases and op.forward.__doc__ and (op.backward is None or op.backward.__doc__)
     assert len(op.cost(*op.cases[0].arrays("float32"), **op.cases[0].params)) == 2
 
@@ -50,18 +50,18 @@ def test_every_op_tells_its_formula_cost_and_cases(op):
         ("reshape", [(2, 3)], {"shape": (6,)}, 0, 0),
     ],
 )
-def test_costs_worked_out_by_hand(name, shapes, params, flops, elements):
+def test_costs_computed_by_hand(name, shapes, params, flops, elements):
     assert OPS[name].cost(*(np.ones(shape, "float32") for shape in shapes), **params) == (flops, 4 * elements)
 
 
-def test_the_costs_of_inputs_of_two_kinds():
+def test_the_costs_of_inputs_of_two_dtypes():
     logits, labels = np.ones((3, 2), "float32"), np.zeros(3, int)
     assert OPS["cross_entropy"].cost(logits, labels) == (4 * 6, (6 + 1) * 4 + 3 * 8)
     assert OPS["where"].cost(logits > 0, logits, logits) == (0, 6 + 3 * 6 * 4)
 
 
 @pytest.mark.parametrize(("op", "name"), [(op, name) for op in OPS.values() for name in op.kernels])
-def test_every_kernel_by_name_is_right_or_refused(op, name, kernel_device):
+def test_every_kernel_by_name_is_right_or_rejected(op, name, kernel_device):
     if "backward" in name:
         with pytest.raises(ValueError, match=f"{op.name}: {name} is a kernel of the gradient"):
             op.using(name)
@@ -71,7 +71,7 @@ def test_every_kernel_by_name_is_right_or_refused(op, name, kernel_device):
 
 
 @pytest.mark.parametrize(("op", "case"), [pair for pair in CASES if len(pair.values[1].inputs) > 1])
-def test_a_gradient_is_the_same_when_it_is_the_only_one(op, case, device):
+def test_a_gradient_is_the_same_without_the_others(op, case, device):
     if op.backward is None:
         return
 
@@ -130,7 +130,7 @@ def test_ties_share_the_gradient_of_max(device):
     np.testing.assert_allclose(dx, [[0, 0.5, 0.5], [1 / 3] * 3, [1, 0, 0]])
 
 
-def test_an_infinite_gradient_of_max_reaches_the_largest_alone(device):
+def test_an_infinite_gradient_of_max_reaches_the_maximum_alone(device):
     x = mg.tensor([1.0, 2.0, 2.0], requires_grad=True, device=device)
     x.max().backward(mg.tensor(inf, device=device))
     np.testing.assert_array_equal(x.grad.numpy(), [0, inf, inf])
@@ -157,7 +157,7 @@ def test_nan_wins_in_max(at, device):
     assert np.isnan(mg.tensor(x.reshape(2500, 2), device=device).max(axis=0).numpy()).sum() == 1
 
 
-def test_max_of_nothing_but_minus_infinity(device):
+def test_max_of_minus_infinity_alone(device):
     assert mg.tensor([-inf, -inf], device=device).max().item() == -inf
 
 
@@ -204,7 +204,7 @@ def test_a_batch_beyond_the_grid(kernel_device):
 def test_only_the_gradient_that_is_wanted_is_computed(wanted, device):
     a, b = (mg.ones(2, 2, requires_grad=i == wanted, device=device) for i in range(2))
     c = a @ b
-    grads = c.node.vjp(mg.ones(2, 2, device=device).array)
+    grads = c.node.pull(mg.ones(2, 2, device=device).array)
     assert [grad is not None for grad in grads] == [i == wanted for i in range(2)]
 
 
@@ -219,7 +219,7 @@ TILES = [
     "shapes", [((70, 100), (100, 132)), ((33, 65), (65, 35)), ((2, 5, 7), (2, 7, 3)), ((4, 0), (0, 8))]
 )
 def test_fast_products_with_every_tile(rung, tiles, shapes, kernel_device):
-    """The sizes alone decide which fast kernel runs, and these are small: here each has its turn, backward too."""
+    """The sizes decide which fast kernel runs, and these are small: here each kernel runs, backward too."""
     op = OPS["matmul"]
     kernels = {name: k.using(**tiles) if name.startswith(rung) else k for name, k in op.kernels.items()}
     op = op.with_kernels(kernels, {f"{way}_small": f"{rung}{end}" for way, end in ENDS.items()})
@@ -275,7 +275,7 @@ def test_a_row_with_a_wrong_label_is_nan(kernel_device):
         (np.zeros((2, 3, 4)), [0, 1], ValueError, "Reshape further axes into the rows"),
     ],
 )
-def test_what_cross_entropy_takes(logits, labels, error, message):
+def test_cross_entropy_rejects_other_inputs(logits, labels, error, message):
     with pytest.raises(error, match=message):
         mg.cross_entropy(mg.tensor(logits), mg.tensor(labels))
 
@@ -285,7 +285,7 @@ def test_an_unknown_reduction():
         mg.cross_entropy(mg.zeros(1, 2), mg.tensor([0]), reduction="median")
 
 
-# --- what is refused, whatever the op ---
+# --- errors of every op ---
 
 
 def test_shapes_dtypes_and_devices_must_fit(kernel_device):

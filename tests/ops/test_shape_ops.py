@@ -1,4 +1,4 @@
-"""Ops that move: what a key, a shape, an axis may be, what shares memory, and which kernel runs."""
+"""Movement ops: legal keys, shapes and axes, shared memory, and the choice of the kernel."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_every_dtype_moves(dtype, device):
 
 @pytest.mark.parametrize("variant", ["naive", "tiled", "padded", "permute"])
 @pytest.mark.parametrize("axes", [None, (0, 2, 1), (2, 0, 1), (0, 1, 2), (1, 2, 0)])
-def test_every_kernel_makes_every_permutation(variant, axes, device):
+def test_every_kernel_does_every_permutation(variant, axes, device):
     x = numbers(3, 33, 17)
     y = mg.transpose.using(variant)(mg.tensor(x, device=device), axes)
     np.testing.assert_array_equal(y.numpy(), np.transpose(x, axes))
@@ -45,14 +45,14 @@ def test_every_kernel_makes_every_permutation(variant, axes, device):
         ((5, 7), (1, 0), (5, 7, 1)),
         ((2, 5, 7), (0, 2, 1), (5, 7, 2)),
         ((2, 3, 5, 7), (0, 1, 3, 2), (5, 7, 6)),
-        ((2, 3, 5, 7), (2, 3, 0, 1), (6, 35, 1)),  # two groups of axes trade places: a matrix of groups
+        ((2, 3, 5, 7), (2, 3, 0, 1), (6, 35, 1)),  # two groups of axes are swapped: a matrix of groups
         ((5, 1, 7), (2, 1, 0), (5, 7, 1)),
         ((5, 7), (0, 1), None),
         ((2, 5, 7), (1, 0, 2), None),
         ((2_000_000, 3), (1, 0), None),  # more rows of tiles than a grid has
     ],
 )
-def test_which_permutations_swap_matrices(shape, axes, stack):
+def test_permutations_that_swap_matrices(shape, axes, stack):
     strides = strides_of(shape)
     assert matrices(tuple(shape[d] for d in axes), tuple(strides[d] for d in axes)) == stack
 
@@ -113,7 +113,7 @@ def test_reshape_gradient_has_memory_of_its_own(device):
 
 
 @pytest.mark.parametrize("shape", [(4,), (-1, 4), (0, -1), 7, (2, 3, 2)])
-def test_reshape_wants_as_many_elements(shape, device):
+def test_reshape_needs_as_many_elements(shape, device):
     with pytest.raises(ValueError, match=r"the 6 elements of shape \(2, 3\) do not fill"):
         mg.reshape(mg.tensor(numbers(2, 3), device=device), shape)
 
@@ -163,8 +163,8 @@ def test_iteration_and_unpacking(device):
 
 
 @pytest.mark.parametrize("key", [[0, 1], np.array([0]), np.array([True, False]), True, (0, False), 1.5, "a"], ids=repr)
-def test_getitem_refuses_what_is_no_basic_index(key):
-    with pytest.raises(TypeError, match=r"is no index here; take whole numbers, slices, \.\.\. and None"):
+def test_getitem_rejects_other_indices(key):
+    with pytest.raises(TypeError, match=r"is no index here; use whole numbers, slices, \.\.\. and None"):
         mg.ones(2, 3)[key]
 
 
@@ -185,12 +185,12 @@ def test_getitem_out_of_range(key, words, device):
 @pytest.mark.parametrize(
     ("key", "error"), [(np.s_[::0], ValueError), (np.s_["a":], TypeError), (np.s_[:, 0.5:1], TypeError)]
 )
-def test_slices_are_of_whole_numbers(key, error, device):
+def test_slices_take_whole_numbers(key, error, device):
     with pytest.raises(error, match=r"getitem: slice\(.* on axis [01]: start and stop are whole numbers or None"):
         mg.ones(2, 3, device=device)[key]
 
 
-def test_a_key_is_asked_for():
+def test_a_key_is_required():
     with pytest.raises(TypeError, match=r"getitem takes \(x, key\); got 1 argument"):
         mg.getitem(mg.ones(3))
 

@@ -6,7 +6,6 @@ import pytest
 import minigrad as mg
 from minigrad.devices.array import Array
 from minigrad.op import OPS
-from minigrad.ops.matmul.packed import TALLEST, Operand, multiply
 from minigrad.optim import SGD_STEP
 from minigrad.replay.launches import Program, Unrecordable
 
@@ -236,10 +235,12 @@ def test_an_op_that_waits_for_its_kernel_is_run_each_time(device):
     assert not device.repeated
 
 
-def test_a_very_tall_product_is_not_copied():
-    class Nowhere:
-        dtype, size = np.dtype("float32"), 1
-
-    x = Nowhere()
-    tall, wide = Operand(x, TALLEST + 1, 5, across=True), Operand(x, 5, 301)
-    assert not multiply(mg.matmul.kernels | {"forward": mg.matmul.kernels["packed"]}, 1, tall, wide, x)
+def test_a_planned_product_is_that_of_its_precision(device):
+    (a, b), hosts = tensors(device, [np.random.default_rng(0).standard_normal((9, 9)).astype(np.float32)] * 2)
+    for name in ("float32", "bf16", "tf32", "bf16", "float32"):
+        with mg.precision(name):
+            found, wanted = a @ b, hosts[0] @ hosts[1]
+        close(found, wanted)
+        close(mg.matmul(a, b, precision=name), wanted)
+        assert np.array_equal(wanted.numpy(), (hosts[0] @ hosts[1]).numpy()) == (name == "float32")
+    assert device.repeated

@@ -1,128 +1,113 @@
-"""matmul: matrix multiplication, naive to tiled, and the two matrix multiplications of its gradient."""
+"""matmul: matrix multiplication, and the two matrix multiplications of its gradient.
 
-from dataclasses import dataclass
-from functools import lru_cache
+`shapes` says what is multiplied, `kernels` holds the ladder of kernels, `strategies` chooses among them.
+"""
+
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.devices.device import MAX_GRID
-from minigrad.devices.dtypes import is_bfloat16, must_be_floats
+from minigrad import rounding
+from minigrad.devices.array import Array, spec_of
+from minigrad.devices.dry_run import dry_run
+from minigrad.devices.dtypes import check_dtype, is_bfloat16, must_be_floats
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.view import Shape, View, broadcast
+from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
-from minigrad.ops.matmul import packed, parts, vectors
-from minigrad.ops.matmul.kernels import FAST, kernels, pick
-from minigrad.ops.matmul.packed import Operand
-from minigrad.ops.matmul.slabs import ONE, multiply, multiply_transposed
+from minigrad.ops.elementwise import per_element
+from minigrad.ops.matmul.kernels import FAST, kernels
+from minigrad.ops.matmul.shapes import ENDS, Products, products
+from minigrad.ops.matmul.strategies import Strategy, choose, run
+
+ROUND = per_element("round.cu", "round_mantissa")
 
 
-def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def forward(a: np.ndarray, b: np.ndarray, precision: str = "float32") -> np.ndarray:
     """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
-    return _product(a, b)
+    return _product(a, b, precision)
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _product(a: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
     """a @ b; bfloat16 is added up in float32, as on tensor cores."""
     if is_bfloat16(a.dtype):
         return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)
-    return np.asarray(a @ b)
+    return np.asarray(rounding.rounded(a, precision) @ rounding.rounded(b, precision))
 
 
-def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs: tuple) -> tuple:
+def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs: tuple, precision: str) -> tuple:
     """da = dy @ b^T, db = a^T @ dy"""
     row, column = (len(shape) == 1 for shape in shapes)  # a vector is a row on the left, a column on the right
     dy = dy[..., None] if column else dy
     dy = dy[..., None, :] if row else dy
-    da = _without(_product(dy, (b[:, None] if column else b).swapaxes(-1, -2)), -2, row) if needs[0] else None
-    db = _without(_product((a[None] if row else a).swapaxes(-1, -2), dy), -1, column) if needs[1] else None
+    da = db = None
+    if needs[0]:
+        da = _squeeze(_product(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision), -2, row)
+    if needs[1]:
+        db = _squeeze(_product((a[None] if row else a).swapaxes(-1, -2), dy, precision), -1, column)
     return da, db
 
 
-def _without(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
-    """A gradient with the axis taken out again that a vector was given."""
+def _squeeze(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
+    """The gradient of a vector without the axis that made it a matrix."""
     return matrix.squeeze(axis) if vector else matrix
 
 
-@dataclass(frozen=True)
-class Work:
-    """`count` products (m, k) @ (k, n), which matrix of a, b and c each takes, and the shapes of the results."""
-
-    m: int
-    n: int
-    k: int
-    da: Shape
-    db: Shape
-    c: Shape
-    count: int = 1
-    a_at: View = ONE
-    b_at: View = ONE
-    c_at: View = ONE
+def launch(kernels: Mapping[str, Kernel], a: Array, b: Array, precision: str = "float32") -> Array:
+    """The launches of one strategy."""
+    shapes = products(a.shape, b.shape)
+    return multiply(kernels, "forward", shapes, a, b, Array.empty(a.device, shapes.c, a.dtype), precision)
 
 
-@lru_cache(maxsize=1024)
-def work(a: Shape, b: Shape) -> Work:
-    """The work for these shapes. One matrix b for a whole batch of a is one product, with the rows of all of them."""
-    m, n, k = (1, *a)[-2], b[-1] if len(b) > 1 else 1, a[-1]
-    batch = np.broadcast_shapes(a[:-2], b[:-2])
-    da, db, c = (*batch, *a[-2:]), (*batch, *b[-2:]), (*batch, *a[-2:-1], *b[-1:] * (len(b) > 1))
-    if prod(b[:-2]) == 1:
-        return Work(prod(a[:-1]), n, k, a, b, c)
-    if prod(batch) > MAX_GRID[2]:
-        raise ValueError(f"matmul: {prod(batch)} matrices in a batch; a launch takes {MAX_GRID[2]}. Cut the batch up.")
-    views = (broadcast(shape, batch) for shape in (a[:-2], b[:-2], batch))
-    return Work(m, n, k, da, db, c, prod(batch), *views)
-
-
-def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """One launch for the whole batch, or one for each slab of very many rows; some behind copies, some in parts."""
-    w = work(a.shape, b.shape)
-    c = Array.empty(a.device, w.c, a.dtype)
-    if not _odd_shaped(kernels, "forward", w, a, b, c, w.a_at, w.b_at):
-        ab = Operand(a, w.m, w.k, across=True), Operand(b, w.k, w.n)
-        if not packed.multiply(kernels, w.count, *ab, c):
-            multiply(pick(kernels, "forward", w, a, b), w, a, b, c, w.a_at, w.b_at)
-    return c
-
-
-def _odd_shaped(kernels: dict[str, Kernel], way: str, w: Work, x: Array, y: Array, out: Array, *views: View) -> bool:
-    """out = the product, where its shape has kernels of its own: with a vector, or in parts. Whether it was done."""
-    return vectors.multiply(kernels, way, w, x, y, out, *views) or parts.multiply(kernels, way, w, x, y, out)
-
-
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array, shapes: tuple) -> tuple:
-    """A launch for each gradient that is wanted, behind the copies that its kernel may need."""
-    w = work(*shapes)
-    da = Array.empty(dy.device, w.da, dy.dtype) if needs[0] else None
-    db = Array.empty(dy.device, w.db, dy.dtype) if needs[1] else None
-    if da is not None and not _odd_shaped(kernels, "backward_a", w, dy, b, da, w.c_at, w.b_at):
-        ab = Operand(dy, w.m, w.n, across=True), Operand(b, w.k, w.n, across=True)
-        if not packed.multiply(kernels, w.count, *ab, da):
-            multiply(pick(kernels, "backward_a", w, dy, b), w, dy, b, da, w.c_at, w.b_at)
-    if db is not None and not _odd_shaped(kernels, "backward_b", w, a, dy, db, w.a_at, w.c_at):
-        ab = Operand(a, w.m, w.k), Operand(dy, w.m, w.n)
-        if not packed.multiply(kernels, w.count, *ab, db):
-            multiply_transposed(pick(kernels, "backward_b", w, a, dy), w, a, dy, db, w.a_at, w.c_at)
+def launch_backward(
+    kernels: Mapping[str, Kernel], needs: tuple, dy: Array, a: Array, b: Array, shapes: tuple, precision: str
+) -> tuple:
+    """The launches of a strategy for each gradient that is wanted."""
+    s = products(*shapes)
+    da = Array.empty(dy.device, s.da, dy.dtype) if needs[0] else None
+    db = Array.empty(dy.device, s.db, dy.dtype) if needs[1] else None
+    if da is not None:
+        multiply(kernels, "backward_a", s, dy, b, da, precision)
+    if db is not None:
+        multiply(kernels, "backward_b", s, a, dy, db, precision)
     return da, db
 
 
-def prepare(a: Any, b: Any) -> dict:
-    """Raises ValueError where the shapes do not multiply, TypeError where the dtypes do not."""
+def multiply(
+    kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Array, y: Array, out: Array, precision: str
+) -> Array:
+    """out = x times y. A device that is no GPU rounds the factors first, as NumPy does."""
+    if precision != "float32" and not x.device.arch and x.dtype == np.float32:
+        x, y = _rounded(x, precision), _rounded(y, precision)
+    run(choose(kernels, way, shapes, x.spec, y.spec, precision), x, y, out)
+    return out
+
+
+def _rounded(x: Array, precision: str) -> Array:
+    y = Array.empty(x.device, x.shape, x.dtype)
+    ROUND.launch(x.size)(x, y, rounding.DROPPED[precision], x.size)
+    return y
+
+
+def prepare(a: Any, b: Any, precision: str | None = None) -> dict[str, str]:
+    """Raises ValueError where the shapes do not multiply, TypeError where the dtypes do not.
+
+    The precision is that of `mg.precision` unless given.
+    """
     if not (is_bfloat16(a.dtype) and is_bfloat16(b.dtype)):
         must_be_floats("matmul", a, b)
-    given = f"matmul: a is {a.shape} and b is {b.shape}"
+    shapes = f"matmul: a is {a.shape} and b is {b.shape}"
     if not a.ndim or not b.ndim:
-        raise ValueError(f"{given}; a number has no axis to sum over. Write a * b.")
+        raise ValueError(f"{shapes}; a number has no axis to sum over. Write a * b.")
     inner, other = a.shape[-1], (*b.shape, 1)[-3 if b.ndim > 1 else 0]
     if inner != other:
-        raise ValueError(f"{given}: the inner extents {inner} and {other} differ.{_did_you_mean(a.shape, b.shape)}")
+        raise ValueError(f"{shapes}: the inner extents {inner} and {other} differ.{_did_you_mean(a.shape, b.shape)}")
     try:
         np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise ValueError(f"{given}: the batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from None
-    return {}
+        raise ValueError(f"{shapes}: the batch axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast.") from None
+    return {"precision": rounding.current() if precision is None else rounding.known(precision)}
 
 
 def _did_you_mean(a: Shape, b: Shape) -> str:
@@ -132,9 +117,9 @@ def _did_you_mean(a: Shape, b: Shape) -> str:
     return next((f" Did you mean {way}?" for way, fits in ways.items() if fits), "")
 
 
-def cost(a: Any, b: Any) -> tuple[int, int]:
+def cost(a: Any, b: Any, precision: str = "float32") -> tuple[int, int]:
     """2 m n k FLOPs, a multiplication and an addition each; a and b read once, c written once."""
-    outputs = prod(work(a.shape, b.shape).c)
+    outputs = prod(products(a.shape, b.shape).c)
     return 2 * outputs * a.shape[-1], (a.size + b.size + outputs) * a.dtype.itemsize
 
 
@@ -145,11 +130,37 @@ INPUTS = (
     ((0, 3), (3, 4)), ((2, 0), (0, 3)), ((0, 2, 3), (0, 3, 2)),
 )  # fmt: skip
 
-matmul = Op(
+
+class Matmul(Op):
+    """The op, which also tells the strategy of a product."""
+
+    def strategy(self, a: Any, b: Any, dtype: str = "float32", way: str = "forward") -> Strategy:
+        """The strategy for two tensors or shapes, on their device, or else on this machine's GPU (or an H200).
+
+        way: "forward", or "backward_a" or "backward_b" for the gradient of a or b.
+        """
+        if way not in ENDS:
+            raise ValueError(f"matmul.strategy: way={way!r} is not one of {', '.join(ENDS)}.")
+        device = dry_run()
+
+        def operand(x: Any) -> Array:
+            array = getattr(x, "array", None)
+            if isinstance(array, Array):
+                return array
+            return Array.empty(device, tuple(getattr(x, "shape", x)), check_dtype(getattr(x, "dtype", dtype)))
+
+        a, b = operand(a), operand(b)
+        params, shapes = prepare(a, b), products(a.shape, b.shape)
+        c = spec_of(a.device, shapes.c, a.dtype)
+        x, y = {"forward": (a.spec, b.spec), "backward_a": (c, b.spec), "backward_b": (a.spec, c)}[way]
+        return choose(self.running, way, shapes, x, y, **params)
+
+
+matmul = Matmul(
     "matmul",
     forward,
     backward,
-    kernels=kernels | vectors.kernels,
+    kernels=kernels,
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
@@ -158,6 +169,7 @@ matmul = Op(
     backward_flops=2,
     broadcasts=True,
     integers=True,
-    fast=FAST | vectors.FAST,
+    rounds=True,
+    fast=FAST,
     cases=[Case(shapes) for shapes in INPUTS],
 )

@@ -1,24 +1,26 @@
-"""The kernels of matmul: a ladder, each rung one idea faster than the one before, and which of them runs."""
+"""The kernels of matmul: a ladder, each rung one idea faster than the one before, and kernels for unusual shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minigrad.devices.array import Array
+from minigrad.devices.array import Spec
 from minigrad.devices.device import MAX_GRID, PROCESSORS
 from minigrad.devices.dtypes import is_bfloat16
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import ceil_div
-
-if TYPE_CHECKING:
-    from minigrad.ops.matmul import Work
+from minigrad.ops.matmul.shapes import ENDS, Products
 
 TILES = (16, 4, 8, 32)
-ON = f" processors={PROCESSORS}"  # a size, too: a device has its own
-ENDS = {"forward": "", "backward_a": "_backward_a", "backward_b": "_backward_b"}
+ON = f" processors={PROCESSORS}"  # a size of the launch, since it differs between devices
+# (rows, columns) of a tile -> the time for one of its elements: measured on an H200, where 1.0 is 45 TFLOP/s.
+LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
+SMALL = {(32, 32): 1.8, (16, 32): 2.3}
+SHARED = 221184  # bytes of shared memory in a block of mma_tf32 or mma_bf16
+TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma")
+STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, and the rows that it reads at once
 
 
 def per_tile(name: str, x: str, y: str) -> Kernel:
@@ -27,9 +29,9 @@ def per_tile(name: str, x: str, y: str) -> Kernel:
     return Kernel("matmul.cu", f"matmul_{name}", grid, ("TILE", "TILE"), "m n k batch=1", TILE=TILES)
 
 
-def per_edge(file: str, name: str, x: str, y: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:
+def per_edge(file: str, name: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:
     """A kernel whose blocks own EDGE x EDGE elements of the result."""
-    grid = (f"{x}/EDGE", f"{y}/EDGE", "batch")
+    grid = ("n/EDGE", "m/EDGE", "batch")
     return Kernel(f"matmul/{file}.cu", f"matmul_{name}", grid, block, "m n k batch=1", None, None, 0, **tunables)
 
 
@@ -48,7 +50,7 @@ def warp_tiled(name: str, x: str, y: str, batch: tuple[str, ...] = ("batch",)) -
 
 
 def split_k(name: str, x: str, y: str, layers: str = "batch") -> Kernel:
-    """A product in small tiles, with the sum over k shared out among the warps of a block, or of several."""
+    """A product in small tiles, with the sum over k split among the warps of a block, or of several blocks."""
     return Kernel(
         "matmul/split_k.cu",
         f"matmul_{name}",
@@ -61,15 +63,10 @@ def split_k(name: str, x: str, y: str, layers: str = "batch") -> Kernel:
     )
 
 
-# Rows and columns of a tile, and the time for an element of it: measured on an H200, 1.0 is 45 TFLOP/s.
-LARGE = {(128, 128): 1.0, (64, 128): 1.1, (64, 64): 1.3}
-SMALL = {(32, 32): 1.8, (16, 32): 2.3}
-
-
 def tile(
     rows: int, columns: int, count: int, processors: int, costs: Mapping[tuple[int, int], float]
 ) -> tuple[int, int]:
-    """The tile for which rounds of blocks x elements x time is least: in the last round many processors may be idle."""
+    """The tile with the least waves of blocks x elements x time: many processors may be idle in the last wave."""
 
     def time(shape: tuple[int, int]) -> float:
         blocks = ceil_div(rows, shape[0]) * ceil_div(columns, shape[1]) * count
@@ -79,7 +76,7 @@ def tile(
 
 
 def is_small(rows: int, columns: int, count: int, processors: int) -> bool:
-    """Whether there are too few large tiles in these results to keep a GPU busy."""
+    """Too few large tiles cover these results to keep a GPU busy."""
     return tile(rows, columns, count, processors, LARGE | SMALL) in SMALL
 
 
@@ -91,81 +88,98 @@ def fitting(sizes: Mapping[str, int], y: str, x: str, costs: Mapping[tuple[int, 
 def tensor_cores(name: str, end: str, x: str, y: str) -> Kernel:
     """A product on tensor cores, of matrices as they are or, for a gradient, with one of them transposed."""
     file, sizes = f"{'wgmma' if name == 'wgmma' else 'tensor_cores'}{'_backward' if end else ''}", "m n k batch=1"
-    if name == "wgmma":  # a block on each multiprocessor, which goes from tile to tile
+    if name == "wgmma":  # persistent blocks, one on each multiprocessor, which loop over the tiles
         grid: tuple[str, ...] = ("processors", "1")
         return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("384",), sizes + ON, shared=196672)
     grid = (f"{x}/256", f"{y}/128", "batch")
     return Kernel(f"matmul/{file}.cu", f"matmul_{name}{end}", grid, ("256",), sizes, shared=SHARED)
 
 
-SHARED = 221184  # bytes of a block of mma_tf32 or mma_bf16
-TENSOR_CORES = ("mma_tf32", "mma_bf16", "wgmma")
+def vector_rows(outputs: int, n: int, parts: int, batch: int, processors: int) -> dict[str, int]:
+    """The threads of a row: a block where rows are few and long, else lanes of a warp with 16 elements each."""
+    few = outputs * parts * batch < 24 * processors
+    return {"SHARE": 256 if few and n >= 2048 * parts else min(32, 1 << max(0, (n // 16).bit_length() - 1))}
+
+
+def vector_columns(outputs: int, n: int, parts: int, batch: int, processors: int) -> dict[str, int]:
+    """The rows that a block reads at once: 1024 threads per multiprocessor, 8 per row, each with at least four rows."""
+    blocks = max(ceil_div(outputs, STRIP) * parts * batch, 1)
+    limit = max(min(1024 * processors // (8 * blocks), n // (4 * parts)), HEIGHTS[0])
+    return {"HEIGHT": max(height for height in HEIGHTS if height <= limit)}
+
+
+def with_vector(fit: Callable, x: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:
+    """A product with a vector, with the rows or columns of the matrix split among threads."""
+    sizes = "outputs n parts=1 batch=1" + ON
+    name = f"matmul_{fit.__name__}"
+    return Kernel("matmul/vector.cu", name, (x, "parts", "batch"), block, sizes, None, fit, 0, **tunables)
+
+
 COLUMN, SQUARE, EIGHTHS = ("EDGE", "EDGE/EACH"), ("EDGE/EACH", "EDGE/EACH"), ("EDGE/8", "EDGE/8")
 kernels = {
     "naive": per_tile("naive", "m", "n"),
     "coalesced": per_tile("coalesced", "n", "m"),
     "tiled": per_tile("tiled", "n", "m"),
-    "register_tile_1d": per_edge("register_tile", "register_tile_1d", "n", "m", COLUMN, EDGE=(32, 64), EACH=(8, 4)),
-    "register_tile_2d": per_edge("register_tile", "register_tile_2d", "n", "m", SQUARE, EDGE=(128, 64), EACH=(8, 4)),
-    "vectorized": per_edge("vectorized", "vectorized", "n", "m", EIGHTHS, EDGE=(128, 64)),
-    "double_buffered": per_edge("double_buffered", "double_buffered", "n", "m", EIGHTHS, EDGE=(128, 64)),
+    "register_tile_1d": per_edge("register_tile", "register_tile_1d", COLUMN, EDGE=(32, 64), EACH=(8, 4)),
+    "register_tile_2d": per_edge("register_tile", "register_tile_2d", SQUARE, EDGE=(128, 64), EACH=(8, 4)),
+    "vectorized": per_edge("vectorized", "vectorized", EIGHTHS, EDGE=(128, 64)),
+    "double_buffered": per_edge("double_buffered", "double_buffered", EIGHTHS, EDGE=(128, 64)),
     "warp_tiled": warp_tiled("warp_tiled", "n", "m"),
     "packed": warp_tiled("packed", "n", "m", batch=()),
     "split_k": split_k("split_k", "n", "m"),
     "split_k_parts": split_k("split_k_parts", "n", "m", "parts"),
     **{name: tensor_cores(name, "", "n", "m") for name in TENSOR_CORES},
-    "backward_a": per_tile("backward_a", "k", "m"),
-    "backward_b": per_tile("backward_b", "n", "k"),
-    "warp_tiled_backward_a": warp_tiled("warp_tiled_backward_a", "k", "m"),
-    "warp_tiled_backward_b": warp_tiled("warp_tiled_backward_b", "n", "k"),
-    "split_k_backward_a": split_k("split_k_backward_a", "k", "m"),
-    "split_k_backward_b": split_k("split_k_backward_b", "n", "k"),
-    "split_k_parts_backward_a": split_k("split_k_parts_backward_a", "k", "m", "parts"),
-    "split_k_parts_backward_b": split_k("split_k_parts_backward_b", "n", "k", "parts"),
-    **{f"{name}_backward_a": tensor_cores(name, "_backward_a", "k", "m") for name in TENSOR_CORES},
-    **{f"{name}_backward_b": tensor_cores(name, "_backward_b", "n", "k") for name in TENSOR_CORES},
 }
+BACKWARD = (("backward_a", "k", "m"), ("backward_b", "n", "k"))  # with the columns and rows of the gradient
+kernels |= {way: per_tile(way, x, y) for way, x, y in BACKWARD}
+kernels |= {f"warp_tiled_{way}": warp_tiled(f"warp_tiled_{way}", x, y) for way, x, y in BACKWARD}
+kernels |= {f"split_k_{way}": split_k(f"split_k_{way}", x, y) for way, x, y in BACKWARD}
+kernels |= {f"split_k_parts_{way}": split_k(f"split_k_parts_{way}", x, y, "parts") for way, x, y in BACKWARD}
+kernels |= {f"{name}_{way}": tensor_cores(name, f"_{way}", x, y) for way, x, y in BACKWARD for name in TENSOR_CORES}
 kernels["forward"] = kernels["tiled"]
-# No rungs of the ladder, but for matrices of other sizes or for copies of them.
+kernels["vector_rows"] = with_vector(vector_rows, "outputs*SHARE/256", ("256",), SHARE=(32, 1, 2, 4, 8, 16, 256))
+kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8", "HEIGHT"), HEIGHT=HEIGHTS)
+# Not rungs of the ladder: for matrices of other sizes, or for copies of them.
 BESIDE = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
-# What multiplies in place of a kernel that is not for these sizes.
+# The kernel that replaces one that does not support these sizes.
 INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "tiled", "vector_columns": "tiled"}
-# While `using` asks for nothing else, float32 goes the fast way, and small products another.
+# Role -> kernel, in force until `using` asks for another kernel: float32 takes the fast ones, small products others.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
 FAST |= {f"{way}_long": f"split_k_parts{end}" for way, end in ENDS.items()}
+FAST |= {"along": "vector_rows", "down": "vector_columns"}
 
 
-def extents(way: str, w: "Work") -> tuple[int, int, int]:
-    """Rows and columns of a result, and the terms of its sums."""
-    return {"forward": (w.m, w.n, w.k), "backward_a": (w.m, w.k, w.n), "backward_b": (w.k, w.n, w.m)}[way]
-
-
-def pick(kernels: Mapping[str, Kernel], way: str, w: "Work", x: Array, y: Array) -> Kernel:
-    """The kernel that multiplies x and y. A gradient goes through the same tensor cores as the forward pass."""
-    asked, end = kernels["forward"], ENDS[way]
-    if is_bfloat16(x.dtype) or asked is kernels["mma_tf32"]:
+def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec) -> Kernel:
+    """The kernel that multiplies x and y in tiles. A gradient takes the same tensor cores as the forward pass."""
+    requested, end = kernels["forward"], ENDS[way]
+    if is_bfloat16(x.dtype) or requested is kernels["mma_tf32"]:
         must_have_room(x.device.arch)
     if is_bfloat16(x.dtype):
-        hopper = asked is kernels["wgmma"] or (asked is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
-        return kernels[f"{'wgmma' if hopper and fits_wgmma(w, x, y) else 'mma_bf16'}{end}"]
-    if asked is kernels["mma_tf32"]:
+        hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
+        return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
+    if requested is kernels["mma_tf32"]:
         return kernels[f"mma_tf32{end}"]
-    rows, columns, _ = extents(way, w)
-    size = "small" if is_small(rows, columns, w.count, x.device.processors) else "float32"
-    # the fast ones for float32 would overflow registers with float64
-    ways = (f"{way}_{size}", f"{way}_small", f"{way}_float32") if x.dtype == np.float32 else ()  # one may stand alone
-    chosen = next((kernels[role] for role in ways if role in kernels), kernels[way])
+    rows, columns, _ = shapes.extents(way)
+    size = "small" if is_small(rows, columns, shapes.count, x.device.processors) else "float32"
+    # With float64 the fast kernels would run out of registers. `with_kernel` may leave one role alone.
+    roles = (f"{way}_{size}", f"{way}_small", f"{way}_float32") if x.dtype == np.float32 else ()
+    chosen = next((kernels[role] for role in roles if role in kernels), kernels[way])
     return next((kernels[other] for name, other in INSTEAD.items() if chosen is kernels[name]), chosen)
 
 
 def has_room(arch: str) -> bool:
-    """Whether blocks on tensor cores find their shared memory: there are 64 to 163 KiB before sm_90, 99 on sm_12x."""
+    """A block on tensor cores gets its shared memory; before sm_90 there are 64 to 163 KiB, on sm_12x 99."""
     return not arch.startswith(("sm_7", "sm_8", "sm_12"))
 
 
+def has_tensor_cores(arch: str) -> bool:
+    """This is a GPU that runs the kernels on tensor cores."""
+    return arch.startswith("sm_") and has_room(arch)
+
+
 def must_have_room(arch: str) -> None:
-    """Raise LaunchError where they do not."""
+    """Raise LaunchError where there is too little shared memory."""
     if not has_room(arch):
         raise LaunchError(
             f"matmul: on tensor cores a block takes {SHARED} bytes of shared memory, which GPUs of {arch} do not have; "
@@ -173,6 +187,6 @@ def must_have_room(arch: str) -> None:
         )
 
 
-def fits_wgmma(w: "Work", x: Array, y: Array) -> bool:
-    """Whether the copy engine takes these matrices: every row begins at a multiple of 16 bytes, and there are some."""
-    return w.n % 8 == 0 and w.k % 8 == 0 and all(array.size and not array.spec.offset for array in (x, y))
+def fits_wgmma(shapes: Products, x: Spec, y: Spec) -> bool:
+    """The copy engine takes these matrices: each row begins at a multiple of 16 bytes, and neither is empty."""
+    return shapes.n % 8 == 0 and shapes.k % 8 == 0 and all(spec.size and not spec.offset for spec in (x, y))

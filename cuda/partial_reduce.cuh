@@ -1,15 +1,15 @@
-// Outputs that several threads share, for sums and maxima along an axis: see sum.cu for rows, n, inner and pieces.
+// Partial reductions along an axis: several threads share an output. See sum.cu for rows, n, inner and chunk.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"
 
-// What is behind one piece of an output: so many elements, `inner` apart. Its result belongs at `to`.
+// The elements of one chunk of an output: `count` of them, `inner` apart. The partial result belongs at `to`.
 struct Piece {
     const real* x;
     int count, inner, to;
 
     __device__ Piece(const real* all, int output, int outputs, int n, int inner, int chunk) : inner(inner) {
-        int row = inner == 1 ? output : output / inner;  // a division takes as long as to add up some elements
+        int row = inner == 1 ? output : output / inner;  // a division takes as long as several additions
         int column = output - row * inner, first = blockIdx.y * chunk;
         x = all + (row * n + first) * inner + column;
         count = output < outputs ? min(chunk, n - first) : 0;
@@ -19,8 +19,8 @@ struct Piece {
     __device__ real operator()(int i) const { return x[i * inner]; }
 };
 
-// Combines a piece for WIDTH lanes of a warp, neighbours: lane `share` of them takes every WIDTH-th element, or every
-// WIDTH-th four where all pieces are `whole`, fours that begin at multiples of four.
+// Reduces a chunk with WIDTH neighbouring lanes of a warp: lane `share` of them takes every WIDTH-th element, or every
+// WIDTH-th four where all chunks are `whole`: fours that begin at multiples of four.
 template <int WIDTH, class Combine>
 __device__ real piece_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {
     const real* x = piece.x;
@@ -36,8 +36,8 @@ __device__ real piece_reduce(const Piece& piece, bool whole, int share, real sta
     return lanes_reduce<WIDTH>(value, combine);
 }
 
-// Combines at(i), 0 <= i < count, for the first thread of each column of a block of 32 x blockDim.y: its threads take
-// every blockDim.y-th.
+// Reduces at(i), 0 <= i < count, in each column of a block of 32 x blockDim.y; a thread takes every blockDim.y-th
+// element, and the first thread of the column gets the result.
 template <class At, class Combine>
 __device__ real column_reduce(int count, real start, At at, Combine combine) {
     __shared__ real values[32][32];

@@ -1,9 +1,9 @@
-// What the kernels with vectors share: four neighbours of a matrix at a time, whatever its size.
+// Loads, stores and asynchronous copies of matrix tiles: four neighbours at a time, for matrices of any size.
 #pragma once
-#include "async.cuh"
+#include "async_copy.cuh"
 #include "vector.cuh"
 
-// The four elements from (row, column) on; what lies outside of the rows x columns matrix is 0.
+// The four elements from (row, column) on; elements outside of the rows x columns matrix are 0.
 __device__ inline Vec read(const real* matrix, int row, int column, int rows, int columns) {
     Vec four = {};
     if (row < rows && column < columns) {
@@ -14,7 +14,7 @@ __device__ inline Vec read(const real* matrix, int row, int column, int rows, in
     return four;
 }
 
-// Writes four elements from (row, column) on; what lies outside is left out.
+// Writes four elements from (row, column) on; those outside of the matrix are skipped.
 __device__ inline void write(real* matrix, int row, int column, int rows, int columns, const Vec& four) {
     if (row < rows && column < columns) {
         real* first = matrix + row * columns + column;
@@ -29,8 +29,8 @@ __device__ inline void write(real* matrix, int row, int column, int rows, int co
     }
 }
 
-// Starts to copy tile[y][x] = matrix[top + y][left + x]. Rows beyond the last are zeros: they lie along the sum. A column
-// beyond the last is the last one again: what comes of it is never stored.
+// Starts to copy tile[y][x] = matrix[top + y][left + x]. Rows beyond the last are zeros: the sum goes along them. A column
+// beyond the last repeats the last one: its results are never stored.
 template <int THREADS, int DEPTH, int WIDTH, int PITCH>
 __device__ void copy_tile(real (&tile)[DEPTH][PITCH], const real* matrix, int top, int left, int rows, int columns, int me) {
     constexpr int ROW = WIDTH / LANES;
@@ -52,7 +52,7 @@ __device__ void copy_tile(real (&tile)[DEPTH][PITCH], const real* matrix, int to
 }
 
 // Starts to copy tile[x][y] = matrix[top + y][left + x]. Here the sum goes along the columns of the matrix. Elements are
-// copied one by one: neighbours in memory part in the tile.
+// copied one by one, since neighbours in memory are far apart in the tile.
 template <int THREADS, int DEPTH, int WIDTH, int PITCH>
 __device__ void copy_transposed(real (&tile)[DEPTH][PITCH], const real* matrix, int top, int left, int rows, int columns, int me) {
     int x = me % DEPTH;

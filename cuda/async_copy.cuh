@@ -1,15 +1,15 @@
-// Copies from global to shared memory that go on while the threads compute.
+// Asynchronous copies from global to shared memory: they run while the threads compute.
 #pragma once
 #include "common.cuh"
 
-// Starts to copy *from to *to, past the registers; zeros where it lies outside the array. GPUs before sm_80 have no
-// such copy, and neither has the simulator: there it is done at once.
+// Starts to copy *from to *to, bypassing the registers; zeros if *from lies outside the array. GPUs before sm_80 and the
+// simulator have no such copy and copy synchronously.
 template <class T>
 __device__ void copy_async(T* to, const T* from, bool inside) {
 #if __CUDA_ARCH__ >= 800
     constexpr int PIECE = sizeof(T) < 16 ? sizeof(T) : 16;  // 4, 8 or 16 bytes
     unsigned target = __cvta_generic_to_shared(to);
-    int bytes = inside ? PIECE : 0;  // what is missing of the piece is filled with zeros
+    int bytes = inside ? PIECE : 0;  // the hardware fills the rest with zeros
 #pragma unroll
     for (int i = 0; i < sizeof(T); i += PIECE) {
         const char* source = reinterpret_cast<const char*>(from) + i;
@@ -32,8 +32,8 @@ __device__ inline void copy_commit() {
 #endif
 }
 
-// Waits until all groups of this thread have arrived but the last PENDING. A barrier has to follow: what the other
-// threads copied is known to be there when each of them has waited.
+// Waits until all but the last PENDING groups of this thread have arrived. A barrier must follow: only when each thread
+// has waited are the copies of all of them complete.
 template <int PENDING>
 __device__ void copy_wait() {
 #if __CUDA_ARCH__ >= 800

@@ -1,22 +1,22 @@
-// A short row that SHARE lanes of a warp, neighbours, hold in their registers: a warp has several rows at a time.
+// A short row in the registers of SHARE neighbouring lanes of a warp: a warp holds several rows at a time.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"
 
-constexpr int MINE = 8;  // elements a lane: a row is at most MINE * SHARE long, and SHARE at most 32
+constexpr int MINE = 8;  // elements per lane: a row is at most MINE * SHARE long, and SHARE at most 32
 
 struct Short {
-    int row, share, count;  // of this lane: its row, its number among the lanes of the row, and how long that is
+    int row, share, count;  // this lane's row, its number among the lanes of the row, and the length of the row
 
     __device__ Short(int rows, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         row = i / SHARE, share = i % SHARE, count = row < rows ? n : 0;  // lanes without a row still take part in shuffles
     }
 
-    // The j-th of the lane's elements is this one of the row: fours of neighbours, where a row is whole fours.
+    // The index in the row of the lane's j-th element. They are fours of neighbours.
     __device__ int at(int j) const { return (share + j / LANES * SHARE) * LANES + j % LANES; }
 
-    // own = this lane's share of a row, and `beyond` where it has ended. The row begins at a multiple of its length.
+    // own = this lane's elements of a row, `beyond` past its end. The row begins at a multiple of its length.
     __device__ void hold(real (&own)[MINE], const real* row, real beyond) const {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
@@ -34,7 +34,7 @@ struct Short {
         }
     }
 
-    // The way back.
+    // Stores the row again.
     __device__ void release(const real (&own)[MINE], real* row) const {
 #pragma unroll
         for (int j = 0; j < MINE; j += LANES) {
@@ -50,7 +50,7 @@ struct Short {
     }
 };
 
-// Combines the row for all its lanes.
+// Reduces the row; all its lanes get the result.
 template <class Combine>
 __device__ real lanes_reduce(const real (&own)[MINE], Combine combine) {
     real value = own[0];

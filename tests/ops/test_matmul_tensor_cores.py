@@ -1,4 +1,4 @@
-"""Products on tensor cores: right on a GPU that has them, refused in a sentence by everything else."""
+"""Products on tensor cores: right on a GPU that has them, rejected in a sentence by everything else."""
 
 from types import SimpleNamespace
 
@@ -27,12 +27,12 @@ SIZES = [
 
 
 def tf32(x):
-    """Rounded to the 10 bits behind the point that TF32 has."""
+    """Rounded to the 10 bits after the point of TF32."""
     return ((x.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)
 
 
 def numbers(dtype, *shape):
-    """Random numbers. None lies halfway between two of TF32: which way that is rounded depends on the GPU."""
+    """Random numbers without ties between two TF32 neighbours, whose rounding depends on the GPU."""
     drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
     drawn.view(np.int32)[drawn.view(np.int32) & 0x1FFF == 0x1000] += 1
     return drawn.astype(dtype)
@@ -49,7 +49,7 @@ def test_tf32_rounds_the_factors_and_nothing_else(m, n, k):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_bfloat16_is_added_up_in_float(m, n, k):
+def test_bfloat16_is_summed_in_float32(m, n, k):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     a, b = numbers(bfloat16, m, k), numbers(bfloat16, k, n)
     c = mg.tensor(a, device="cuda") @ mg.tensor(b, device="cuda")
@@ -63,7 +63,7 @@ def test_bfloat16_is_added_up_in_float(m, n, k):
 @pytest.mark.parametrize(
     ("m", "n", "k"), [*SIZES, (1, 8, 8), (128, 256, 64), (129, 264, 72), (384, 512, 320), (2000, 1032, 520)]
 )
-def test_bfloat16_by_each_rung(kernel, m, n, k):
+def test_bfloat16_by_each_kernel(kernel, m, n, k):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     a, b = numbers(bfloat16, m, k), numbers(bfloat16, k, n)
     c = mg.matmul.using(kernel)(mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda"))
@@ -110,14 +110,14 @@ def test_wgmma_is_repeated_and_replayed_on_other_arrays():
 
 
 @pytest.mark.parametrize("name", ["mma_tf32", "mma_bf16", "wgmma"])
-def test_they_need_more_shared_memory_than_every_gpu_has(name):
+def test_their_shared_memory_is_more_than_some_gpus_have(name):
     kernel = mg.matmul[name]
     assert 48 * 1024 < kernel.shared <= 227 * 1024
     text = "".join(path.read_text() for path in kernel.source.included)
     assert f"SHARED = {kernel.shared};" in text, "the kernel and its launch say the same"
 
 
-def test_the_simulator_refuses_in_a_sentence():
+def test_the_simulator_rejects_them_in_a_sentence():
     a = mg.ones(4, 4, device="sim")
     with pytest.raises(CompileError, match=r"cuda/matmul/mma.cuh.* runs only on a GPU; the simulator cannot run it"):
         mg.matmul.using("mma_tf32")(a, a)
@@ -125,7 +125,7 @@ def test_the_simulator_refuses_in_a_sentence():
 
 @pytest.mark.parametrize("device", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_product_in_bfloat16_between_float32(device):
-    """What mixed precision is: weights and losses in float32, products in bfloat16."""
+    """Mixed precision: weights and losses in float32, products in bfloat16."""
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     hosts = [numbers(np.float32, *shape) for shape in ((16, 24), (24, 8))]
     a, b = (mg.tensor(host, True, device) for host in hosts)
@@ -135,39 +135,6 @@ def test_a_product_in_bfloat16_between_float32(device):
     assert a.grad.dtype == b.grad.dtype == np.float32
     np.testing.assert_allclose(a.grad.numpy(), 2 * (x @ w) @ w.T, rtol=0.02, atol=0.5)
     np.testing.assert_allclose(b.grad.numpy(), x.T @ (2 * (x @ w)), rtol=0.02, atol=0.5)
-
-
-def test_gradients_choose_the_rung_of_the_forward_pass():
-    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
-
-    def runs(op, dtype, m, n, k):
-        device = DryRun()
-        a, b, dy = (Array.empty(device, shape, np.dtype(dtype)) for shape in ((m, k), (k, n), (m, n)))
-        op.vjp([a, b], dy, {})
-        return [launch.kernel.removeprefix("matmul_") for launch in device.launches]
-
-    def ladder(rung):
-        return [f"{rung}{end}" for end in ("", "_backward_a", "_backward_b")]
-
-    assert runs(mg.matmul.using("mma_tf32"), "float32", 8, 16, 24) == ladder("mma_tf32")
-    assert runs(mg.matmul, bfloat16, 5, 16, 24) == ladder("wgmma")
-    assert runs(mg.matmul, bfloat16, 5, 17, 24) == ladder("mma_bf16")
-    assert runs(mg.matmul.using("mma_bf16"), bfloat16, 5, 16, 24) == ladder("mma_bf16")
-
-
-def test_wgmma_is_for_rows_that_the_copy_engine_takes():
-    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
-
-    def runs(op, *shapes):
-        device = DryRun()
-        op.run([Array.empty(device, shape, np.dtype(bfloat16)) for shape in shapes], {})
-        return [launch.kernel for launch in device.launches]
-
-    fits, ragged, empty = [(5, 24), (24, 16)], [(5, 24), (24, 15)], [(5, 0), (0, 16)]
-    assert runs(mg.matmul, *fits) == runs(mg.matmul.using("wgmma"), *fits) == ["matmul_wgmma"]
-    assert runs(mg.matmul.using("mma_bf16"), *fits) == ["matmul_mma_bf16"]
-    assert runs(mg.matmul, *ragged) == runs(mg.matmul.using("wgmma"), *ragged) == ["matmul_mma_bf16"]
-    assert runs(mg.matmul, *empty) == ["matmul_mma_bf16"]
 
 
 def test_wgmma_has_a_block_for_each_multiprocessor_of_its_gpu():
@@ -180,7 +147,7 @@ def test_wgmma_has_a_block_for_each_multiprocessor_of_its_gpu():
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_120a"])
-def test_gpus_without_the_shared_memory_refuse_before_they_compile(arch):
+def test_gpus_without_the_shared_memory_reject_them_before_compilation(arch):
     device = DryRun(SimpleNamespace(arch=arch, processors=80))
     arrays = [Array.empty(device, (16, 16), np.dtype(np.float32)) for _ in range(2)]
     with pytest.raises(LaunchError, match=rf"221184 bytes of shared memory, which GPUs of {arch} do not.*float32"):
@@ -191,7 +158,7 @@ def test_gpus_without_the_shared_memory_refuse_before_they_compile(arch):
         mg.matmul.run([Array.empty(device, (16, 16), bfloat16) for _ in range(2)], {})
 
 
-def test_only_what_the_gpu_has_room_for_is_measured(monkeypatch):
+def test_benchmarks_leave_out_kernels_without_room(monkeypatch):
     pytest.importorskip("ml_dtypes")
     assert {"mma_tf32", "mma_bf16", "wgmma"} <= {work.variant for work in suite("matmul")}
     monkeypatch.setattr(dry, "why_not", lambda name: "")
@@ -209,12 +176,12 @@ def test_only_what_the_gpu_has_room_for_is_measured(monkeypatch):
         ("mma_tf32", "sm_75", "GPUs before sm_90.*is sm_75"),
     ],
 )
-def test_other_gpus_refuse_in_a_sentence(rung, arch, text):
+def test_other_gpus_reject_them_in_a_sentence(rung, arch, text):
     with pytest.raises(CompileError, match=text):
         nvcc.cubin(mg.matmul[rung].source, {"real": "float"}, arch)
 
 
-def test_what_is_no_bfloat16_is_refused():
+def test_other_dtypes_are_rejected():
     a = mg.ones(4, 4, device="sim")
     with pytest.raises(TypeError, match=r"takes bfloat16; got float32\. Use \.astype\('bfloat16'\)"):
         mg.matmul.using("mma_bf16")(a, a)
@@ -222,7 +189,7 @@ def test_what_is_no_bfloat16_is_refused():
         mg.matmul.using("mma_tf32")(a.astype("float64"), a.astype("float64"))
 
 
-def test_bfloat16_multiplies_and_does_nothing_else():
+def test_bfloat16_has_products_and_nothing_else():
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     a = mg.tensor(numbers(bfloat16, 3, 4), device="numpy")
     b = mg.tensor(numbers(bfloat16, 4, 2), device="numpy")

@@ -1,4 +1,4 @@
-"""Products with a vector: which kernels make them, and that they are right in every shape and in parts."""
+"""Products with a vector: right in every shape and split into chunks."""
 
 import numpy as np
 import pytest
@@ -7,68 +7,12 @@ import minigrad as mg
 from minigrad import check
 from minigrad.devices import get
 from minigrad.devices.array import Array
-from minigrad.devices.dry_run import DryRun
 from minigrad.errors import CompileError
 from minigrad.microscope import watching
 from minigrad.op import Case
-from minigrad.ops.matmul.vectors import HEIGHTS, shared_by
+from minigrad.ops.matmul.kernels import HEIGHTS
 
-ROWS, COLUMNS, PAIRS = "vector_rows", "vector_columns", "multiply_vectorized"
-
-
-def launched(op, m, k, n, dtype="float32"):
-    """The kernels of a product and of the gradients of a and b."""
-    device = DryRun()
-    a, b, dy = (Array.empty(device, shape, np.dtype(dtype)) for shape in ((m, k), (k, n), (m, n)))
-    op.vjp([a, b], dy, {})
-    return [launch.kernel.removeprefix("matmul_") for launch in device.launches]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("sizes", "kernels"),
-    [
-        ((512, 4096, 1), [ROWS, PAIRS, COLUMNS]),
-        ((1, 512, 4096), [COLUMNS, ROWS, PAIRS]),
-        ((70, 1, 90), [PAIRS, ROWS, COLUMNS]),
-        ((1, 4096, 1), [ROWS, PAIRS, PAIRS]),
-        ((1, 2**20, 1), [ROWS, "sum_vectorized", PAIRS, PAIRS]),
-        ((1, 65536, 64), [COLUMNS, "sum_strips", ROWS, PAIRS]),
-    ],
-)
-def test_products_with_a_vector_have_kernels_of_their_own(sizes, kernels, dtype):
-    assert launched(mg.matmul, *sizes, dtype) == kernels
-
-
-@pytest.mark.parametrize("sizes", [(4096, 4096, 1), (1, 4096, 4096)])
-def test_what_is_asked_for_runs_with_a_vector_too(sizes):
-    assert launched(mg.matmul.using("tiled"), *sizes) == ["tiled", "backward_a", "backward_b"]
-
-
-def test_many_pairs_are_written_in_tiles():
-    assert PAIRS not in launched(mg.matmul, 1024, 1, 1024)
-
-
-def test_matrices_go_the_ways_they_went():
-    found = launched(mg.matmul, 2, 4096, 2)
-    assert ROWS not in found and COLUMNS not in found
-    assert launched(mg.matmul.using("vector_rows"), 2, 3, 4) == ["tiled", "backward_a", "backward_b"]
-
-
-@pytest.mark.parametrize(
-    ("blocks", "elements", "parts"),
-    [
-        (4096, 4096, 1),
-        (1, 2**20, 128),
-        (1, 2**24, 264),
-        (1, 24576, 1),
-        (2, 2**19, 64),
-        (128, 2**17, 1),
-        (0, 2**20, 128),
-    ],
-)
-def test_so_many_blocks_share_a_sum(blocks, elements, parts):
-    assert shared_by(blocks, elements, 132) == parts
+ROWS, COLUMNS = "vector_rows", "vector_columns"
 
 
 SETTINGS = [{"SHARE": share} for share in (1, 2, 4, 8, 16, 32, 256)] + [{"HEIGHT": height} for height in HEIGHTS]
@@ -91,7 +35,7 @@ def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):
 @pytest.mark.parametrize(
     ("kernel", "given"), [(ROWS, {"SHARE": 3}), (ROWS, {"SHARE": 64}), (COLUMNS, {"HEIGHT": 18})], ids=str
 )
-def test_threads_that_cannot_share_evenly_are_refused(kernel, given):
+def test_threads_that_cannot_share_evenly_are_rejected(kernel, given):
     matrix, vector = mg.ones(5, 5, device="sim"), mg.ones(5, device="sim")
     with pytest.raises(CompileError, match="static assertion failed"):
         mg.matmul.using(kernel, **given)(*((matrix, vector) if kernel == ROWS else (vector, matrix)))
@@ -104,7 +48,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("shapes", LONG, ids=str)
-def test_long_sums_are_made_in_parts_and_the_same_each_time(shapes):
+def test_long_sums_are_split_and_the_same_each_time(shapes):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
     with watching() as report:
@@ -115,7 +59,7 @@ def test_long_sums_are_made_in_parts_and_the_same_each_time(shapes):
 
 
 def begun_at(skipped, shape, device):
-    """Small integers whose first number does not lie at a multiple of 16 bytes, and the same on the host."""
+    """Small integers that begin `skipped` numbers behind a multiple of 16 bytes, and the same on the host."""
     size = int(np.prod(shape))
     host = np.arange(skipped + size, dtype=np.float32) * 5 % 7 - 3
     whole = Array.upload(get(device), host)
@@ -127,7 +71,7 @@ def begun_at(skipped, shape, device):
     "shapes", [((3, 64), (64,)), ((2, 3, 64), (64,)), ((70,), (70, 64)), ((70,), (2, 70, 36))], ids=str
 )
 @pytest.mark.parametrize("skipped", [(1, 0), (0, 1), (2, 3), (4, 1), (3, 3)], ids=str)
-def test_arrays_that_begin_anywhere(skipped, shapes, kernel_device):
+def test_misaligned_arrays(skipped, shapes, kernel_device):
     (a, a_host), (b, b_host) = (
         begun_at(first, shape, kernel_device) for first, shape in zip(skipped, shapes, strict=True)
     )
@@ -135,7 +79,7 @@ def test_arrays_that_begin_anywhere(skipped, shapes, kernel_device):
     np.testing.assert_array_equal(got.numpy(), a_host @ b_host)
 
 
-def test_columns_that_are_not_there_are_not_in_the_sums_of_those_that_are():
+def test_the_sums_leave_out_columns_beyond_the_last():
     matrix = np.ones((9, 37), np.float32)
     matrix[4, 36] = np.nan
     found = (mg.tensor(np.ones(9, np.float32), device="sim") @ mg.tensor(matrix, device="sim")).numpy()

@@ -1,16 +1,16 @@
-// A row that a block holds in its registers, so that it is read only once. A thread has four runs of four neighbours.
+// A row in the registers of a block, so that it is read only once. A thread has four runs of four neighbours.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"
 
-constexpr int HELD = 4 * LANES;  // elements a thread: a row is at most HELD * 1024 long, and a multiple of four
+constexpr int HELD = 4 * LANES;  // elements per thread: a row is at most HELD * 1024 long, and a multiple of four
 #if __CUDA_ARCH__ >= 800
-constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of 1024 threads for which a multiprocessor has room
+constexpr int RESIDENT = sizeof(real) == 4 ? 2 : 1;  // blocks of 1024 threads that fit on a multiprocessor
 #else
 constexpr int RESIDENT = 1;
 #endif
 
-// own = this thread's share of the row, and `beyond` where the row has ended. All is asked for before the first is used.
+// own = this thread's elements of the row, `beyond` past its end. All loads are issued before the first is used.
 __device__ inline void hold(real (&own)[HELD], const real* row, int count, real beyond) {
 #pragma unroll
     for (int j = 0; j < HELD; j += LANES) {
@@ -22,7 +22,7 @@ __device__ inline void hold(real (&own)[HELD], const real* row, int count, real 
     }
 }
 
-// The way back.
+// Stores the row again.
 __device__ inline void release(const real (&own)[HELD], real* row, int count) {
 #pragma unroll
     for (int j = 0; j < HELD; j += LANES) {
@@ -31,7 +31,7 @@ __device__ inline void release(const real (&own)[HELD], real* row, int count) {
     }
 }
 
-// Combines the row for all threads.
+// Reduces the row; all threads get the result.
 template <class Combine>
 __device__ real held_reduce(const real (&own)[HELD], Combine combine) {
     real value = own[0];

@@ -1,0 +1,321 @@
+"""Strategies of matmul: `choose` names one for each product, from shapes, dtype and chip, and `run` follows it.
+
+A strategy is one launch (`tiles`) or several, with copies or partial sums between them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from minigrad.devices.array import MAX_ELEMENTS, Array, Spec, TensorMap
+from minigrad.devices.device import MAX_GRID
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.view import View
+from minigrad.op import OPS
+from minigrad.ops.matmul.kernels import SMALL, STRIP, has_tensor_cores, is_small, pick, tile
+from minigrad.ops.matmul.shapes import ENDS, ONE, Products
+
+LANES = 4  # neighbours that a thread reads at once
+Sizes = tuple[int, int, int]  # m, n, k
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How one product is computed. chunk: the terms of a sum that one block adds up, where several share it."""
+
+    name: str
+    kernel: Kernel
+    way: str
+    shapes: Products
+    chunk: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks into which each sum is split."""
+        return max(ceil_div(self.shapes.extents(self.way)[2], self.chunk), 1) if self.chunk else 1
+
+    def __repr__(self) -> str:
+        rows, columns, terms = self.shapes.extents(self.way)
+        count = f"{self.shapes.count} times " if self.shapes.count != 1 else ""
+        split = f" in {self.chunks} chunks" if self.chunks > 1 else ""
+        reason = STRATEGIES[self.name][1]
+        return f"{count}{rows} x {terms} @ {terms} x {columns}: `{self.name}`, {reason}{split}, by {self.kernel.name}"
+
+
+def choose(
+    kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec, precision: str = "float32"
+) -> Strategy:
+    """The strategy for x times y, a product of these shapes; kernels are the op's, by name and by role.
+
+    The first that fits: a product with a vector, a long sum of a small result, packed operands, tiles.
+    """
+    rows, columns, terms = shapes.extents(way)
+    product = partial(Strategy, way=way, shapes=shapes)
+    along = way == "backward_a" or rows == columns or (way == "forward" and columns == 1)  # 1 x 1 is one row's sum
+    kernel, role = (kernels["vector_rows"], "along") if along else (kernels["vector_columns"], "down")
+    if x.dtype.kind == "f" and kernel in (kernels["forward"], kernels.get(role)):
+        if terms == shapes.count == 1 and role in kernels and min(rows, columns) < BROAD:
+            return product("outer", OPS["multiply"].kernels["vectorized"])
+        if min(rows, columns) <= 1:
+            wide = 1 if along else STRIP  # outputs of a block
+            chunks = vector_chunks(ceil_div(rows * columns, wide) * shapes.count, terms * wide, x.device.processors)
+            return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
+    if splits_sum(kernels, way, shapes, x):
+        chunk = chunk_of(terms, max(split_chunks(rows, columns, terms, x.device.processors), 2), STAGE)
+        return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk)
+    rounds = precision != "float32" and may_round(kernels, rows, columns, shapes.count, x, y)
+    if not rounds and packs(kernels, way, shapes, x):
+        return product("packed", kernels["packed"])
+    kernel = kernels[f"mma_tf32{ENDS[way]}"] if rounds else pick(kernels, way, shapes, x, y)
+    return product(by_rows(kernel, way, shapes), kernel)
+
+
+def chunk_of(terms: int, chunks: int, unit: int) -> int:
+    """The terms of a chunk, a multiple of `unit`, for at most `chunks` chunks."""
+    return max(ceil_div(terms, chunks * unit), 1) * unit
+
+
+def run(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, by the strategy that was chosen for their specs."""
+    STRATEGIES[strategy.name][0](strategy, x, y, out)
+
+
+# --- products with a vector: they use each element of a matrix once, so they take as long as moving it ---
+
+BROAD = 1024  # an extent from which on tiles write an outer product faster, as measured on an H200
+CHUNK_ELEMENTS = 8192  # of a matrix, per block: with fewer, adding up the partial sums takes longer than they save
+
+
+def outer(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out[i, j] = x[i] y[j]: a sum of one term."""
+    rows, columns, _ = strategy.shapes.extents(strategy.way)
+    views = (View.of((rows, columns), strides) for strides in ((1, 0), (0, 1)))
+    strategy.kernel.launch(out.size)(x, y, out, *views, out.size)
+
+
+def vector_sums(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = the sums of a vector times the rows of each matrix (`rows_sum`), or times its columns."""
+    shapes, chunk, chunks = strategy.shapes, strategy.chunk, strategy.chunks
+    rows, columns, terms = shapes.extents(strategy.way)
+    outputs, views = rows * columns, shapes.views(strategy.way)
+    matrix, vector, views = (x, y, views) if columns == 1 else (y, x, views[::-1])
+    to = out if chunks == 1 else Array.empty(out.device, (chunks, out.size), out.dtype)
+    launch = strategy.kernel.launch(outputs, terms, chunks, shapes.count, out.device.processors)
+    launch(matrix, vector, to, outputs, terms, chunk, *views)
+    if chunks > 1:
+        add_up(to, out, chunks, 1 if strategy.name == "rows_sum" else outputs)
+
+
+def vector_chunks(blocks: int, elements: int, processors: int) -> int:
+    """The number of blocks that share the elements of one, so that each multiprocessor gets two blocks."""
+    chunks = min(2 * processors // max(blocks, 1), elements // CHUNK_ELEMENTS)
+    return chunks if chunks > 4 else 1
+
+
+# --- a long sum of a small result: several blocks share the sum of a tile, and another launch adds up ---
+
+# Terms of a sum. A block takes 160 in a microsecond (64 x 64 with 16384 of them, in 102 us on an H200), and the launch
+# that adds up lasts about 3: from LONG on, half of the terms take four times as long as it.
+LONG, SHORTEST, STAGE = 4096, 1024, 64
+
+
+def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
+    """Splitting the sum pays or `using` asks for it, and the partial results fit into a grid and an array."""
+    kernel = kernels[f"split_k_parts{ENDS[way]}"]
+    rows, columns, terms = shapes.extents(way)
+    chunks = split_chunks(rows, columns, terms, x.device.processors)
+    long = kernels.get(f"{way}_long") is kernel
+    fast = long and x.dtype == np.float32 and chunks > 1
+    requested = x.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
+    fits = rows <= 16 * MAX_GRID[1] and 0 < rows * columns * max(chunks, 2) <= MAX_ELEMENTS
+    return shapes.count == 1 and fits and (requested or fast)
+
+
+def split_chunks(rows: int, columns: int, terms: int, processors: int) -> int:
+    """The number of blocks that share a tile: one for each multiprocessor, with at least SHORTEST terms each."""
+    if terms < LONG or not is_small(rows, columns, 1, processors):
+        return 1
+    tall, wide = tile(rows, columns, 1, processors, SMALL)
+    tiles = ceil_div(rows, tall) * ceil_div(columns, wide)
+    return max(1, min(processors // tiles, terms // SHORTEST))
+
+
+def split_sum(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, with a launch for the partial sums and one that adds them up."""
+    shapes, chunks = strategy.shapes, strategy.chunks
+    partial_sums = Array.empty(out.device, (chunks, out.size), out.dtype)
+    launch = strategy.kernel.launch(shapes.m, shapes.n, shapes.k, chunks, out.device.processors)
+    launch(x, y, partial_sums, shapes.m, shapes.n, shapes.k, strategy.chunk)
+    add_up(partial_sums, out, chunks, out.size)
+
+
+def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
+    """out = the sum of `count` partial sums, `inner` elements apart."""
+    chunk = max(count, 2)  # all of them, whatever chunk `sum` would choose
+    add = OPS["sum"].kernels["strips" if inner > 1 else "vectorized"]
+    add.launch(outputs=out.size, n=count, CHUNK=chunk)(partial_sums, out, out.size, count, inner, chunk, 1.0)
+
+
+# --- packed operands: copying n^2 elements of transposed or misaligned matrices pays against n^3 multiplications ---
+
+FILL = 32  # rows of copies begin at multiples of 32 elements: 128 bytes, the unit in which memory is moved
+# The multiplications in which as much time is saved as it takes to copy a number: where rows of an array begin at
+# multiples of LANES, and where they begin anywhere. From the times of an H200.
+ALIGNED, RAGGED = 1000, 250
+TALLEST = 32 * MAX_GRID[1]  # rows: a block of the copy or of the product has 32 of them at least
+
+
+class Operand(NamedTuple):
+    """A stored matrix, (rows, columns), to be read as it is or transposed."""
+
+    rows: int
+    columns: int
+    transposed: bool
+
+    @property
+    def copied(self) -> int:
+        """The elements to copy before the kernel can read the matrix."""
+        return self.rows * self.columns if self.transposed or self.columns % LANES else 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows as the kernel reads them, and their pitch: in copies a multiple of FILL."""
+        height, width = (self.columns, self.rows) if self.transposed else (self.rows, self.columns)
+        return height, ceil_div(width, FILL) * FILL if self.copied else width
+
+    def pack(self, x: Array) -> Array:
+        """The matrix with its rows padded to the pitch; the padding is not initialised."""
+        if not self.copied:
+            return x.reshape(self.shape)
+        y, pitch = Array.empty(x.device, self.shape, x.dtype), self.shape[1]
+        if self.transposed:
+            swap = OPS["transpose"].kernels["strips_apart"].launch(self.rows, self.columns, 1)
+            swap(x, y, self.rows, self.columns, self.columns, pitch, ONE, ONE)
+        else:
+            place = OPS["concatenate"].kernels["vectorized"].launch(x.size)
+            place(x, y, View.of((self.rows, self.columns), (pitch, 1)), x.size)
+        return y
+
+
+def operands(way: str, shapes: Products) -> tuple[Operand, Operand]:
+    """The factors as they are stored. The kernel reads both with the terms of the sum as rows."""
+    m, n, k = shapes.m, shapes.n, shapes.k
+    return {
+        "forward": (Operand(m, k, True), Operand(k, n, False)),
+        "backward_a": (Operand(m, n, True), Operand(k, n, True)),
+        "backward_b": (Operand(m, k, False), Operand(m, n, False)),
+    }[way]
+
+
+def packs(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
+    """One product that is worth the copies, or for which `using` asks, whose copies fit into a grid and an array."""
+    (rows, columns, terms), (a, b) = shapes.extents(way), operands(way, shapes)
+    requested = kernels["forward"] is kernels["packed"] and x.dtype.kind == "f"
+    gain = RAGGED if a.columns % LANES or b.columns % LANES else ALIGNED
+    worth = rows * columns * terms >= gain * (a.copied + b.copied)
+    fast = "large" in kernels and x.dtype == np.float32 and not is_small(rows, columns, 1, x.device.processors)
+    fits = max(a.rows, b.rows, rows) <= TALLEST and max(prod(a.shape), prod(b.shape)) <= MAX_ELEMENTS
+    return shapes.count == 1 and fits and (requested or (fast and worth))
+
+
+def packed(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, of operands packed for the fastest kernel."""
+    rows, columns, terms = strategy.shapes.extents(strategy.way)
+    a, b = operands(strategy.way, strategy.shapes)
+    launch = strategy.kernel.launch(rows, columns, terms, out.device.processors)
+    launch(a.pack(x), b.pack(y), out, rows, columns, terms, a.shape[1] // LANES, b.shape[1] // LANES)
+
+
+# --- tiles: one launch for the whole batch; more where a matrix is longer than a grid along y, 65535 blocks ---
+
+# Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 64 columns.
+BOXES = {
+    "matmul_wgmma": (("m", "k", 128), ("k", "n", 64)),
+    "matmul_wgmma_backward_a": (("m", "n", 128), ("k", "n", 256)),
+    "matmul_wgmma_backward_b": (("m", "k", 64), ("m", "n", 64)),
+}
+
+
+def may_round(kernels: Mapping[str, Kernel], rows: int, columns: int, count: int, x: Spec, y: Spec) -> bool:
+    """A float32 product is faster on the chip's tensor cores, which read 16 bytes at once; `using` asks for nothing."""
+    fast = x.dtype == np.float32 and "forward_float32" in kernels and not (x.offset or y.offset)
+    return fast and has_tensor_cores(x.device.arch) and not is_small(rows, columns, count, x.device.processors)
+
+
+def most_rows(kernel: Kernel, way: str) -> int:
+    """The most rows of a result in one launch. Along x, where some kernels have them, a grid has room for all."""
+    along_y = kernel.grid[1]
+    rows = "k" if way == "backward_b" else "m"
+    return MAX_GRID[1] * along_y.step(kernel.values) if along_y.size == rows else MAX_GRID[0]
+
+
+def by_rows(kernel: Kernel, way: str, shapes: Products) -> str:
+    """`tiles` if one launch takes all rows, else `slabs` or `transposed`. Raises ValueError for a batch."""
+    rows, limit = shapes.extents(way)[0], most_rows(kernel, way)
+    if rows > limit and shapes.count > 1:
+        raise ValueError(
+            f"matmul: a batch of {shapes.count} products with {rows} rows each; a launch takes {limit} rows of each. "
+            "Multiply the matrices one by one: a[i] @ b[i]."
+        )
+    return "tiles" if rows <= limit else "transposed" if way == "backward_b" else "slabs"
+
+
+def tiles(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, in one launch."""
+    shapes = strategy.shapes
+    _launch(strategy.kernel, (shapes.m, shapes.n, shapes.k), x, y, out, *shapes.views(strategy.way), shapes.count)
+
+
+def slabs(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
+    """out = x times y, with a launch for each slab of as many rows as a grid can hold."""
+    shapes, limit = strategy.shapes, most_rows(strategy.kernel, strategy.way)
+    x, out = (matrix.reshape((shapes.m, matrix.size // shapes.m)) for matrix in (x, out))
+    for start in range(0, shapes.m, limit):
+        rows = min(limit, shapes.m - start)
+        _launch(strategy.kernel, (rows, shapes.n, shapes.k), x.rows(start, rows), y, out.rows(start, rows))
+
+
+def transposed(strategy: Strategy, a: Array, dy: Array, db: Array) -> None:
+    """db = (dy^T @ a)^T, whose k rows lie along x then."""
+    shapes, transpose = strategy.shapes, OPS["transpose"]
+    across = Array.empty(dy.device, (shapes.n, shapes.k), dy.dtype)
+    _launch(strategy.kernel, (shapes.m, shapes.k, shapes.n), dy, a, across)
+    db.copy_from(transpose.launch(transpose.kernels, across, (1, 0)))
+
+
+def _launch(
+    kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
+) -> None:
+    """Launch a kernel for m, n and k, with x and y as pointers or as tensor maps."""
+    own = (x.device.processors,) if "processors" in kernel.sizes else ()
+    launch = kernel.launch(*sizes, count, *own)
+    if boxes := BOXES.get(kernel.name):
+        launch(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
+    else:
+        launch(x, y, out, *sizes, x_at, y_at)
+
+
+def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:
+    """The tensor map of each array: its matrices, in boxes."""
+    extents = dict(zip("mnk", sizes, strict=True))
+    for array, (rows, columns, tall) in zip(arrays, boxes, strict=True):
+        shape = extents[rows], extents[columns]
+        yield TensorMap(array, (array.size // prod(shape), *shape), (1, tall, 64))
+
+
+# Name -> how to run it, and the reason for which it is chosen.
+STRATEGIES: dict[str, tuple[Callable[[Strategy, Array, Array, Array], None], str]] = {
+    "outer": (outer, "all pairs of two vectors"),
+    "rows_sum": (vector_sums, "a product with a vector"),
+    "columns_sum": (vector_sums, "a product with a vector"),
+    "split_sum": (split_sum, "a long sum of a small result"),
+    "packed": (packed, "large enough to copy the operands first"),
+    "tiles": (tiles, "one launch"),
+    "slabs": (slabs, "more rows than one launch takes"),
+    "transposed": (transposed, "more rows than one launch takes"),
+}

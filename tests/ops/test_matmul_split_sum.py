@@ -1,0 +1,41 @@
+"""Products with a long sum and a small result, split among several blocks: their values."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.microscope import watching
+
+
+def test_one_launch_adds_up_the_partial_sums_whatever_sum_prefers():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 40960), (40960, 2)))
+    mg.sum["strips"].prefer((4, 40), {"CHUNK": 32})
+    try:
+        found = (mg.tensor(a, device="sim") @ mg.tensor(b, device="sim")).numpy()
+    finally:
+        mg.sum["strips"].forget()
+    np.testing.assert_allclose(found, a @ b, rtol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [(20, 4200, 40), (4200, 20, 40), (40, 20, 4200), (2, 4096, 3)])
+def test_the_partial_sums_make_the_product(sizes):
+    m, k, n = sizes
+    rng = np.random.default_rng(0)
+    a, b, dy = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    x, y = (mg.tensor(given, requires_grad=True, device="sim") for given in (a, b))
+    with watching() as report:
+        z = x @ y
+        z.backward(mg.tensor(dy, device="sim"))
+    assert report.problems == [] and any("split_k_parts" in launch.kernel for launch in report.launches)
+    for got, exact in ((z, a.astype(float) @ b), (x.grad, dy.astype(float) @ b.T), (y.grad, a.T.astype(float) @ dy)):
+        np.testing.assert_allclose(got.numpy(), exact, rtol=1e-5, atol=1e-3)
+
+
+def test_a_kernel_that_is_asked_for_takes_any_sizes():
+    rng = np.random.default_rng(1)
+    op = mg.matmul.using("split_k_parts")
+    for m, k, n in ((3, 5, 7), (33, 129, 65), (2, 0, 3), (70, 200, 40)):
+        a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        got = op(mg.tensor(a, device="sim"), mg.tensor(b, device="sim"))
+        np.testing.assert_allclose(got.numpy(), a @ b, rtol=1e-12, atol=1e-12)
