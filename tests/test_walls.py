@@ -28,6 +28,7 @@ WIDER_CORE = f"{CORE} devices/array devices/device kernels/kernel kernels/launch
 ROOT_FILES, ROOT_FOLDERS, FOLDER_FILES, ADJOINT_FILES, LINES = 15, 11, 15, 40, 400
 FLAT = {"ops", "lab/exercises/course"}  # one op, one exercise a file
 OPENINGS = re.compile(r"(What|Whether|How|That|Which|Who|Why|So many|As many|Of two|Of several|Such) ")
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PRIVATE = re.compile(
     r"\b(is told|are told|as told|gone through|to be had|made anew|computed anew|such a one|so many of|comes? out now"
     r"|turned round|has not any|refus(e|es|ed|al|als)|beside)\b"
@@ -146,9 +147,9 @@ def unplain_docstrings(package: Path) -> Iterator[str]:
     """Docstrings that open with a clause in place of a noun, or hold a phrase that is no English of the field."""
     for name, path in modules(package).items():
         for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
-                if (found := OPENINGS.match(text)) or (found := PRIVATE.search(" ".join(text.split()))):
-                    yield f"{name}:{getattr(node, 'lineno', 1)}: {found[0].strip()!r} in {text.splitlines()[0]!r}"
+            text = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+            if text and (found := OPENINGS.match(text) or PRIVATE.search(" ".join(text.split()))):
+                yield f"{name}:{getattr(node, 'lineno', 1)}: {found[0].strip()!r} in {text.splitlines()[0]!r}"
 
 
 LONG = "\n" * (LINES + 1)

@@ -149,7 +149,7 @@ def _host(asked: argparse.Namespace, command: str) -> Any:
 
 def _adjoints(asked: argparse.Namespace, command: str) -> Any:
     from minigrad.lab.bench import adjoints
-    from minigrad.lab.show.widgets import progress
+    from minigrad.lab.show.output import progress
 
     record = adjoints.run(asked.only, asked.against, lambda all_: progress(all_, "adjoints"), command)
     print(record)
@@ -158,7 +158,7 @@ def _adjoints(asked: argparse.Namespace, command: str) -> Any:
 
 def _ops(asked: argparse.Namespace, command: str) -> Any:
     from minigrad.lab import bench, tune
-    from minigrad.lab.show.widgets import progress
+    from minigrad.lab.show.output import progress
 
     more = tune.sweep if asked.what == "sweep" else None
     record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, command)

@@ -12,7 +12,7 @@ from minigrad.devices.array import Array, TensorMap
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View, broadcast
-from minigrad.lab.show.matmul import on_tensor_cores
+from minigrad.lab.show.matmul_ladder import on_tensor_cores
 from minigrad.ops.matmul.slabs import BOXES
 from minigrad.source import CUDA, Source
 

@@ -10,7 +10,7 @@ import minigrad as mg
 from minigrad.devices.cuda.chip import Chip
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
-from minigrad.lab.show.matmul import counted, ladder, rung, rung_slider, rungs, settings
+from minigrad.lab.show.matmul_ladder import counted, ladder, rung, rung_slider, rungs, settings
 from minigrad.source import Source
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)

@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from test_show import fits
+from show_pictures import fits
 
 import minigrad as mg
-from minigrad.lab.show.warp import request_of, wavefronts
+from minigrad.lab.show.accesses import request_of, wavefronts
 
 X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 CLASH = """
