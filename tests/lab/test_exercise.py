@@ -13,10 +13,10 @@ from minigrad.lab import notebook as magic
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
 from minigrad.lab.exercises import KernelExercise, PythonExercise
-from minigrad.lab.exercises.course import rooms
+from minigrad.lab.exercises.course import all_exercises
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-EXERCISES = rooms()
+EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
 PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 WRONG = [

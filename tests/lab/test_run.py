@@ -1,4 +1,4 @@
-"""make notebooks: a notebook is run and stored as the repository keeps it."""
+"""`make notebooks` runs a notebook and stores it without widgets and times."""
 
 import runpy
 from pathlib import Path

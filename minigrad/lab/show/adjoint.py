@@ -45,9 +45,7 @@ def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
     axes.set_xticks([1, 2, 4, 10, 20, *([50, 100] if ratios.max() > 30 else [])])
     write(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
           transform=axes.transAxes, color=GREY, bbox=PAPER)  # fmt: skip
-    rows = [
-        (name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)
-    ]
+    rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)]
     return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
 
 

@@ -1,4 +1,4 @@
-"""01: the guard. Every thread asks whether its element exists."""
+"""01: the guard: every thread checks that its element exists."""
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
@@ -57,8 +57,6 @@ extern "C" __global__ void add_bounds(const float* a, const float* b, float* y, 
     reference=lambda a, b: a + b,
     launch=launch,
     inputs=[(numbers(n), numbers(n, seed=2)) for n in (0, 1, 2, 3, 31, 32, 33, 1023, 1025, 33000)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""03: what was copied going forward is added up going back."""
+"""03: the gradient of a broadcast row: copies going forward become sums going back."""
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
@@ -63,8 +63,6 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     reference=lambda dy: dy.sum(axis=0),
     launch=launch,
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 1), (3, 2), (1, 33), (33, 31), (0, 3), (3, 0), (5, 1025))],
-    grid=("cols/BLOCK",),
-    block=("BLOCK",),
     sizes="cols",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""01: clip, and what becomes of NaN."""
+"""01: clip, and its result for NaN."""
 
 import numpy as np
 
@@ -61,8 +61,6 @@ extern "C" __global__ void clip(const float* x, float* y, float low, float high,
     reference=lambda x: np.clip(x, -1.0, 2.0),
     launch=launch,
     inputs=[(with_nan(n),) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""05: every read becomes a write in the gradient, and writes to one place have to be atomic."""
+"""05: the gradient of a gather is a scatter: every read becomes an addition, atomic where threads share a target."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
-ROWS = 10  # elements of x, which dx has too
+ROWS = 10  # elements of x and dx
 
 
 def launch(kernel: Kernel, dy: Array, index: Array) -> Array:
@@ -16,7 +16,7 @@ def launch(kernel: Kernel, dy: Array, index: Array) -> Array:
 
 
 def places(n: int) -> np.ndarray:
-    """Where each of n elements was gathered from; many come from the same place."""
+    """The source of each of n gathered elements; many share one."""
     return np.random.default_rng(n).integers(0, ROWS, n).astype(np.int32)
 
 
@@ -65,8 +65,6 @@ extern "C" __global__ void gather_backward(const float* dy, const int* index, fl
     reference=lambda dy, index: np.bincount(index, dy, ROWS),
     launch=launch,
     inputs=[(numbers(n), places(n)) for n in (3, 33, 1, 0, 31, 1023, 1025)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

@@ -49,8 +49,6 @@ extern "C" __global__ void leaky_backward(const float* dy, const float* x, float
     reference=lambda dy, x: np.where(x > 0, dy, np.float32(0.1) * dy),
     launch=launch,
     inputs=[(numbers(n), numbers(n, seed=1) // 3) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

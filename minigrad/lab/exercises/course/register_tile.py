@@ -1,4 +1,4 @@
-"""07: a thread that makes a column of elements, and keeps in a register what they share."""
+"""07: a thread that computes a column of elements, with the operand that they share in a register."""
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel

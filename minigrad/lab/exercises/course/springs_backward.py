@@ -1,4 +1,4 @@
-"""15: the adjoint of a kernel by hand, where neighbours add to one place: the value alone does not show the mistake."""
+"""15: the adjoint of a kernel by hand, where neighbours add to one element: a race that values may not show."""
 
 import numpy as np
 
@@ -85,8 +85,6 @@ extern "C" __global__ void springs_backward(
     reference=reference,
     launch=launch,
     inputs=[(numbers(n), numbers(n - 1, seed=1), numbers(n - 1, seed=2)) for n in (3, 33, 2, 31, 1023, 1025)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip
