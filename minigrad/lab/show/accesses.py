@@ -10,13 +10,12 @@ from matplotlib.axes import Axes
 from minigrad.display import table
 from minigrad.errors import a
 from minigrad.lab.show.draw.colours import DARK, EDGE, GREY, LIGHT, LIGHT_EDGE, PALE
-from minigrad.lab.show.draw.picture import Picture, boxes, canvas, joined, plural, strokes, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, plural, strokes, write
 from minigrad.microscope.counts import BANKS, SECTOR, WARP, Line
 from minigrad.microscope.record import Inspection
 
 VERB = {"read": "read", "write": "write", "atomic": "change"}
 SITES = 4  # accesses in one picture
-WIDTH = 9.6  # inches
 
 
 def costliest_sites(

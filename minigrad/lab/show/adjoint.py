@@ -11,7 +11,7 @@ from minigrad.display import table
 from minigrad.lab.bench.ladder import AdjointRecord, Cost, Growth, Ratio, newest, saturated
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION
-from minigrad.lab.show.draw.picture import Picture, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 KINDS: dict[str, Callable[[Cost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
 FLAT = 1.3  # the largest ratio over the smallest, up to which growth is called flat
@@ -27,7 +27,7 @@ def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
     kernels = list(record.costs)
     ratios = np.array([record.costs[name].ratio for name in kernels])
     title = f"The adjoint takes {record.median:.1f} times the kernel's time at the median, at most {ratios.max():.1f}"
-    figure, axes = canvas(9.6, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
+    figure, axes = canvas(WIDTH, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
     frame(axes, "time of the adjoint over the time of the kernel", "")
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -62,7 +62,7 @@ def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] = ()
     pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
     worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
-    figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
+    figure, first = canvas(WIDTH, 4.6, f"{title} ({record.place})")
     first.remove()
     few = len(costs) <= len(STYLES)
     colours = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}

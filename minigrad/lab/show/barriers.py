@@ -12,11 +12,11 @@ from minigrad.display import table
 from minigrad.errors import a
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.colours import INK, RAMP, VERMILLION
-from minigrad.lab.show.draw.picture import Picture, box, boxes, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 
-WIDTH, LABEL = 9.6, 1.5  # inches of the figure, and of the label left of a row
+LABEL = 1.5  # inches, of the label left of a row
 DIGIT = 0.09  # inches of a digit in a cell
 LONG = 64  # of a longer axis, only the touched span is drawn
 Span = tuple[int, int]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from minigrad.display import table
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PAPER
 from minigrad.lab.show.draw.grid import Axis, Slot, slots
-from minigrad.lab.show.draw.picture import Picture, box, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, write
 
 Shape = tuple[int, ...]
 CELLS = 6  # the most elements drawn along an axis
@@ -29,7 +29,7 @@ def broadcast(shape_a: int | Shape, shape_b: int | Shape) -> Picture:
     title = f"{a} and {b} broadcast to {shape}"
     panels = [("a", a, LIGHT_BLUE), ("b", b, LIGHT_GREEN), ("result", shape, LIGHT_ORANGE)]
     wide, high = _extent(shape)
-    stacked = len(shape) == 3 or 3 * wide + 2 * GAP > 9.6 / INCHES
+    stacked = len(shape) == 3 or 3 * wide + 2 * GAP > WIDTH / INCHES
     width, height = (wide, 3 * (high + GAP)) if stacked else (3 * wide + 2 * GAP, high + GAP)
     figure, axes = canvas(max(7.2, width * INCHES + 0.4), height * INCHES + 0.6, title)
     axes.set_aspect("equal", anchor="NW")

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from minigrad.devices import get, why_not
-from minigrad.display import WIDTH
+from minigrad.display import WIDTH as COLUMNS
 from minigrad.errors import a
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch, ceil_div
@@ -16,13 +16,13 @@ from minigrad.lab import bench
 from minigrad.lab.show.draw import bands
 from minigrad.lab.show.draw.colours import BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PALE, VERMILLION
 from minigrad.lab.show.draw.grid import Axis, element_axes, facts, headline, idle_threads, rows_and_columns
-from minigrad.lab.show.draw.picture import Picture, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 from minigrad.lab.show.draw.tiles import TiledMatrix, block_numbers, draw, mark
 from minigrad.lab.show.sliders import Slider
 from minigrad.op import OPS
 
 GAP = 0.7
-INCHES = 9.6, 6.2  # the largest width and height
+HEIGHT = 6.2  # the largest, in inches
 LABEL = 1.3  # inches for the label right of a matrix
 NO_GPU = "absent: there is no GPU here, and sim says nothing about a GPU's speed"
 
@@ -46,7 +46,7 @@ def _over_matrix(launch: Launch) -> Picture:
     rows, columns = rows_and_columns(launch)
     at, title = _second_block(rows, columns), headline(launch)
     if launch.blocks == 0:
-        figure, axes = canvas(INCHES[0], 1, title)
+        figure, axes = canvas(WIDTH, 1, title)
         write(axes, 0.5, 0.5, "Nothing to do.")
         return Picture(figure, title, facts(launch))
     matrices = _matrices(launch, rows, columns)
@@ -92,7 +92,7 @@ def _product(rows: Axis, columns: Axis, k: int, step: int = 0) -> list[TiledMatr
 def _canvas(matrices: Sequence[TiledMatrix], title: str) -> tuple[Figure, Axes]:
     """Axes that hold the matrices and their labels, at one scale both ways."""
     wide, high = max(matrix.right for matrix in matrices), max(matrix.bottom for matrix in matrices)
-    unit = min((INCHES[0] - LABEL) / (wide + 0.5), (INCHES[1] - 0.6) / (high + 0.5), 0.8)
+    unit = min((WIDTH - LABEL) / (wide + 0.5), (HEIGHT - 0.6) / (high + 0.5), 0.8)
     figure, axes = canvas(max(7.2, wide * unit + LABEL + 0.5), high * unit + 1, title)
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlim(-0.5, wide + LABEL / unit)
@@ -209,7 +209,7 @@ def block_slider(
 
     def picture(**values: int) -> Picture:
         shown = threads(kernel, **fixed, **values)
-        line = fill(f"  time   {_timing(time, values[tunable])}", WIDTH, subsequent_indent=" " * 9)
+        line = fill(f"  time   {_timing(time, values[tunable])}", COLUMNS, subsequent_indent=" " * 9)
         return Picture(shown.figure, shown.title, f"{shown.numbers}\n{line}")
 
     return Slider(picture, choices, {tunable: start}).show()

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from minigrad.display import table
 from minigrad.lab.show.draw.axes import STYLES, frame
 from minigrad.lab.show.draw.colours import EDGE, FONT, GREY, INK
-from minigrad.lab.show.draw.picture import Picture, blank_figure
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, rounded
 
 MAPS, LINES = 4, len(STYLES)  # the most in one picture
 SIGNED = 0.1  # a field that is below 0 by more than this share of its largest value has both signs
@@ -31,15 +31,15 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
         if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
             raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
-    width = 9.6 / len(maps)
-    figure = blank_figure(9.6, min(5.5, width * tallest * 0.9 + 1.2), title)
+    width = WIDTH / len(maps)
+    figure = blank_figure(WIDTH, min(5.5, width * tallest * 0.9 + 1.2), title)
     if hidden is not None:
         maps = {name: np.ma.masked_where(hidden, field) for name, field in maps.items()}
     for axes, (name, field) in zip(np.ravel(figure.subplots(1, len(maps), squeeze=False)), maps.items(), strict=True):
         _map(axes, name, field)
         if marked is not None:
             _edge(axes, np.pad(np.asarray(marked, dtype=int), 1))
-    rows = [(name, _short(field.min()), _short(field.max())) for name, field in maps.items()]
+    rows = [(name, rounded(field.min()), rounded(field.max())) for name, field in maps.items()]
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
 
 
@@ -49,7 +49,7 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
     wrong = [f"{name} has shape {y.shape}" for name, y in curves.items() if y.shape != x.shape]
     if wrong or not 0 < len(curves) <= LINES or x.ndim != 1:
         raise ValueError(f"lines draws 1 to {LINES} curves, each as long as x {x.shape}; {', '.join(wrong) or 'none'}.")
-    figure = blank_figure(9.6, 1.1 + 1.5 * len(curves), title)
+    figure = blank_figure(WIDTH, 1.1 + 1.5 * len(curves), title)
     rows = np.ravel(figure.subplots(len(curves), 1, sharex=True, squeeze=False))
     for axes, (name, y), (colour, _) in zip(rows, curves.items(), STYLES, strict=False):
         axes.invert_yaxis()  # frame turns it upwards again
@@ -59,7 +59,7 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
         axes.set_title(name, fontsize=FONT, color=colour, loc="left")
         if log:
             axes.set_xscale("log")
-    ranges = [(name, _short(y.min()), _short(y.max())) for name, y in curves.items()]
+    ranges = [(name, rounded(y.min()), rounded(y.max())) for name, y in curves.items()]
     return Picture(figure, title, repr(table(ranges, ("curve", "smallest", "largest"))))
 
 
@@ -85,7 +85,3 @@ def _edge(axes: Axes, marked: Any) -> None:
     axes.vlines(x - 0.5, y - 1.5, y - 0.5, color=INK, linewidth=1.4)
     y, x = np.nonzero(np.diff(marked, axis=0))
     axes.hlines(y - 0.5, x - 1.5, x - 0.5, color=INK, linewidth=1.4)
-
-
-def _short(value: Any) -> str:
-    return f"{float(value):.3g}"

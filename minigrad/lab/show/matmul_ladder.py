@@ -15,7 +15,7 @@ from minigrad.lab.bench.workloads import sizes
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
-from minigrad.lab.show.draw.picture import Picture, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
@@ -196,7 +196,7 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     record, values = record or newest(n), settings(name, n) | values
     counts = counted(name, **values)
     title = f"{name}: {_headline(counts)}"
-    figure, axes = canvas(9.6, 2.8, title)
+    figure, axes = canvas(WIDTH, 2.8, title)
     axes.remove()
     left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
@@ -244,7 +244,7 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
     speeds = [m.flops_per_second for m in found.values()]
     times = max(speeds) / min(speeds)
     title = f"The ladder at {n} x {n}: from the foot to the top {times:.0f} times faster, on {record.place}"
-    figure, axes = canvas(9.6, 4.6, title)
+    figure, axes = canvas(WIDTH, 4.6, title)
     _draw_ladder(axes, n, found, record)
     return Picture(figure, title, repr(table(rows_of(record, n), HEADERS)))
 

@@ -15,7 +15,7 @@ from minigrad.lab.bench.measure import Measurement
 from minigrad.lab.bench.record import Record, newest
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, UNIT
-from minigrad.lab.show.draw.picture import Picture, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: the place of kernels that only move numbers, or whose FLOPs are not counted
@@ -39,7 +39,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     if not shown:
         raise ValueError(f"{record.place} has no measurement of {', '.join(only or ['any op'])}.")
     title = f"{len(shown)} measurements on {record.place}, under the roofs of its memory and its arithmetic"
-    figure, axes = canvas(9.6, 5.2, title)
+    figure, axes = canvas(WIDTH, 5.2, title)
     frame(axes, "FLOPs for each byte that must be moved", "TFLOP/s")
     _draw_roofs(axes, record, shown)
     for m in shown:

@@ -14,27 +14,6 @@ from minigrad.errors import a
 from minigrad.lab.show.draw.picture import Picture, joined
 
 
-class LiveOutput:
-    """Two outputs below each other, an image and its numbers, that any thread can replace later."""
-
-    def __init__(self) -> None:
-        self.handles = DisplayHandle(), DisplayHandle()
-
-    def display(self, shown: Any) -> None:
-        """Show it for the first time."""
-        for handle, part in zip(self.handles, _parts(shown), strict=True):
-            handle.display(part)
-
-    def update(self, shown: Any) -> None:
-        """Replace what is shown."""
-        for handle, part in zip(self.handles, _parts(shown), strict=True):
-            handle.update(part)
-
-
-def _parts(shown: Any) -> tuple[Any, Any]:
-    return shown.parts if isinstance(shown, Picture) else (shown, Text())
-
-
 class Slider:
     """Sliders, one for each name, and the picture that `draw(name=value, ...)` returns for their values.
 
@@ -55,7 +34,7 @@ class Slider:
             )
             for name, options in choices.items()
         }
-        self.output = LiveOutput()
+        self._outputs = DisplayHandle(), DisplayHandle()  # the image, and its numbers below
         self._lock = threading.RLock()  # JupyterLab may call back on another thread while a cell runs
         self._cell = 0
         for slider in self.sliders.values():
@@ -87,10 +66,16 @@ class Slider:
     def _redraw(self, change: Any) -> None:
         with self._lock:  # the current values, not those of the change: the last one to draw is up to date
             try:
-                self.output.update(self.draw(**self.values))
+                self._display(self.draw(**self.values), "update")
             except Exception as error:  # JupyterLab hides errors of a callback: show them in place of the picture
-                self.output.update(Text(f"{type(error).__name__}: {error}"))
+                self._display(Text(f"{type(error).__name__}: {error}"), "update")
                 raise
+
+    def _display(self, shown: Any, method: str) -> None:
+        """Display or update both outputs, from any thread."""
+        parts = shown.parts if isinstance(shown, Picture) else (shown, Text())
+        for handle, part in zip(self._outputs, parts, strict=True):
+            getattr(handle, method)(part)
 
     def show(self) -> "Slider":
         """Show the sliders, and the picture under them; outside of a notebook, nothing."""
@@ -99,7 +84,7 @@ class Slider:
             bundle = VBox(list(self.sliders.values()))._repr_mimebundle_() or {}
             display({**bundle, "text/plain": repr(self)}, raw=True)
             with self._lock:
-                self.output.display(self.draw(**self.values))
+                self._display(self.draw(**self.values), "display")
         return self
 
     def _ipython_display_(self) -> None:

@@ -32,11 +32,12 @@ class TapeRow:
     gradient: str
 
 
+@dataclass(frozen=True, repr=False)
 class TapeDrawing:
     """The tape behind a tensor. In a notebook a drawing, as text a table with the same facts."""
 
-    def __init__(self, title: str, rows: list[TapeRow]):
-        self.title, self.rows = title, rows
+    title: str
+    rows: list[TapeRow]
 
     def formula(self, row: TapeRow) -> str:
         """The operation in the names of its inputs: a * b."""

@@ -14,7 +14,7 @@ from minigrad.errors import whole
 from minigrad.lab.memory import timeline
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, RUST, VERMILLION
-from minigrad.lab.show.draw.picture import Picture, box, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, plural, rounded, write
 from minigrad.tensor import Tensor
 
 COLUMNS = 10  # images in a row
@@ -43,7 +43,7 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
         finite = [(name, curve[np.isfinite(curve)]) for name, curve in curves.items()]
         ends = zip(finite, STYLES, strict=False)
         name_curves(axes, [(name, c[-1], colour) for (name, c), (colour, _) in ends if c.size])
-    rows = [(name, len(c), *(_short(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
+    rows = [(name, len(c), *(rounded(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
 
@@ -52,22 +52,18 @@ def _headline(curves: Mapping[str, np.ndarray], unit: str) -> str:
     for name, curve in curves.items():
         bad = np.flatnonzero(~np.isfinite(curve))
         if bad.size:
-            return f"{name}: the loss is {_short(curve[bad[0]])} at {unit} {bad[0] + 1}"
+            return f"{name}: the loss is {rounded(curve[bad[0]])} at {unit} {bad[0] + 1}"
     if len(curves) > 1:
-        return "The loss at the end: " + ", ".join(f"{name} {_short(curve[-1])}" for name, curve in curves.items())
+        return "The loss at the end: " + ", ".join(f"{name} {rounded(curve[-1])}" for name, curve in curves.items())
     ((name, curve),) = curves.items()
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
     head = "The loss" if name == "loss" else f"{name}: the loss"
-    return f"{head} {verb} from {_short(curve[0])} to {_short(curve[-1])} in {plural(len(curve), unit)}"
+    return f"{head} {verb} from {rounded(curve[0])} to {rounded(curve[-1])} in {plural(len(curve), unit)}"
 
 
 def _lowest(curve: np.ndarray) -> float:
     finite = curve[np.isfinite(curve)]
     return finite.min() if finite.size else float("nan")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}"
 
 
 def _set_scales(axes: Axes, values: np.ndarray) -> None:
@@ -194,7 +190,7 @@ def _contact_sheet(title: str, pixels: np.ndarray, shown: Sequence[int], truth: 
     """The shown images in rows, each over its caption; the captions as lines of text below."""
     captions = [_caption(i, truth, predicted) for i in shown]
     rows = max(1, -(-len(shown) // COLUMNS))
-    figure, axes = canvas(9.6, 1.25 * rows + 0.5, title)
+    figure, axes = canvas(WIDTH, 1.25 * rows + 0.5, title)
     axes.set_aspect("equal", anchor="NW")
     low, high = float(pixels.min()), float(pixels.max())
     for place, (i, (text, wrong)) in enumerate(zip(shown, captions, strict=True)):

@@ -12,7 +12,7 @@ from minigrad.lab.bench.sweeps import label
 from minigrad.lab.bench.work import work_of
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, GREY, INK, ORANGE, PALE, PAPER, VERMILLION
-from minigrad.lab.show.draw.picture import Picture, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.lab.tune.regret import LONGEST
 from minigrad.lab.tune.regret import regret as regrets
@@ -139,7 +139,7 @@ def regret(record: Record | None = None, count: int = 12) -> Picture:
     lost = [f"{100 * share:.1f} %" for share in (found.worst, max(row.of_default for row in found.rows))]
     of = plural(len(found.rows), "work")
     title = f"Of {of}: the search loses at most {lost[0]}, the values in the source {lost[1]}"
-    figure, axes = canvas(9.6, 1.4 + 0.27 * len(shown), title)
+    figure, axes = canvas(WIDTH, 1.4 + 0.27 * len(shown), title)
     frame(axes, f"percent slower than the best of a full sweep, {found.place}", "")
     axes.invert_yaxis()
     axes.axvline(ALLOWED, color=GREY, linestyle=":", linewidth=1.2)

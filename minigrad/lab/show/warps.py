@@ -11,11 +11,10 @@ from minigrad.display import table
 from minigrad.errors import a
 from minigrad.lab.show.draw.bands import colour
 from minigrad.lab.show.draw.colours import EDGE, GREY, INK, LIGHT_BLUE
-from minigrad.lab.show.draw.picture import Picture, box, boxes, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
 from minigrad.microscope.counts import WARP
 from minigrad.microscope.record import Inspection
 
-WIDTH = 9.6
 BLOCKS, BRANCHES, EXECUTIONS = 64, 8, 64  # the most that are drawn
 
 

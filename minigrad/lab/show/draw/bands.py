@@ -9,11 +9,10 @@ from minigrad.devices.device import index_of
 from minigrad.kernels.launch import Launch
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE, ROUND_PAPER
 from minigrad.lab.show.draw.grid import Axis, Slot, element_axes, headline, slots
-from minigrad.lab.show.draw.picture import box, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, box, canvas, write
 
 SQUARES = 32  # up to so many threads, each has a square
 BLOCKS = 5  # the most blocks drawn side by side
-WIDTH = 9.6
 
 
 def bands(launch: Launch) -> tuple[Figure, str]:

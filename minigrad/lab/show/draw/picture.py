@@ -20,6 +20,7 @@ from minigrad.display import Text
 from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 
 DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp letters
+WIDTH = 9.6  # inches, of most pictures
 HATCH = {"hatch": "////", "edgecolor": EDGE, "linewidth": 0.8}
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared
 
@@ -109,6 +110,11 @@ def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
     """Text centred on a point."""
     defaults: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": FONT, "color": INK}
     axes.text(x, y, text, **(defaults | style))
+
+
+def rounded(value: Any) -> str:
+    """Three digits of a number."""
+    return f"{float(value):.3g}"
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:

@@ -173,7 +173,8 @@ class Box(NamedTuple):
     def lines(self) -> list[str]:
         """The text; a line that is too long ends in an ellipsis."""
         column = max((len(word) for word, _ in self.rows), default=0) + 1
-        return [_cut(line) for line in (self.head, *(f"{word:<{column}}{value}" for word, value in self.rows))]
+        lines = self.head, *(f"{word:<{column}}{value}" for word, value in self.rows)
+        return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in lines]
 
     @property
     def width(self) -> int:
@@ -279,7 +280,3 @@ def _line(line: Sequence[Item], tops: dict[int, int], high: int, port: float, bo
             path.append(f"L{x} {y}")
     head = f"<path d='M{x - 5} {y} L{x + 5} {y} L{x} {y + 7} Z' fill='{GREY}'/>"
     return f"<path d='{' '.join(path)}' fill='none' stroke='{GREY}' stroke-width='1.5'/>\n{head}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
