@@ -1,7 +1,7 @@
-"""The exercises' checks are proven: they accept the solution, and reject every wrong version for its reason."""
+"""The checks of exercises accept the solution, and reject every wrong version for its reason."""
 
+import ast
 import re
-from itertools import filterfalse
 from pathlib import Path
 
 import nbformat
@@ -68,7 +68,7 @@ def test_an_exercise_is_complete(exercise):
     assert exercise.skeleton != exercise.solution()
 
 
-def test_a_room_holds_the_exercise_of_its_name():
+def test_a_file_holds_the_exercise_of_its_name():
     files = sorted(path.stem for path in Path(mg.exercise.__code__.co_filename).parent.glob("[!_]*.py"))
     assert sorted(EXERCISES) == files
 
@@ -112,7 +112,7 @@ def test_an_exercise_shows_its_task_and_where_to_start():
     assert "3 hints" in exercise._repr_markdown_()
 
 
-def test_what_is_no_text_is_refused():
+def test_an_attempt_that_is_no_text_is_rejected():
     with pytest.raises(TypeError, match=r"mg\.exercise\(\"clip\"\) takes the text of the kernel; got int 3"):
         mg.exercise("clip").check(3)
 
@@ -187,17 +187,30 @@ def test_a_function_is_the_result_of_a_pass():
 
 # --- the notebooks ---
 
-LEAVES_OUT = re.compile(r".*(mg\.(show|bench|tune|inspect|doctor)|%%kernel)", re.S)  # slow, and no exercise needs it
-
 
 def code(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def asked(text):
-    """The exercise that a cell is to be filled in for, if it is one."""
+    """The exercise whose skeleton the cell is, or None."""
     found = re.match(r"%%exercise (\w+)|def (\w+)", text)
     return EXERCISES.get(found[1] or found[2]) if found else None
+
+
+def needed(cells):
+    """The cells about exercises, and those that define a name for them: the rest of a notebook is run on its own."""
+    chosen, missing = [], set()
+    for text in reversed(cells):
+        python = [] if text.startswith("%%") else list(ast.walk(ast.parse(text)))
+        names = [node for node in python if isinstance(node, ast.Name)]
+        loaded = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+        stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        stored |= {getattr(node, "asname", None) or getattr(node, "name", None) for node in python}
+        if stored & missing or any(re.search(rf"\b{name}\b", text) for name in EXERCISES):
+            chosen.append(text)
+            missing |= loaded
+    return chosen[::-1]
 
 
 TAUGHT = [path for path in NOTEBOOKS if any(map(asked, code(path)))]
@@ -217,11 +230,12 @@ def test_a_notebook_with_its_solutions_is_all_correct(path):
     shell = InteractiveShell()
     magic.register(shell)
     answers = []
-    for text in filterfalse(LEAVES_OUT.match, code(path)):
+    for text in needed(code(path)):
         if exercise := asked(text):
             text = text.replace(exercise.skeleton.strip(), exercise.solution())
-        result = shell.run_cell(text).result
-        answers += [result] if isinstance(result, Answer) else []
+        ran = shell.run_cell(text)
+        assert ran.success, text
+        answers += [ran.result] if isinstance(ran.result, Answer) else []
     shell.history_manager.end_session()
     assert len(answers) >= len(list(filter(asked, code(path))))
     assert all(answer.correct for answer in answers), answers

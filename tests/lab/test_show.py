@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +98,8 @@ def test_names_are_found_late_and_listed():
     assert all(callable(getattr(mg.show, name)) for name in mg.show.__all__)
     with pytest.raises(AttributeError, match=r"no 'thread'; it has .*threads"):
         mg.show.thread  # noqa: B018
+    modules = {path.stem for path in Path(mg.show.__file__).parent.glob("*.py")}
+    assert not modules & set(mg.show.__all__), "importing the module would replace the function"
 
 
 # --- threads ---
