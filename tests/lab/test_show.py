@@ -93,7 +93,7 @@ def test_it_draws_without_pyplot_and_a_listing_without_matplotlib():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_names_are_found_late_and_listed():
+def test_names_are_imported_at_first_use_and_listed():
     assert {"graph", "threads", "block_slider", "table"} <= set(dir(mg.show))
     assert all(callable(getattr(mg.show, name)) for name in mg.show.__all__)
     with pytest.raises(AttributeError, match=r"no 'thread'; it has .*threads"):

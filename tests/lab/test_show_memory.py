@@ -125,14 +125,14 @@ def test_the_pictures_of_a_transpose_take_less_than_a_second():
 # --- sectors ---
 
 
-def test_sectors_are_told_as_the_microscope_counts_them():
+def test_sectors_agree_with_the_counts_of_the_microscope():
     naive, tiled = (repr(mg.show.sectors(transposed(name), "y")) for name in ("naive", "tiled"))
     assert "32 sectors to write y" in naive and "4096        32768  12.5 %" in naive
     assert "4 sectors to write y" in tiled and "4096         4096  100 %" in tiled
     assert mg.show.sectors(transposed("tiled"), 29).numbers == mg.show.sectors(transposed("tiled"), "x").numbers
 
 
-def test_what_is_not_there_is_refused_with_what_is():
+def test_an_unknown_access_is_rejected_with_the_known_ones():
     report = transposed("tiled")
     with pytest.raises(ValueError, match=r"no access to global memory in line 30; it has line 29 \(x\) and line 36"):
         mg.show.sectors(report, 30)

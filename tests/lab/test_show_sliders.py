@@ -18,7 +18,7 @@ RELU = mg.relu["forward"].using(BLOCK=256)
 
 @pytest.fixture
 def screen(monkeypatch):
-    """What is displayed: the outputs in order, an update in its place."""
+    """The displayed outputs in order; an update replaces its output."""
     shown, place = [], {}
 
     class Handle:
@@ -80,7 +80,7 @@ def test_sliders_for_size_and_step(screen):
         mg.show.slider(print)
 
 
-def test_callbacks_on_other_threads_end_with_the_values_of_now(screen):
+def test_callbacks_on_other_threads_end_with_the_current_values(screen):
     slider = mg.show.block_slider(RELU, 1000)
     movers = [threading.Thread(target=slider.move, kwargs={"BLOCK": b}) for b in RELU.tunables["BLOCK"] * 2]
     for mover in movers:
@@ -144,6 +144,6 @@ def test_a_mistake_is_printed_in_lines_that_fit_and_the_page_goes_on(capsys):
         (lambda: mg.show.graph(3.0), r"graph takes a tensor; got float 3\.0"),
     ],
 )
-def test_what_is_shown_makes_sense(make, message):
+def test_wrong_arguments_are_rejected(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()

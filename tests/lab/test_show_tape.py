@@ -29,7 +29,7 @@ def test_a_graph_tells_values_and_gradients_and_changes_nothing():
     assert "An earlier backward has freed it" in freed.title and "9 in .grad" in repr(freed)
 
 
-def test_a_value_that_nobody_holds_is_not_kept():
+def test_a_value_without_an_owner_is_not_kept():
     a = mg.tensor([1.0, 2.0], requires_grad=True, device="numpy")
     y = (a + a).sum()
     assert [step.value for step in mg.show.graph(y).rows] == ["[1, 2]", "not kept", "6"]
