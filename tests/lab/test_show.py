@@ -19,15 +19,20 @@ from minigrad.lab.show.draw.picture import Picture
 
 RELU, TRANSPOSE = mg.relu["forward"].using(BLOCK=256), mg.transpose["tiled"]
 TILED, NAIVE = (mg.matmul[name].using(TILE=16) for name in ("tiled", "naive"))
-DIGITS = mg.data.digits()
-LABELS, IMAGES = DIGITS.test.labels, DIGITS.test.images
-WRONG = np.where(np.arange(len(LABELS)) % 30 == 3, (LABELS + 1) % 10, LABELS)
 LOSSES = [2.5, 0.9, 0.6, 0.02]
 
 MADE = bench.Record("NVIDIA H200", "some day", "minigrad bench", {}, H200, 4e12)
 for name, us, flops, nbytes in (("relu", 200, 67e6, 537e6), ("matmul tiled", 250, 2.1e9, 12.6e6), ("exp", 1e3, 0, 1e9)):
     TIMING = bench.Timing(us * 1e-6, us * 1e-6, us * 1e-6, 20)
     MADE.measurements[name] = bench.Measurement(f"{name} of 8", (f"{name}_forward",), TIMING, int(flops), int(nbytes))
+
+
+@cache
+def digits():
+    """Images, labels, and predictions of which every 30th is wrong; scikit-learn is imported when they are needed."""
+    test = mg.data.digits().test
+    wrong = np.where(np.arange(len(test.labels)) % 30 == 3, (test.labels + 1) % 10, test.labels)
+    return test.images, test.labels, wrong
 
 
 PICTURES = {
@@ -50,11 +55,11 @@ PICTURES = {
     "three axes": lambda: mg.show.broadcast((2, 3, 4), (3, 1)),
     "numbers": lambda: mg.show.broadcast((), ()),
     "long axis": lambda: mg.show.broadcast((64, 10), 10),
-    "images": lambda: mg.show.images(IMAGES, LABELS, WRONG),
-    "images alone": lambda: mg.show.images(IMAGES.reshape(-1, 8, 8), count=7),
-    "mistakes": lambda: mg.show.wrong_predictions(IMAGES, LABELS, WRONG, count=11),
-    "no mistakes": lambda: mg.show.wrong_predictions(IMAGES, LABELS, LABELS),
-    "confusion": lambda: mg.show.confusion(LABELS, WRONG),
+    "images": lambda: mg.show.images(*digits()),
+    "images alone": lambda: mg.show.images(digits()[0].reshape(-1, 8, 8), count=7),
+    "mistakes": lambda: mg.show.wrong_predictions(*digits(), count=11),
+    "no mistakes": lambda: mg.show.wrong_predictions(*digits()[:2], digits()[1]),
+    "confusion": lambda: mg.show.confusion(*digits()[1:]),
     "loss": lambda: mg.show.loss_curve(LOSSES),
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
     "one loss": lambda: mg.show.loss_curve([3.0]),
@@ -202,31 +207,33 @@ def test_the_roofline_tells_the_share_of_the_roof():
 
 
 def test_confusion_counts_what_a_loop_counts():
+    _, labels, wrong = digits()
     counts = np.zeros((10, 10), int)
-    for label, said in zip(LABELS, WRONG, strict=True):
+    for label, said in zip(labels, wrong, strict=True):
         counts[label, said] += 1
-    right = int((LABELS == WRONG).sum())
-    shown = mg.show.confusion(LABELS, WRONG)
-    assert shown.title.startswith(f"{right} of {len(LABELS)} right, {100 * right / len(LABELS):.1f} %")
+    right = int((labels == wrong).sum())
+    shown = mg.show.confusion(labels, wrong)
+    assert shown.title.startswith(f"{right} of {len(labels)} right, {100 * right / len(labels):.1f} %")
     assert repr(shown) == repr(mg.show.confusion(counts))
-    scores = np.eye(10)[WRONG]
-    assert repr(mg.show.confusion(LABELS, scores)) == repr(shown)
+    scores = np.eye(10)[wrong]
+    assert repr(mg.show.confusion(labels, scores)) == repr(shown)
 
 
 def test_wrong_predictions_are_the_wrong_ones():
-    wrong = np.flatnonzero(LABELS != WRONG)
-    shown = mg.show.wrong_predictions(IMAGES, LABELS, WRONG, count=5)
-    assert shown.title == f"{len(wrong)} of {len(LABELS)} predicted wrongly, 5 shown"
-    assert shown.numbers == " | ".join(f"{WRONG[i]}, not {LABELS[i]}" for i in wrong[:5])
+    images, labels, predicted = digits()
+    wrong = np.flatnonzero(labels != predicted)
+    shown = mg.show.wrong_predictions(images, labels, predicted, count=5)
+    assert shown.title == f"{len(wrong)} of {len(labels)} predicted wrongly, 5 shown"
+    assert shown.numbers == " | ".join(f"{predicted[i]}, not {labels[i]}" for i in wrong[:5])
     with pytest.raises(ValueError, match=r"images are \(n, height, width\) .* got shape \(2, 7\)"):
         mg.show.images(np.zeros((2, 7)))
     with pytest.raises(ValueError, match="images: count=0 must be a whole number of at least 1"):
-        mg.show.images(IMAGES, count=0)
+        mg.show.images(images, count=0)
     with pytest.raises(ValueError, match="confusion: 1 names for 10 classes"):
-        mg.show.confusion(LABELS, WRONG, names=["zero"])
+        mg.show.confusion(labels, predicted, names=["zero"])
     assert mg.show.confusion([0, 1], [0, 0], names=["a", "b", "never seen"]).numbers.split()[3:] == ["b", "a", "1"]
-    assert mg.show.images(IMAGES[:3]).title == "3 images"
-    assert mg.show.images(IMAGES[:3], count=1).title == "1 of 3 images"
+    assert mg.show.images(images[:3]).title == "3 images"
+    assert mg.show.images(images[:3], count=1).title == "1 of 3 images"
 
 
 def test_loss_curves_tell_first_lowest_and_last():

@@ -158,13 +158,13 @@ def test_an_unknown_access_is_rejected_with_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    "report",
-    [transposed(name, tile) for name in ("tiled", "padded") for tile in (8, 16, 32)]
-    + [clash(stride) for stride in (1, 2, 16, 33)]
-    + [count(), summed("warp")],
-    ids=lambda report: report.kernel,
+    ("inspect", "arguments"),
+    [(transposed, (name, tile)) for name in ("tiled", "padded") for tile in (8, 16, 32)]
+    + [(clash, (stride,)) for stride in (1, 2, 16, 33)]
+    + [(count, ()), (summed, ("warp",))],
 )
-def test_as_many_wavefronts_are_drawn_as_were_counted(report):
+def test_the_drawn_wavefronts_are_those_that_were_counted(inspect, arguments):
+    report = inspect(*arguments)
     for site, line in enumerate(report.lines):
         if line.space == "shared":
             drawn = 0
@@ -172,9 +172,8 @@ def test_as_many_wavefronts_are_drawn_as_were_counted(report):
                 lanes = request_of("banks", report, site, number)
                 served = wavefronts(lanes, line.kind == "atomic")
                 rows = {row for row, _ in served}
-                assert rows == set(range(len(rows))) and {t % 32 for t in lanes["thread"]} == set().union(
-                    *served.values()
-                )
+                assert rows == set(range(len(rows)))
+                assert {thread % 32 for thread in lanes["thread"]} == set().union(*served.values())
                 drawn += len(rows)
             assert drawn == line.wavefronts
 
