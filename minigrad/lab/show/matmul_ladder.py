@@ -23,6 +23,7 @@ from minigrad.ops.matmul.kernels import BESIDE
 
 SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
+SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
 
 
 def rungs() -> list[str]:
@@ -133,9 +134,6 @@ def loads(n: int = 4096) -> Table:
     return table(rows, COUNT_HEADERS)
 
 
-HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
-
-
 def newest(n: int) -> Record | None:
     """The newest record that has several rungs at n x n."""
     return next((record for record in records() if len(measured(record, n)) > 1), None)
@@ -143,16 +141,14 @@ def newest(n: int) -> Record | None:
 
 def measured(record: Record | None, n: int) -> dict[str, Measurement]:
     """The measurement of each rung, by the kernel that was launched; one with a rival is preferred."""
-    square = sorted(products(record, n), key=lambda m: len(m.rivals))
-    by_kernel = {m.kernels: m for m in square}
+    by_kernel = {m.kernels: m for m in sorted(products(record, n), key=lambda m: len(m.rivals))}
     return {name: by_kernel[key] for name in rungs() if (key := (f"matmul_{name}",)) in by_kernel}
 
 
 def products(record: Record | None, n: int) -> list[Measurement]:
     """Every product of n x n matrices, by any kernels."""
-    of = f" of {n} x {n}, {n} x {n}"
-    whole = record.measurements.values() if record else ()
-    return [m for m in whole if of in m.title and m.title.startswith("matmul") and "backward" not in m.title]
+    shapes, all_ = f" of {n} x {n}, {n} x {n}", record.measurements.values() if record else ()
+    return [m for m in all_ if shapes in m.title and m.title.startswith("matmul") and "backward" not in m.title]
 
 
 def pytorch(record: Record | None, n: int) -> dict[str, float]:
@@ -246,7 +242,7 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
     title = f"The ladder at {n} x {n}: from the foot to the top {times:.0f} times faster, on {record.place}"
     figure, axes = canvas(WIDTH, 4.6, title)
     _draw_ladder(axes, n, found, record)
-    return Picture(figure, title, repr(table(rows_of(record, n), HEADERS)))
+    return Picture(figure, title, repr(table(rows_of(record, n), SPEED_HEADERS)))
 
 
 def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:

@@ -14,6 +14,13 @@ from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, PALE, RU
 SWEEPS = 12
 BEND = 28  # pixels for a line that passes between boxes
 SPACE = 26  # between neighbours
+LETTER, LINE = 8.2, 19  # pixels: width of a monospaced letter at size 13.5, height of a line
+LONGEST = 36  # letters in a line
+PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
+MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
+SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
+FILL = {"leaf": LIGHT_BLUE, "operation": "white", "constant": PALE}
+OUTLINE = {"leaf": BLUE, "operation": INK, "constant": GREY}
 
 
 @dataclass
@@ -121,11 +128,11 @@ def _place(layers: list[list[Item]]) -> float:
         down = sweep % 2 == 0
         for layer in layers if down else layers[::-1]:
             _spread(layer, [_mean([n.x for n in _leading(item, down)], item.x) for item in layer])
-    every = [item for layer in layers for item in layer]
-    left = min(item.x - item.width / 2 for item in every)
-    for item in every:
+    items = [item for layer in layers for item in layer]
+    left = min(item.x - item.width / 2 for item in items)
+    for item in items:
         item.x -= left
-    return max(item.x + item.width / 2 for item in every)
+    return max(item.x + item.width / 2 for item in items)
 
 
 def _leading(item: Item, down: bool) -> list[Item]:
@@ -150,15 +157,6 @@ def _spread(layer: list[Item], wanted: Sequence[float]) -> None:
     starts = [total / weight for total, weight, size in groups for _ in range(size)]
     for item, start, offset in zip(layer, starts, offsets, strict=True):
         item.x = start + offset
-
-
-LETTER, LINE = 8.2, 19  # pixels: width of a monospaced letter at size 13.5, height of a line
-LONGEST = 36  # letters in a line
-PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
-MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
-SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
-FILL = {"leaf": LIGHT_BLUE, "operation": "white", "constant": PALE}
-EDGE = {"leaf": BLUE, "operation": INK, "constant": GREY}
 
 
 class Box(NamedTuple):
@@ -195,26 +193,17 @@ def drawing(title: str, boxes: Sequence[Box]) -> str:
     height = TOP + len(plan.layers) * (high + BETWEEN) - BETWEEN + MARGIN
     tops = {id(item): TOP + row * (high + BETWEEN) for row, layer in enumerate(plan.layers) for item in layer}
     lines = [_line(line, tops, high, port, boxes) for line, port in _ports(plan)]
-    drawn = [
-        _box(boxes[item.node], item, tops[id(item)], high)
-        for layer in plan.layers
-        for item in layer
-        if item.node is not None
+    items = [item for layer in plan.layers for item in layer]
+    drawn = [_box(boxes[item.node], item, tops[id(item)], high) for item in items if item.node is not None]
+    size, name = f"width='{width}' height='{height}'", escape(title)
+    head = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' {size} viewBox='0 0 {width} {height}' role='img'>",
+        f"<title>{name}</title>",
+        f"<rect {size} fill='white'/>",
+        f"<text x='{MARGIN}' y='27' fill='{INK}' {SANS}>{name}</text>",
+        f"<g transform='translate({MARGIN} 0)' {MONO}>",
     ]
-    return "\n".join(
-        [
-            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' "
-            f"viewBox='0 0 {width} {height}' role='img'>",
-            f"<title>{escape(title)}</title>",
-            f"<rect width='{width}' height='{height}' fill='white'/>",
-            f"<text x='{MARGIN}' y='27' fill='{INK}' {SANS}>{escape(title)}</text>",
-            f"<g transform='translate({MARGIN} 0)' {MONO}>",
-            *lines,
-            *drawn,
-            "</g>",
-            "</svg>",
-        ]
-    )
+    return "\n".join([*head, *lines, *drawn, "</g>", "</svg>"])
 
 
 def _with_constants(boxes: Sequence[Box]) -> list[Box]:
@@ -238,16 +227,14 @@ def _box(box: Box, item: Item, top: int, high: int) -> str:
     round_off, dash = 12 if box.kind == "leaf" else 3, " stroke-dasharray='4 3'" if box.kind == "constant" else ""
     shape = (
         f"<rect x='{left}' y='{top}' width='{box.width}' height='{box.height}' rx='{round_off}' "
-        f"fill='{FILL[box.kind]}' stroke='{EDGE[box.kind]}' stroke-width='1.5'{dash}/>"
+        f"fill='{FILL[box.kind]}' stroke='{OUTLINE[box.kind]}' stroke-width='1.5'{dash}/>"
     )
     texts = []
     for row, text in enumerate(box.lines):
         colour = RUST if text.startswith("gradient") else INK
         weight = " font-weight='bold'" if row == 0 and box.rows else ""
-        y = top + PAD / 2 + row * LINE + 14
-        texts.append(
-            f"<text x='{left + PAD}' y='{y:g}' fill='{colour}' xml:space='preserve'{weight}>{escape(text)}</text>"
-        )
+        start = f"x='{left + PAD}' y='{top + PAD / 2 + row * LINE + 14:g}' fill='{colour}'"
+        texts.append(f"<text {start} xml:space='preserve'{weight}>{escape(text)}</text>")
     return "\n".join([shape, *texts])
 
 
