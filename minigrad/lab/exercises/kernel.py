@@ -54,9 +54,9 @@ SECTORS = Waste(
 class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text runs under the microscope, at every size and block size.
 
-    reference(*arrays) is the truth in NumPy; launch(kernel, *arrays) runs the kernel on arrays of a device and returns
-    its output; both return a tuple for several outputs. through names shared arrays which the kernel must fill and
-    read, or as many with other names: without them, the kernel is correct but misses the point.
+    reference(*arrays) is the truth in NumPy, a tuple for several outputs. arguments(*arrays) gives the shape of each
+    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. through names shared
+    arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
     grid, block, sizes and tunables are as in Kernel, by default a thread for each of `sizes` in blocks of BLOCK; those
     tunables that the solution names are constants.
     """
@@ -68,11 +68,12 @@ class KernelExercise(Exercise):
         notebook: str,
         *,
         reference: Callable,
-        launch: Callable,
+        arguments: Callable[..., dict[str, Any]],
         inputs: Sequence[tuple],
         sizes: str,
         grid: tuple[str, ...] = (),
         block: tuple[str, ...] = ("BLOCK",),
+        zeros: bool = False,
         through: Sequence[str] = (),
         task: str,
         solution: str,
@@ -81,7 +82,7 @@ class KernelExercise(Exercise):
         **tunables: tuple[int, ...],
     ):
         super().__init__(notebook, task=task, solution=solution, hints=hints, wrong=wrong)
-        self.reference, self.launch, self.through = reference, launch, through
+        self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
@@ -90,12 +91,24 @@ class KernelExercise(Exercise):
         self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, **tunables)
         self.tunables = self.kernel.tunables
 
+    def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:
+        """The outputs of a kernel. Arguments go by their position in the solution: a reader may rename them."""
+        device, dtype, values = arrays[0].device, arrays[0].dtype, self.arguments(*arrays)
+        fill, inputs = Array.zeros if self.zeros else Array.empty, iter(arrays)
+        outputs = {name: fill(device, shape, dtype) for name, shape in values.items() if isinstance(shape, tuple)}
+        values |= outputs
+        names = [param.name for param in self.kernel.signature.params]
+        launch = kernel.launch(*(values[name] for name in self.kernel.sizes))
+        launch(*(values[name] if name in values else next(inputs) for name in names))
+        return list(outputs.values())
+
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
         """Each output with its reference, and each input with its value before the launch."""
         device, hosts = get(check("sim")), case.arrays(dtype)
         arrays = [Array.upload(device, host) for host in hosts]
         inputs = [param.name for param in kernel.signature.params if param.const]
-        outputs, truth = map(_as_tuple, (self.launch(kernel, *arrays), self.reference(*hosts)))
+        outputs, truth = self.launch(kernel, *arrays), self.reference(*hosts)
+        truth = truth if isinstance(truth, tuple) else (truth,)
         for name, array, wanted in zip(kernel.outputs, outputs, truth, strict=True):
             yield name, array, wanted, TOLERANCE[dtype]
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
@@ -145,10 +158,6 @@ class KernelExercise(Exercise):
         with through(sim.using(tell=str)), watching(blocks=1) as report:  # its printf has been shown already
             list(self.pairs(kernel.using(**blocks), largest, "float32"))
         return report.launches
-
-
-def _as_tuple(outputs: Any) -> tuple:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
