@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from math import gcd
+from operator import attrgetter
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,21 +19,20 @@ VERB = {"read": "read", "write": "write", "atomic": "change"}
 SITES = 4  # accesses in one picture
 
 
-def costliest_sites(
-    name: str, report: Inspection, at: int | str | None, space: str, cost: Callable[[Line], float]
-) -> list[int]:
-    """The accesses in a source line or of a variable, in the order of the source; of more than four the costliest."""
+def _select(
+    name: str, report: Inspection, at: int | str | None, request: int, space: str, cost: Callable[[Line], float]
+) -> tuple[list[Line], list[np.ndarray]]:
+    """The accesses in a source line or of a variable, of more than four the costliest, with one request of each."""
+    a(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
     found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
     if not found:
         where = sorted({f"line {report.lines[i].line} ({report.lines[i].variable})" for i in sites})
         there = f"it has {joined(where, 'and')}" if where else "there is none in the blocks that were looked at"
-        raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{_place(at)}; {there}.")
-    return sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:SITES])
-
-
-def _place(at: int | str | None) -> str:
-    return "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
+        place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
+        raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
+    chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:SITES])
+    return [report.lines[i] for i in chosen], [request_of(name, report, i, request) for i in chosen]
 
 
 def label(report: Inspection, line: Line) -> str:
@@ -66,16 +66,14 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     at is a source line or a variable; without it, the costliest accesses are drawn. request counts the instructions of
     warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    a("sectors", report, Inspection, "a record of mg.inspect")
-    sites = costliest_sites("sectors", report, at, "global", lambda line: line.sectors_per_request)
-    requests = [request_of("sectors", report, site, request) for site in sites]
-    lines = [report.lines[site] for site in sites]
-    title = _title(report, lines, "sector", lambda line: line.sectors_per_request)
-    figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(sites), title)
+    cost = attrgetter("sectors_per_request")
+    lines, requests = _select("sectors", report, at, request, "global", cost)
+    title = _title(report, lines, "sector", cost)
+    figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
     axes.set_xlim(-1.6, WARP + 0.1)
-    axes.set_ylim(3.6 * len(sites) - 0.3, -0.1)
+    axes.set_ylim(3.6 * len(lines) - 0.3, -0.1)
     rows = []
     for x in lines:
         moved = x.sectors * SECTOR
@@ -132,14 +130,12 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
 
     A bank serves one word a wavefront. at and request as for `sectors`. Raises ValueError without such an access.
     """
-    a("banks", report, Inspection, "a record of mg.inspect")
-    sites = costliest_sites("banks", report, at, "shared", lambda line: line.wavefronts_per_request)
-    requests = [request_of("banks", report, site, request) for site in sites]
-    lines = [report.lines[site] for site in sites]
+    cost = attrgetter("wavefronts_per_request")
+    lines, requests = _select("banks", report, at, request, "shared", cost)
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
-    high = sum(heights) + 2.5 * len(sites)
-    title = _title(report, lines, "wavefront", lambda line: line.wavefronts_per_request)
+    high = sum(heights) + 2.5 * len(lines)
+    title = _title(report, lines, "wavefront", cost)
     figure, axes = canvas(WIDTH, 0.55 + 0.2 * high, title)
     top = 0.0
     for line, lanes, height in zip(lines, served, heights, strict=True):
