@@ -62,7 +62,8 @@ def test_gpu_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
     (tmp_path / "test_gpu.py").write_text("import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    assert False\n")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("MINIGRAD_REQUIRE_GPU", required)
-    done = run("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
+    own = "-p", "conftest", "-o", "pythonpath="  # the one in the root, and not that of tests/
+    done = run("-m", "pytest", *own, "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
     assert done.returncode == code, done.stdout
     assert "1 gpu cells and tests skipped: no CUDA device" in done.stdout
 
