@@ -10,6 +10,12 @@ from typing import Any
 WIDTH = 106  # characters, which fit beside the number of a cell
 
 
+class Text(str):
+    """Text that a cell displays as it is, without quotes."""
+
+    __repr__ = str.__str__
+
+
 def folded(text: str) -> str:
     """The text in lines that fit; lines that are indented quote a source, and stay as they are."""
     lines = text.splitlines()

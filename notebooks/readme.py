@@ -9,7 +9,7 @@ FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!--
 
 
 def tables() -> str:
-    """A training step and what a call costs the host, beside PyTorch, in Markdown."""
+    """A training step and the host's cost of a call, compared with PyTorch, in Markdown."""
     steps = {optimizer: recorded_step(optimizer) for optimizer in ("SGD", "Adam")}
     host, one = recorded_host(), steps["SGD"]
     ways = ("minigrad", "minigrad, graph", "PyTorch", "PyTorch, graph")
@@ -33,26 +33,25 @@ def tables() -> str:
 
 
 def rows(headers: list[str]) -> list[str]:
-    """The head of a table."""
+    """The header row of a table, and the line under it."""
     return [line(headers), "|" + "---|" * len(headers)]
 
 
 def line(cells: list[str]) -> str:
-    """A row of a table."""
     return f"| {' | '.join(cells)} |"
 
 
 def micro(timing: Timing | None, digits: int) -> str:
-    """The median in microseconds; nothing where it was not timed."""
+    """The median in microseconds; empty where it was not timed."""
     return f"{timing.seconds * 1e6:.{digits}f}" if timing else ""
 
 
-def written(text: str) -> str:
-    """The text with its tables as the records have them."""
+def with_tables(text: str) -> str:
+    """The text with its tables filled from the records."""
     before, rest = text.split(FIRST)
     _, after = rest.split(LAST)
     return f"{before}{FIRST}{tables()}{LAST}{after}"
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text()))
+    README.write_text(with_tables(README.read_text()))

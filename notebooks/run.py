@@ -1,7 +1,7 @@
 """Runs notebooks from their first cell to their last and stores them: `make notebooks`, `make notebooks ONLY="07 08"`.
 
-They are stored as a machine without a GPU shows them, with no times of their cells and no widgets, which are nothing
-without a running kernel. A notebook with a cell that fails is left as it was.
+They are stored as a machine without a GPU shows them, without the times of cells, and without widgets, which are
+useless without a running kernel. A notebook with a cell that fails stays unchanged.
 """
 
 import os
@@ -16,8 +16,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def run(notebook: nbformat.NotebookNode) -> None:
-    """Fill in its outputs."""
-    described = notebook.metadata.copy()  # not by the Python that happens to run it
+    """Execute all cells and store their outputs in the notebook."""
+    metadata = notebook.metadata.copy()  # without the version of Python that runs it now
     client = NotebookClient(
         notebook,
         timeout=600,
@@ -27,14 +27,14 @@ def run(notebook: nbformat.NotebookNode) -> None:
         resources={"metadata": {"path": str(HERE)}},
     )
     client.execute()
-    notebook.metadata = described
+    notebook.metadata = metadata
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             output.get("data", {}).pop(WIDGET, None)
 
 
 def main(numbers: list[str]) -> None:
-    """Run those whose names begin with these numbers, or all."""
+    """Run the notebooks whose names begin with these numbers, or all."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     paths = [path for path in sorted(HERE.glob("*.ipynb")) if path.name.startswith(tuple(numbers) or "")]
     for path in paths:

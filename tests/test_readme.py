@@ -1,4 +1,4 @@
-"""The README's examples run, and print the numbers that stand beside them."""
+"""The README's examples run, and print the numbers in their comments."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
 
 @pytest.fixture(scope="module")
 def names():
-    """What the examples before have defined."""
+    """The names that earlier examples have defined."""
     return {}
 
 
@@ -31,4 +31,4 @@ def test_an_example_prints_what_it_says(example, names):
 
 
 def test_the_tables_are_those_of_the_newest_records():
-    assert runpy.run_path(str(ROOT / "notebooks/readme.py"))["written"](README) == README, "run: make notebooks"
+    assert runpy.run_path(str(ROOT / "notebooks/readme.py"))["with_tables"](README) == README, "run: make notebooks"

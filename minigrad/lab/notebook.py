@@ -12,7 +12,7 @@ from typing import Any
 
 from minigrad.lab import check
 from minigrad.lab.check.answer import Answer
-from minigrad.lab.exercises.course import exercise, no_exercise, rooms
+from minigrad.lab.exercises.course import all_exercises, exercise, unknown_exercise
 from minigrad.op import OPS, Op
 from minigrad.source import PACKAGE
 
@@ -90,9 +90,9 @@ def _unknown(op: Op | None, words: list[str]) -> str:
 
 
 def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
-    if name not in rooms():
-        text = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
-        return Answer(False, text, "usage")
+    if name not in all_exercises():
+        said = f"Write %%exercise and a name: {', '.join(all_exercises())}." if not name else unknown_exercise(name)
+        return Answer(False, said, "usage")
     return _leave(exercise(name).check(cell), name, "yours", names)
 
 

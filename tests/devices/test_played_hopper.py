@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from minigrad.ops.matmul.slabs import BOXES
 
 import minigrad as mg
 from minigrad.devices import get
@@ -12,8 +13,7 @@ from minigrad.devices.array import Array, TensorMap
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View, broadcast
-from minigrad.lab.show.matmul import on_tensor_cores
-from minigrad.ops.matmul.strategies import BOXES
+from minigrad.lab.show.matmul_ladder import on_tensor_cores
 from minigrad.source import CUDA, Source
 
 PLAYED = Path(__file__).with_name("played_hopper.cuh").read_text()

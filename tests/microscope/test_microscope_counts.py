@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.lab.show import warp as pictures
+from minigrad.lab.show import accesses
 from minigrad.microscope import watching
 from minigrad.microscope.counts import group, sectors, wavefronts
 
@@ -359,7 +359,7 @@ def test_the_picture_of_the_banks_has_as_many_wavefronts(size, atomic):
         for lanes in (1, 17, 32):
             made = rows(size * rng.integers(0, extent, lanes), size, np.sort(rng.choice(32, lanes, replace=False)))
             requests, every = group(made, np.zeros(lanes, np.int64)), np.ones(lanes, bool)
-            drawn = pictures.wavefronts(made, atomic)
+            drawn = accesses.wavefronts(made, atomic)
             passes, _ = wavefronts(requests, made, every, every & atomic)
             assert passes.tolist() == [1 + max(row for row, _ in drawn)]
 

@@ -1,28 +1,22 @@
-"""What all exercises have: a task, a skeleton made from the solution, hints in steps, and known mistakes."""
+"""The base of all exercises: a task, a skeleton derived from the solution, hints in steps, and known mistakes."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.display import folded
+from minigrad.display import Text, folded
 from minigrad.lab.check.answer import Answer
 from minigrad.source import blank
 
-# `//> text` (in Python `#> text`) begins what the reader writes, and `//<` ends it; the skeleton has the text instead.
+# `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead.
 _REGION = re.compile(r"^([ \t]*)(?://|#)>[ \t]?([^\n]*)\n(.*?)^[ \t]*(?://|#)<[ \t]*\n", re.M | re.S)
 _NAME = re.compile(r"__global__ void (\w+)|^def (\w+)", re.M)
 
 
-class Text(str):
-    """Text that shows itself as it is."""
-
-    __repr__ = str.__str__
-
-
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong version: the solution with `old` replaced by `new`, the kind of the answer to it, and what to say."""
+    """A wrong version: the solution with `old` replaced by `new`, the kind of the answer to it, and its explanation."""
 
     old: str
     new: str
@@ -30,13 +24,13 @@ class Wrong:
     why: str
 
     def edit(self, solution: str) -> str:
-        """The wrong version. Raises ValueError where the solution has `old` not just once."""
+        """The wrong version. Raises ValueError unless `old` occurs once in the solution."""
         if solution.count(self.old) != 1:
-            raise ValueError(f"{self.old!r} stands {solution.count(self.old)} times in the solution; it must be once.")
+            raise ValueError(f"{self.old!r} occurs {solution.count(self.old)} times in the solution; it must be once.")
         return solution.replace(self.old, self.new)
 
     def resembles(self, text: str) -> bool:
-        """Whether the text has this mistake, however it is spaced and commented."""
+        """True if the text has this mistake, with any spacing and comments."""
         text, old, new = map(bare, (text, self.old, self.new))
         return new in text and (old not in text or old in new)
 
@@ -47,9 +41,9 @@ def bare(text: str) -> str:
 
 
 class Exercise:
-    """What all exercises have. solution is the text with the reader's part between markers."""
+    """A task with its solution, the text in which markers enclose the reader's part."""
 
-    def __init__(self, notebook: str, task: str, solution: str, hints: Sequence[str], wrong: Sequence[Wrong]):
+    def __init__(self, notebook: str, *, task: str, solution: str, hints: Sequence[str], wrong: Sequence[Wrong]):
         self.notebook, self.task, self.hints, self.wrong = notebook, task.strip(), tuple(hints), tuple(wrong)
         self.skeleton = Text(_REGION.sub(r"\1\2\n", solution.lstrip("\n")))
         self._solution = Text(_REGION.sub(r"\3", solution.lstrip("\n")))
@@ -59,16 +53,16 @@ class Exercise:
 
     @property
     def title(self) -> str:
-        """What the task begins with, in bold."""
+        """The first words of the task, in bold."""
         return self.task.split("**")[1].rstrip(".")
 
     @property
     def call(self) -> str:
-        """How a reader asks for it."""
+        """The reader's call for this exercise."""
         return f'mg.exercise("{self.name}")'
 
     def hint(self) -> Text:
-        """The next hint; after the last one, how to see the solution."""
+        """The next hint; after the last one, the way to the solution."""
         if self._hinted == len(self.hints):
             return Text(f"That was the last hint. {self.call}.solution() shows one way to write it.")
         self._hinted += 1
@@ -78,7 +72,7 @@ class Exercise:
         """One way to write it."""
         return self._solution
 
-    def check(self, given: Any) -> Answer:
+    def check(self, attempt: Any) -> Answer:
         """The answer to an attempt: the text, or for an exercise in Python the function."""
         raise NotImplementedError
 
@@ -86,9 +80,10 @@ class Exercise:
         text = f"Not yet: the marked lines are still to be written. A first hint: {self.call}.hint()"
         return Answer(False, text, "unfinished")
 
-    def _explained(self, found: Answer, mistake: Wrong | None) -> Answer:
+    def _explained(self, answer: Answer, mistake: Wrong | None) -> Answer:
+        """The answer with the explanation of a known mistake and the way to a hint."""
         why = f"\n{mistake.why}" if mistake else ""
-        return replace(found, text=f"{found.text}{why}\nA hint: {self.call}.hint()")
+        return replace(answer, text=f"{answer.text}{why}\nA hint: {self.call}.hint()")
 
     def __repr__(self) -> str:
         return f"{self.task}\n\n%%exercise {self.name}\n{self.skeleton}"

@@ -1,4 +1,4 @@
-"""What a right kernel spends in vain: it is no answer yet to an exercise about spending less."""
+"""An exercise whose answer is a kernel. A correct kernel that wastes threads or memory is no pass yet."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import eq
@@ -19,12 +19,12 @@ from minigrad.op import Case
 from minigrad.source import CUDA, Source
 
 
-class Cost(NamedTuple):
-    """Something to count in launches, how many times what the solution takes is too much, and what to say then."""
+class Waste(NamedTuple):
+    """A count over launches, the multiple of the solution's count that is too much, and the answer to it."""
 
     count: Callable[[Sequence[Inspection]], int]
-    times: int
-    words: str  # with places for what was taken, and for what is enough
+    multiple: int
+    text: str  # with places for the count and for that of the solution
 
 
 def _by_one_thread(launches: Sequence[Inspection]) -> int:
@@ -39,34 +39,26 @@ def _sectors(launches: Sequence[Inspection]) -> int:
     return sum(line.sectors for record in launches for line in record.lines if line.space == "global")
 
 
-ALONE = Cost(
+ALONE = Waste(
     _by_one_thread, 4,
     "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
 )  # fmt: skip
-ATOMICS = Cost(_atomics, 1, "it makes {} atomic operations, which wait for each other, where {} are needed.")
-SECTORS = Cost(
+ATOMICS = Waste(_atomics, 1, "it makes {} atomic operations, which wait for each other, where {} are needed.")
+SECTORS = Waste(
     _sectors, 2,
     "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write neighbours, "
     "and leave the rest to shared memory.",
 )  # fmt: skip
 
 
-def wasted(costs: Sequence[Cost], mine: Sequence[Inspection], best: Sequence[Inspection]) -> str | None:
-    """What the launches spend far beyond the best ones, in words to go on with; the first of the costs that is."""
-    for cost in costs:
-        taken, enough = cost.count(mine), cost.count(best)
-        if taken > cost.times * enough:
-            return cost.words.format(taken, enough or "none")
-    return None
-
-
 class KernelExercise(Exercise):
-    """A kernel to write, over `float`. The reader's text is tried under the microscope, at every size and block size.
+    """A kernel to write, over `float`. The reader's text runs under the microscope, at every size and block size.
 
-    reference(*arrays) is the truth in NumPy; launch(kernel, *arrays) runs the kernel on arrays of a device and returns
-    its output; both return a tuple where there are several. through names shared arrays which the kernel must fill and
-    read, or as many with other names, for what it writes is right without.
-    grid, block, sizes and tunables are as in Kernel; those tunables that the solution names are constants.
+    reference(*arrays) is the truth in NumPy, a tuple for several outputs. arguments(*arrays) gives the shape of each
+    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. through names shared
+    arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
+    grid, block, sizes and tunables are as in Kernel, by default a thread for each of `sizes` in blocks of BLOCK; those
+    tunables that the solution names are constants.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -75,87 +67,97 @@ class KernelExercise(Exercise):
         self,
         notebook: str,
         *,
+        reference: Callable,
+        arguments: Callable[..., dict[str, Any]],
+        inputs: Sequence[tuple],
+        sizes: str,
+        grid: tuple[str, ...] = (),
+        block: tuple[str, ...] = ("BLOCK",),
+        zeros: bool = False,
+        through: Sequence[str] = (),
         task: str,
         solution: str,
         hints: Sequence[str],
         wrong: Sequence[Wrong],
-        reference: Callable,
-        launch: Callable,
-        inputs: Sequence[tuple],
-        grid: tuple[str, ...],
-        block: tuple[str, ...],
-        sizes: str,
-        through: Sequence[str] = (),
         **tunables: tuple[int, ...],
     ):
-        super().__init__(notebook, task, solution, hints, wrong)
-        self.reference, self.launch, self.through = reference, launch, through
+        super().__init__(notebook, task=task, solution=solution, hints=hints, wrong=wrong)
+        self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
+        grid = grid or (f"{sizes}/BLOCK",)
         self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, **tunables)
         self.tunables = self.kernel.tunables
 
+    def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:
+        """The outputs of a kernel. Arguments go by their position in the solution: a reader may rename them."""
+        device, dtype, values = arrays[0].device, arrays[0].dtype, self.arguments(*arrays)
+        fill, inputs = Array.zeros if self.zeros else Array.empty, iter(arrays)
+        outputs = {name: fill(device, shape, dtype) for name, shape in values.items() if isinstance(shape, tuple)}
+        values |= outputs
+        names = [param.name for param in self.kernel.signature.params]
+        launch = kernel.launch(*(values[name] for name in self.kernel.sizes))
+        launch(*(values[name] if name in values else next(inputs) for name in names))
+        return list(outputs.values())
+
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
-        """The kernel's output beside the reference's, and the inputs beside what they were."""
+        """Each output with its reference, and each input with its value before the launch."""
         device, hosts = get(check("sim")), case.arrays(dtype)
         arrays = [Array.upload(device, host) for host in hosts]
         inputs = [param.name for param in kernel.signature.params if param.const]
-        found, truth = map(_several, (self.launch(kernel, *arrays), self.reference(*hosts)))
-        for output, got, wanted in zip(kernel.outputs, found, truth, strict=True):
-            yield output, got, wanted, TOLERANCE[dtype]
+        outputs, truth = self.launch(kernel, *arrays), self.reference(*hosts)
+        truth = truth if isinstance(truth, tuple) else (truth,)
+        for name, array, wanted in zip(kernel.outputs, outputs, truth, strict=True):
+            yield name, array, wanted, TOLERANCE[dtype]
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
             yield f"the input {name}", array, host, 0
 
-    def check(self, given: str) -> Answer:
-        """Try the text. The answer says what is wrong first; a mistake that is well known, with the reason."""
-        if bare(a(self.call, given, str, "the text of the kernel")) == bare(self.skeleton):
+    def check(self, text: str) -> Answer:
+        """Run the text. The answer names the first fault, and the reason where the mistake is known."""
+        if bare(a(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
             return self._unfinished()
-        found = attempt(self, given)
-        if found.correct:
-            return self._besides(found.result) or found
-        return self._explained(found, self._known(given, found.kind))
+        answer = attempt(self, text)
+        if answer.correct:
+            return self._misses_the_point(answer.result) or answer
+        return self._explained(answer, self._known_mistake(text, answer.kind))
 
-    def _known(self, given: str, kind: str) -> Wrong | None:
-        """The known mistake that does what this text does; where several do, the one that it is written like."""
-        alike = [wrong for wrong in self.wrong if wrong.kind == kind]
-        if not alike:
+    def _known_mistake(self, text: str, kind: str) -> Wrong | None:
+        """The known mistake with the same outcomes as this text; of several, the one that the text resembles."""
+        candidates = [wrong for wrong in self.wrong if wrong.kind == kind]
+        if not candidates or not (mine := list(outcomes(self, text))):
             return None
-        mine = list(outcomes(self, given))
-        if not mine:
-            return None
-        same = [wrong for wrong in alike if all(map(eq, mine, outcomes(self, wrong.edit(self._solution))))]
-        written = [wrong for wrong in same if wrong.resembles(given)]
-        return next(iter(written or same[: len(same) == 1]), None)
+        same = [wrong for wrong in candidates if all(map(eq, mine, outcomes(self, wrong.edit(self._solution))))]
+        alike = [wrong for wrong in same if wrong.resembles(text)]
+        return next(iter(alike or same[: len(same) == 1]), None)
 
-    def _besides(self, kernel: Kernel) -> Answer | None:
-        """The answer to a right kernel that leaves out what the exercise is about: a shared array, or a thrifty way."""
-        mine, best = self._watched(kernel), self._watched(self.kernel)
+    def _misses_the_point(self, kernel: Kernel) -> Answer | None:
+        """The answer to a correct kernel that leaves a shared array unused, or wastes what the solution saves."""
+        mine, best = self._inspected(kernel), self._inspected(self.kernel)
         lines = [line for record in mine for line in record.lines if line.space == "shared"]
-        filled, used = ({line.variable for line in lines if line.kind == kind} for kind in ("write", "read"))
-        if len(filled & used) < len(self.through):
-            name = next((name for name in self.through if name not in filled & used), self.through[0])
-            kind, words = "unused", f"{name} is not used: fill it, wait, and read from it."
-        elif found := wasted([ALONE, ATOMICS, *[SECTORS] * bool(self.through)], mine, best):
-            kind, words = "wasteful", found
+        filled, read = ({line.variable for line in lines if line.kind == kind} for kind in ("write", "read"))
+        limits = [ALONE, ATOMICS, *[SECTORS] * bool(self.through)]
+        counts = [(waste, waste.count(mine), waste.count(best)) for waste in limits]
+        wasteful = (
+            waste.text.format(n, enough or "none") for waste, n, enough in counts if n > waste.multiple * enough
+        )
+        if len(filled & read) < len(self.through):
+            name = next((name for name in self.through if name not in filled & read), self.through[0])
+            kind, text = "unused", f"{name} is not used: fill it, wait, and read from it."
         else:
-            return None
+            kind, text = "wasteful", next(wasteful, "")
         right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
-        return self._explained(Answer(False, f"Not yet. {right}, but {words}", kind), None)
+        return self._explained(Answer(False, f"Not yet. {right}, but {text}", kind), None) if text else None
 
-    def _watched(self, kernel: Kernel) -> list[Inspection]:
-        """What a kernel does in its first block, the largest that there is, in the case with the largest input."""
+    def _inspected(self, kernel: Kernel) -> list[Inspection]:
+        """The first block of a kernel, with the largest block size, in the case with the largest input."""
         largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
         blocks = {key: max(legal) for key, legal in kernel.tunables.items()}
         sim: Any = get(check("sim"))
-        with through(sim.using(tell=str)), watching(blocks=1) as report:  # what it prints has been shown
+        with through(sim.using(tell=str)), watching(blocks=1) as report:  # its printf has been shown already
             list(self.pairs(kernel.using(**blocks), largest, "float32"))
         return report.launches
-
-
-def _several(outputs: Any) -> tuple:
-    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -3,40 +3,37 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-import minigrad as mg
 from minigrad.lab.check.answer import Answer, answer, arguments_of, raised
-from minigrad.lab.exercises.exercise import Exercise, Wrong
+from minigrad.lab.exercises.exercise import Exercise
 
 
 class PythonExercise(Exercise):
-    """A function to write. truth says what it should return, found in another way than the solution's.
+    """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
-    A function that is not called with a case as it is comes with call(function, *case), which says how.
+    call(function, *case) adapts a function that is not called with a case as it is. content is that of Exercise.
     """
 
     def __init__(
         self,
         notebook: str,
         *,
-        task: str,
-        solution: str,
-        hints: Sequence[str],
-        wrong: Sequence[Wrong],
         truth: Callable,
         cases: Sequence[tuple],
         call: Callable = lambda function, *case: function(*case),
+        **content: Any,
     ):
-        super().__init__(notebook, task, solution, hints, wrong)
+        super().__init__(notebook, **content)
         self.truth, self.cases, self._call = truth, tuple(cases), call
 
-    def check(self, given: str | Callable) -> Answer:
-        """Call the function. A mistake that gives what a known one gives in every case is answered with its reason."""
+    def check(self, attempt: str | Callable) -> Answer:
+        """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
         try:
-            function = self._function(given) if isinstance(given, str) else given
+            function = self._function(attempt) if isinstance(attempt, str) else attempt
         except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases)
@@ -49,7 +46,7 @@ class PythonExercise(Exercise):
         return self._explained(found, next(known, None))
 
     def _outcomes(self, function: Callable) -> list[str]:
-        """What comes of every case, the errors too."""
+        """The result of every case, or its error."""
         outcomes = []
         for case in self.cases:
             try:
@@ -59,7 +56,7 @@ class PythonExercise(Exercise):
         return outcomes
 
     def _function(self, text: str) -> Callable:
-        names: dict[str, Any] = {"np": np, "mg": mg}
+        names: dict[str, Any] = {"np": np, "mg": import_module("minigrad")}  # the names that notebooks import
         exec(text, names)
         if self.name not in names:
             raise NameError(f"it defines no function {self.name}")
@@ -67,6 +64,6 @@ class PythonExercise(Exercise):
 
 
 def same_code(one: Any, other: Any) -> bool:
-    """Whether two functions do the same, step by step; their names for things and their comments may differ."""
+    """True for equal bytecode: the names of variables and the comments may differ."""
     codes = [function.__code__ for function in (one, other) if hasattr(function, "__code__")]
     return len(codes) == 2 and len({(code.co_code, code.co_names, str(code.co_consts)) for code in codes}) == 1

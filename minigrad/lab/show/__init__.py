@@ -1,25 +1,27 @@
 """Pictures, tables and sliders for a notebook: the only folder that imports matplotlib and ipywidgets.
 
-Every function returns a record that shows itself when it is the last line of a cell, and prints its numbers as text.
+Every function returns a record that a cell displays when it is the last line, and that prints its numbers as text.
 """
 
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "tape": ("Graph", "graph"),
+_HOMES = {  # a public function must not have the name of a module here: importing the module would replace it
+    "tape": ("TapeDrawing", "graph"),
     "launch": ("block_slider", "threads", "matmul", "step_slider"),
-    "widgets": ("Slider", "slider", "progress", "mistake"),
-    "tuning": ("tuning", "tuning_slider", "roofline", "regret"),
-    "matmul": ("loads", "ladder", "rung", "rung_slider"),
-    "broadcast": ("broadcast",),
-    "warp": ("banks", "sectors", "divergence", "idle"),
-    "phases": ("phases",),
+    "sliders": ("Slider", "slider"),
+    "output": ("progress", "mistake"),
+    "tunables": ("tuning", "tuning_slider", "regret"),
+    "rooflines": ("roofline",),
+    "matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
+    "broadcasting": ("broadcast",),
+    "accesses": ("banks", "sectors"),
+    "warps": ("divergence", "idle"),
+    "barriers": ("phases",),
     "adjoint": ("adjoint_costs", "adjoint_growth"),
-    "training": ("memory", "confusion", "images", "wrong_predictions"),
+    "training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
+    "maps": ("fields", "lines"),
     "draw.picture": ("Picture",),
-    "draw.curves": ("loss_curve",),
-    "draw.maps": ("fields", "lines"),
     "minigrad.display": ("Table", "highlight", "table"),
 }
 _HOME = {
@@ -27,7 +29,7 @@ _HOME = {
     for home, names in _HOMES.items()
     for name in names
 }
-__all__ = sorted(_HOME)  # found at their first use, so that a kernel's listing needs no matplotlib
+__all__ = sorted(_HOME)  # imported at first use, so that a kernel's listing needs no matplotlib
 
 
 def __getattr__(name: str) -> Any:

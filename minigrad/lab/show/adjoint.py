@@ -1,4 +1,4 @@
-"""What adjoints cost beside their kernels, and whether that stays so as the work grows."""
+"""The cost of adjoints relative to their kernels, and its growth with threads and work."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,24 +10,25 @@ from minigrad import errors
 from minigrad.display import table
 from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, saturated
 from minigrad.lab.bench.record import Record, newest_adjoints
-from minigrad.lab.show.draw.curves import STYLES, frame, names
-from minigrad.lab.show.draw.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
+from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
+from minigrad.lab.show.draw.colours import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 KINDS: dict[str, Callable[[AdjointCost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
-FLAT = 1.3  # the largest ratio over the smallest, of what is called flat
+FLAT = 1.3  # the largest ratio over the smallest, up to which growth is called flat
 TARGETS = (4, 10, 20)  # for the median, for each rung up to the multipole lookup, for the discontinuous Galerkin term
 
 
 def adjoint_costs(record: Record | None = None) -> Picture:
-    """The time of each adjoint as a multiple of its kernel's, of the newest record if none is given; beside it Warp's.
+    """The time of each adjoint as a multiple of its kernel's, by default in the newest record, compared with Warp's.
 
-    Raises ValueError where there is no record.
+    Raises ValueError without a record.
     """
-    record = _known(record)
+    record = _or_newest(record)
     kernels = list(record.costs)
     ratios = np.array([record.costs[name].ratio for name in kernels])
     title = f"The adjoint takes {record.median:.1f} times the kernel's time at the median, at most {ratios.max():.1f}"
-    figure, axes = canvas(9.6, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
+    figure, axes = canvas(WIDTH, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
     frame(axes, "time of the adjoint over the time of the kernel", "")
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -41,29 +42,28 @@ def adjoint_costs(record: Record | None = None) -> Picture:
             axes.plot([rival.ratio], [y], "D", color=VERMILLION, markersize=6, markerfacecolor="white")
     axes.set_yticks(range(len(kernels)), kernels, fontsize=10)
     axes.set_xlim(left=min(0.9, 0.9 * float(ratios.min())))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
+    plain_ticks(axes.xaxis)
     axes.set_xticks([1, 2, 4, 10, 20, *([50, 100] if ratios.max() > 30 else [])])
-    words(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
+    write(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
           transform=axes.transAxes, color=GREY, bbox=PAPER)  # fmt: skip
     rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)]
     return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
 
 
 def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Picture:
-    """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
+    """The ratio as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
 
     In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
-    Few have a colour and a name each; of many only those that are not flat. Those are dashed. Raises ValueError where
-    there is no record, or no such kernel in it.
+    Few kernels have a colour and a name each; among many only those that are not flat have names. Curves that are not
+    flat are dashed. Raises ValueError without a record, or for a kernel that it lacks.
     """
-    record = _known(record)
+    record = _or_newest(record)
     chosen = errors.words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
     costs = {name: cost for name, cost in record.costs.items() if name in chosen}
     pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
     worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
-    figure, first = canvas(9.6, 4.6, f"{title} ({record.place})")
+    figure, first = canvas(WIDTH, 4.6, f"{title} ({record.place})")
     first.remove()
     few = len(costs) <= len(STYLES)
     colours = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
@@ -74,13 +74,13 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
         for name, growth in grown.items():
             _line(axes, name, growth, colours.get(name))
         if few:
-            names(axes, [(name, growth[max(growth)].ratio, colours[name]) for name, growth in grown.items()])
+            name_curves(axes, [(name, growth[max(growth)].ratio, colours[name]) for name, growth in grown.items()])
     rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
     return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
 
 
 def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
-    """Axes for ratios between these limits, by multiples of the smallest size that saturates a GPU."""
+    """Axes for ratios between `limits` over multiples of the smallest size that saturates a GPU."""
     axes.invert_yaxis()
     frame(axes, f"{along}, 1 where the GPU is saturated", "ratio")
     axes.set_xscale("log", base=2)
@@ -95,7 +95,7 @@ def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
 
 
 def _line(axes: Axes, name: str, growth: Growth, colour: str | None) -> None:
-    """The ratio over the growth, grey below saturation; one that is not flat is dashed, and without a colour named."""
+    """The ratio over the size, grey below saturation; a steep one is dashed, and named where it has no colour."""
     full, steep = saturated(growth), (growth.spread or 1) > FLAT
     parts = [n for n in sorted(growth) if n <= full[0]], full
     (before, low), (x, y) = (([n / full[0] for n in part], [growth[n].ratio for n in part]) for part in parts)
@@ -103,7 +103,7 @@ def _line(axes: Axes, name: str, growth: Growth, colour: str | None) -> None:
     axes.plot(x, y, color=colour or (VERMILLION if steep else BLUE), linestyle="--" if steep else "-", linewidth=1.3)
     if steep and not colour:
         top = int(np.argmax(y))
-        words(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")
+        write(axes, x[top], y[top] * 1.07, name, color=RUST, fontsize=9, ha="left" if top < 3 else "right", va="bottom")
 
 
 def _spread(growth: Growth) -> str:
@@ -114,7 +114,7 @@ def _rival(beside: Ratio | str | None) -> str:
     return f"{beside.ratio:.2f}" if isinstance(beside, Ratio) else beside or "-"
 
 
-def _known(record: Record | None) -> Record:
+def _or_newest(record: Record | None) -> Record:
     found = record or newest_adjoints()
     if found is None:
         raise ValueError("there is no record of adjoints. On a GPU: minigrad bench --adjoint.")

@@ -1,36 +1,83 @@
-"""The memory of a training step, drawn over its launches."""
+"""Training in pictures: the loss, the memory of a step over its launches, images with labels, and confusion."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import isqrt
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from minigrad.display import table
 from minigrad.errors import whole
 from minigrad.lab.memory import timeline
-from minigrad.lab.show.draw.curves import frame
-from minigrad.lab.show.draw.picture import (
-    BLUE,
-    FONT,
-    INK,
-    LIGHT_BLUE,
-    LIGHT_ORANGE,
-    RUST,
-    VERMILLION,
-    Picture,
-    box,
-    canvas,
-    plural,
-    words,
-)
+from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
+from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, RUST, VERMILLION
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, plural, rounded, write
 from minigrad.tensor import Tensor
+
+COLUMNS = 10  # images in a row
+
+
+def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: str = "step") -> Picture:
+    """The loss by step, a curve for each name: `loss_curve({"numpy": losses})`; on a log scale if it falls 50-fold."""
+    by_name = losses if isinstance(losses, Mapping) else {"loss": losses}
+    curves = {name: np.asarray(values, dtype=float).ravel() for name, values in by_name.items()}
+    if not curves or not all(len(curve) for curve in curves.values()):
+        raise ValueError("loss_curve needs at least one loss: loss_curve({'numpy': losses}).")
+    if len(curves) > len(STYLES):
+        most = f"loss_curve draws at most {len(STYLES)} curves"
+        raise ValueError(f"{most}; got {len(curves)}. Draw them in two pictures.")
+    title = _headline(curves, unit)
+    figure, axes = canvas(8, 3.6, title)
+    frame(axes, unit, "loss")
+    for curve, (colour, dash) in zip(curves.values(), STYLES, strict=False):
+        axes.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, linewidth=2)
+        axes.plot([len(curve)], curve[-1:], "o", color=colour, markersize=4)
+    longest = max(map(len, curves.values()))
+    margin = max(0.5, 0.03 * longest)
+    axes.set_xlim(1 - margin, longest + margin)
+    _set_scales(axes, np.concatenate(list(curves.values())))
+    if isinstance(losses, Mapping):
+        finite = [(name, curve[np.isfinite(curve)]) for name, curve in curves.items()]
+        ends = zip(finite, STYLES, strict=False)
+        name_curves(axes, [(name, c[-1], colour) for (name, c), (colour, _) in ends if c.size])
+    rows = [(name, len(c), *(rounded(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
+    return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
+
+
+def _headline(curves: Mapping[str, np.ndarray], unit: str) -> str:
+    """The fall of the loss; the first value that is NaN or infinite, where there is one."""
+    for name, curve in curves.items():
+        bad = np.flatnonzero(~np.isfinite(curve))
+        if bad.size:
+            return f"{name}: the loss is {rounded(curve[bad[0]])} at {unit} {bad[0] + 1}"
+    if len(curves) > 1:
+        return "The loss at the end: " + ", ".join(f"{name} {rounded(curve[-1])}" for name, curve in curves.items())
+    ((name, curve),) = curves.items()
+    verb = "fell" if curve[-1] < curve[0] else "did not fall:"
+    head = "The loss" if name == "loss" else f"{name}: the loss"
+    return f"{head} {verb} from {rounded(curve[0])} to {rounded(curve[-1])} in {plural(len(curve), unit)}"
+
+
+def _lowest(curve: np.ndarray) -> float:
+    finite = curve[np.isfinite(curve)]
+    return finite.min() if finite.size else float("nan")
+
+
+def _set_scales(axes: Axes, values: np.ndarray) -> None:
+    """Whole steps along x; a log scale with plain numbers along y where the values span more than a factor of 50."""
+    finite = values[np.isfinite(values)]
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if finite.size and finite.min() > 0 and finite.max() > 50 * finite.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        plain_ticks(axes.yaxis)
 
 
 def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
-    """The bytes in use after each launch of step(*inputs), on `sim`: forward they rise, backward they fall."""
+    """The bytes in use after each launch of step(*inputs), on `sim`: they rise going forward and fall going back."""
     found = timeline(step, *inputs)
     if not found.kernels:
         raise ValueError("show.memory: the step launched no kernel.")
@@ -39,12 +86,10 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
     figure, axes = canvas(8, 3.6, title)
     frame(axes, "launch", "bytes in use")
     marked = [i for i, name in enumerate(found.kernels) if "backward" in name] or [-1]
-    back = [marked[0] <= i <= marked[-1] for i in range(len(found.kernels))]  # between them are sums of gradients
-    colours = [LIGHT_ORANGE if is_back else LIGHT_BLUE for is_back in back]
-    hatches = ["//" if is_back else "" for is_back in back]
-    axes.bar(
-        range(1, len(found.live) + 1), found.live, 1.0, color=colours, hatch=hatches, edgecolor=BLUE, linewidth=0.5
-    )
+    back = [marked[0] <= i <= marked[-1] for i in range(len(found.kernels))]  # sums of gradients lie between
+    colours, hatches = zip(*((LIGHT_ORANGE, "//") if is_back else (LIGHT_BLUE, "") for is_back in back), strict=True)
+    axes.bar(range(1, len(found.live) + 1), found.live, 1.0, color=colours, hatch=hatches, edgecolor=BLUE,
+             linewidth=0.5)  # fmt: skip
     axes.annotate(found.kernels[top - 1], (top, found.peak), (0, 4), textcoords="offset points", ha="center",
                   fontsize=FONT - 2, color=INK)  # fmt: skip
     axes.set_ylim(0, found.peak * 1.15)
@@ -54,9 +99,6 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
     return Picture(figure, title, f"hatched: the way back\n{found!r}")
 
 
-COLUMNS = 10
-
-
 def images(images: Any, labels: Any = None, predictions: Any = None, count: int = 20) -> Picture:
     """The first images with their labels; with predictions, the wrong ones say so.
 
@@ -64,64 +106,65 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     (n, classes) scores.
     """
     pixels = _square(images)
-    truth, said = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
     shown = range(min(whole("images", "count", count, 1), len(pixels)))
     title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
-    if truth is not None and said is not None:
-        wrong = int(np.count_nonzero(truth[: len(shown)] != said[: len(shown)]))
+    if truth is not None and predicted is not None:
+        wrong = int(np.count_nonzero(truth[: len(shown)] != predicted[: len(shown)]))
         title += ", every prediction right" if not wrong else f", {wrong} predicted wrongly"
-    return Picture(_sheet(pixels, shown, truth, said, title), title, _captions(shown, truth, said))
+    return _contact_sheet(title, pixels, shown, truth, predicted)
 
 
 def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 20) -> Picture:
-    """The images that were predicted wrongly, the first so many of them."""
+    """The first `count` images whose prediction is wrong."""
     pixels = _square(images)
-    truth, said = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
-    if truth is None or said is None:
+    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    if truth is None or predicted is None:
         raise ValueError("wrong_predictions needs labels and predictions.")
-    wrong = np.flatnonzero(truth != said)
+    wrong = np.flatnonzero(truth != predicted)
     shown = wrong[: whole("wrong_predictions", "count", count, 1)].tolist()
-    title = f"{len(wrong)} of {len(pixels)} predicted wrongly" + (
-        f", {len(shown)} shown" if len(shown) < len(wrong) else ""
-    )
-    return Picture(_sheet(pixels, shown, truth, said, title), title, _captions(shown, truth, said))
+    title = f"{len(wrong)} of {len(pixels)} predicted wrongly"
+    title += f", {len(shown)} shown" if len(shown) < len(wrong) else ""
+    return _contact_sheet(title, pixels, shown, truth, predicted)
 
 
 def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Picture:
-    """How often each class (row) is predicted as each (column): of labels and predictions, or of a matrix of counts.
+    """Counts of each class (row) predicted as each (column), from labels and predictions or a matrix of counts.
 
-    names: of all classes, whether they occur or not. Raises ValueError for another number of them.
+    names: of all classes, also of those that do not occur. Raises ValueError for another number of them.
     """
-    known = None if names is None else [str(name) for name in names]
-    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions, len(known or ()))
+    classes = [] if names is None else [str(name) for name in names]
+    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions, len(classes))
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
-    classes = [str(n) for n in range(len(counts))] if known is None else known
+    if names is None:
+        classes = [str(n) for n in range(len(counts))]
     if len(classes) != len(counts):
         raise ValueError(f"confusion: {len(classes)} names for {len(counts)} classes; give one for each.")
     total, right = int(counts.sum()), int(np.trace(counts))
     title = f"{right} of {total} right, {100 * right / max(total, 1):.1f} %"
     mistakes = [(int(counts[i, j]), i, j) for i, j in np.argwhere(counts).tolist() if i != j]
     mistakes.sort(key=lambda mistake: (-mistake[0], mistake[1:]))
-    if mistakes and mistakes[0][0] > max((often for often, *_ in mistakes[1:]), default=0):
-        often, i, j = mistakes[0]
-        title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(often, 'time')}"
-    rows = [(classes[i], classes[j], often) for often, i, j in mistakes[:5]]
-    told = repr(table(rows, ("label", "predicted", "times"))) if rows else "no mistakes"
-    return Picture(_heat(counts, classes, title), title, told)
+    if mistakes and mistakes[0][0] > max((times for times, *_ in mistakes[1:]), default=0):
+        times, i, j = mistakes[0]
+        title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(times, 'time')}"
+    rows = [(classes[i], classes[j], times) for times, i, j in mistakes[:5]]
+    numbers = repr(table(rows, ("label", "predicted", "times"))) if rows else "no mistakes"
+    return Picture(_heat_map(counts, classes, title), title, numbers)
 
 
 def confusion_counts(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
-    """counts[i, j]: how often label i was predicted as j; of the classes that occur, and so many at least."""
+    """counts[i, j]: the number of times that label i was predicted as j, for at least `least` classes."""
     truth = np.asarray(labels).ravel()
-    said: Any = _classes(predictions, len(truth))
-    size = max(least, int(max(truth.max(initial=0), np.max(said, initial=0))) + 1)
+    predicted: Any = _classes(predictions, len(truth))
+    size = max(least, int(max(truth.max(initial=0), np.max(predicted, initial=0))) + 1)
     counts = np.zeros((size, size), dtype=np.int64)
-    np.add.at(counts, (truth, said), 1)
+    np.add.at(counts, (truth, predicted), 1)
     return counts
 
 
 def _square(images: Any) -> np.ndarray:
+    """Images as (n, height, width)."""
     pixels = np.asarray(images)
     if pixels.ndim == 4 and pixels.shape[1] == 1:
         pixels = pixels[:, 0]
@@ -132,65 +175,50 @@ def _square(images: Any) -> np.ndarray:
     return pixels
 
 
-def _classes(given: Any, wanted: int) -> np.ndarray | None:
-    """Classes (n,), from classes or from scores (n, classes)."""
-    if given is None:
+def _classes(classes: Any, count: int) -> np.ndarray | None:
+    """Classes (count,), from classes or from scores (count, classes)."""
+    if classes is None:
         return None
-    found = np.asarray(given)
+    found = np.asarray(classes)
     found = found.argmax(axis=1) if found.ndim == 2 else found
-    if found.shape != (wanted,):
-        raise ValueError(f"there are {wanted} images or labels, and classes of shape {found.shape} for them.")
+    if found.shape != (count,):
+        raise ValueError(f"there are {count} images or labels, and classes of shape {found.shape} for them.")
     return found
 
 
-def _caption(i: int, truth: Any, said: Any) -> tuple[str, bool]:
-    """What stands under image i, and whether it is a mistake."""
-    if truth is None or said is None:
-        known = truth if truth is not None else said
-        return ("" if known is None else str(known[i])), False
-    wrong = bool(truth[i] != said[i])
-    return (f"{said[i]}, not {truth[i]}" if wrong else str(truth[i])), wrong
-
-
-def _captions(shown: Any, truth: Any, said: Any) -> str:
-    """The captions as lines of text, ten to a line."""
-    texts = [_caption(i, truth, said)[0] for i in shown]
-    lines = [" | ".join(texts[at : at + COLUMNS]) for at in range(0, len(texts), COLUMNS)]
-    return "\n".join(lines) if any(texts) else f"no labels; {len(texts)} images"
-
-
-def _sheet(pixels: np.ndarray, shown: Any, truth: Any, said: Any, title: str) -> Figure:
+def _contact_sheet(title: str, pixels: np.ndarray, shown: Sequence[int], truth: Any, predicted: Any) -> Picture:
+    """The shown images in rows, each over its caption; the captions as lines of text below."""
+    captions = [_caption(i, truth, predicted) for i in shown]
     rows = max(1, -(-len(shown) // COLUMNS))
-    figure, axes = canvas(9.6, 1.25 * rows + 0.5, title)
+    figure, axes = canvas(WIDTH, 1.25 * rows + 0.5, title)
     axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.05, COLUMNS * 1.1)
-    axes.set_ylim(rows * 1.4, -0.1)
     low, high = float(pixels.min()), float(pixels.max())
-    for place, i in enumerate(shown):
+    for place, (i, (text, wrong)) in enumerate(zip(shown, captions, strict=True)):
         x, y = place % COLUMNS * 1.1, place // COLUMNS * 1.4
-        text, wrong = _caption(i, truth, said)
-        where = (x, x + 1, y + 1, y)
-        axes.imshow(pixels[i], cmap="gray_r", vmin=low, vmax=high, extent=where, interpolation="nearest", zorder=1)
-        box(
-            axes,
-            x,
-            y,
-            1,
-            1,
-            "none",
-            edgecolor=VERMILLION if wrong else "#bbbbbb",
-            linewidth=2.5 if wrong else 0.8,
-            zorder=2,
-        )
-        bold = {"color": RUST, "fontweight": "bold"} if wrong else {"color": INK}
-        words(axes, x + 0.5, y + 1.18, text, fontsize=FONT if len(text) < 9 else 10, **bold)
-    axes.set_xlim(-0.05, COLUMNS * 1.1)
+        extent = (x, x + 1, y + 1, y)
+        axes.imshow(pixels[i], cmap="gray_r", vmin=low, vmax=high, extent=extent, interpolation="nearest", zorder=1)
+        edge, width = (VERMILLION, 2.5) if wrong else ("#bbbbbb", 0.8)
+        box(axes, x, y, 1, 1, "none", edgecolor=edge, linewidth=width, zorder=2)
+        bold = {"color": RUST, "fontweight": "bold"} if wrong else {}
+        write(axes, x + 0.5, y + 1.18, text, fontsize=FONT if len(text) < 9 else 10, **bold)
+    axes.set_xlim(-0.05, COLUMNS * 1.1)  # imshow has changed them
     axes.set_ylim(rows * 1.4, -0.1)
-    return figure
+    texts = [text for text, _ in captions]
+    lines = [" | ".join(texts[at : at + COLUMNS]) for at in range(0, len(texts), COLUMNS)]
+    return Picture(figure, title, "\n".join(lines) if any(texts) else f"no labels; {len(texts)} images")
 
 
-def _heat(counts: np.ndarray, classes: list[str], title: str) -> Figure:
-    """Each count in its cell, the mistakes the darker the commoner; right ones lie on the outlined diagonal."""
+def _caption(i: int, truth: Any, predicted: Any) -> tuple[str, bool]:
+    """The text under image i, and True for a wrong prediction."""
+    if truth is None or predicted is None:
+        known = truth if truth is not None else predicted
+        return ("" if known is None else str(known[i])), False
+    wrong = bool(truth[i] != predicted[i])
+    return (f"{predicted[i]}, not {truth[i]}" if wrong else str(truth[i])), wrong
+
+
+def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
+    """Each count in its cell; mistakes are darker where they are more frequent, the diagonal is outlined."""
     size = len(counts)
     figure, axes = canvas(7.2, 0.42 * size + 1.4, title)
     axes.set_aspect("equal", anchor="NW")
@@ -198,17 +226,17 @@ def _heat(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     axes.set_ylim(size + 0.1, -2)
     most = max((int(counts[i, j]) for i in range(size) for j in range(size) if i != j), default=0)
     for i in range(size):
-        words(axes, -0.3, i + 0.5, classes[i], ha="right")
-        words(axes, i + 0.5, -0.45, classes[i])
+        write(axes, -0.3, i + 0.5, classes[i], ha="right")
+        write(axes, i + 0.5, -0.45, classes[i])
         for j in range(size):
             share = counts[i, j] / most if most and i != j else 0
             box(axes, j, i, 1, 1, _mixed(VERMILLION, share * 0.6), edgecolor="#cccccc", linewidth=0.7)
             if counts[i, j]:
-                words(axes, j + 0.5, i + 0.5, str(counts[i, j]), fontsize=10)
+                write(axes, j + 0.5, i + 0.5, str(counts[i, j]), fontsize=10)
     for i in range(size):
         box(axes, i, i, 1, 1, "none", edgecolor=BLUE, linewidth=2)
-    words(axes, 0, -1.3, "predicted", ha="left", fontweight="bold")
-    words(axes, -1.6, size / 2, "label", rotation=90, fontweight="bold")
+    write(axes, 0, -1.3, "predicted", ha="left", fontweight="bold")
+    write(axes, -1.6, size / 2, "label", rotation=90, fontweight="bold")
     return figure
 
 

@@ -1,16 +1,6 @@
-"""03: what was copied going forward is added up going back."""
+"""03: the gradient of a broadcast row: copies going forward become sums going back."""
 
-from minigrad.devices.array import Array
-from minigrad.kernels.kernel import Kernel
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
-
-
-def launch(kernel: Kernel, dy: Array) -> Array:
-    rows, cols = dy.shape
-    db = Array.empty(dy.device, (cols,), dy.dtype)
-    kernel.launch(cols)(dy, db, rows, cols)
-    return db
-
 
 bias_backward = KernelExercise(
     "03",
@@ -61,10 +51,8 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
         Wrong("j < cols", "j < cols - 1", "never-written", "The last column is cols - 1: this guard leaves it out."),
     ],
     reference=lambda dy: dy.sum(axis=0),
-    launch=launch,
+    arguments=lambda dy: {"db": dy.shape[1:], "rows": dy.shape[0], "cols": dy.shape[1]},
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 1), (3, 2), (1, 33), (33, 31), (0, 3), (3, 0), (5, 1025))],
-    grid=("cols/BLOCK",),
-    block=("BLOCK",),
     sizes="cols",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""08: how many blocks a multiprocessor holds. What runs out first decides."""
+"""08: the number of resident blocks of a multiprocessor. The scarcest resource decides."""
 
 from minigrad.devices.cuda.chip import Chip
 from minigrad.lab.exercises import PythonExercise, Wrong
@@ -8,7 +8,7 @@ H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472,
 
 
 def truth(threads: int, registers: int, shared: int) -> int:
-    """What the CUDA occupancy calculator says of an H200."""
+    """The resident blocks by the rules of the CUDA occupancy calculator, for an H200."""
     return Occupancy("kernel", 1, threads, registers, shared, H200).blocks
 
 

@@ -1,4 +1,4 @@
-"""01: how many blocks. The smallest sizes are where it goes wrong."""
+"""01: the number of blocks. Mistakes show at the smallest sizes."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,12 @@ from minigrad.lab.exercises import PythonExercise, Wrong
 
 
 def truth(n: int, BLOCK: int) -> int:
-    """The first number of blocks that is enough."""
+    """The smallest number of blocks that covers n elements."""
     return next(blocks for blocks in range(n + 1) if blocks * BLOCK >= n)
 
 
 def whole(function: Callable, n: int, BLOCK: int) -> int:
-    """The reader's number of blocks. Raises TypeError where a launch would refuse it."""
+    """The reader's number of blocks. Raises TypeError for a float, which no launch accepts."""
     blocks = function(n, BLOCK)
     if isinstance(blocks, float):
         raise TypeError(f"{blocks} is a float; a grid takes a whole number of blocks, an int")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-import minigrad as mg
+from minigrad.create import tensor
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 
-def walked(function: Callable, numbers: np.ndarray) -> np.ndarray:
-    """The gradient that the tape has found. Raises ValueError where it was not asked."""
-    x = mg.tensor(numbers, requires_grad=True)
+def gradient_of(function: Callable, numbers: np.ndarray) -> np.ndarray:
+    """x.grad after the reader's function. Raises ValueError where it called no backward()."""
+    x = tensor(numbers, requires_grad=True)
     function(x)
     if x.grad is None:
         raise ValueError("x.grad is None, so nothing walked back to x")
@@ -47,6 +47,6 @@ def cube_gradient(x):
               "This is the rate, worked out by hand. Make y and let y.backward() find it."),
     ],
     truth=lambda x: 3 * x**2,
-    call=walked,
+    call=gradient_of,
     cases=[([1.0, 2.0, 3.0],), ([-2.0, 0.5],)],
 )  # fmt: skip

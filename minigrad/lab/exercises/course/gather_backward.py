@@ -1,22 +1,14 @@
-"""05: every read becomes a write in the gradient, and writes to one place have to be atomic."""
+"""05: the gradient of a gather is a scatter: every read becomes an addition, atomic where threads share a target."""
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.kernels.kernel import Kernel
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
-ROWS = 10  # elements of x, which dx has too
-
-
-def launch(kernel: Kernel, dy: Array, index: Array) -> Array:
-    dx = Array.zeros(dy.device, (ROWS,), dy.dtype)
-    kernel.launch(dy.size)(dy, index, dx, dy.size)
-    return dx
+ROWS = 10  # elements of x and dx
 
 
 def places(n: int) -> np.ndarray:
-    """Where each of n elements was gathered from; many come from the same place."""
+    """The source of each of n gathered elements; many share one."""
     return np.random.default_rng(n).integers(0, ROWS, n).astype(np.int32)
 
 
@@ -63,10 +55,9 @@ extern "C" __global__ void gather_backward(const float* dy, const int* index, fl
               "threadIdx.x starts from 0 in every block, so all blocks do the work of the first."),
     ],
     reference=lambda dy, index: np.bincount(index, dy, ROWS),
-    launch=launch,
+    arguments=lambda dy, index: {"dx": (ROWS,), "n": dy.size},
+    zeros=True,
     inputs=[(numbers(n), places(n)) for n in (3, 33, 1, 0, 31, 1023, 1025)],
-    grid=("n/BLOCK",),
-    block=("BLOCK",),
     sizes="n",
     BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

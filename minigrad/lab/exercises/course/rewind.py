@@ -1,4 +1,4 @@
-"""16: a loop over time, walked back through the states that were kept."""
+"""16: a loop over time, walked back through its saved states."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from minigrad.lab.exercises import PythonExercise, Wrong
 
 
 def last(x: complex, r: complex, steps: int) -> complex:
-    """The population after so many years."""
+    """The population after `steps` years."""
     for _ in range(steps):
         x = r * x * (1 - x)
     return x

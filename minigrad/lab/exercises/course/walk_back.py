@@ -1,4 +1,4 @@
-"""02: the walk back along a tape, where portions are added up."""
+"""02: the backward walk along a tape, where gradients add up."""
 
 from collections.abc import Callable
 
@@ -7,33 +7,33 @@ import numpy as np
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 
-class Value:
-    """A number that knows its parents, and the rule that hands its gradient on to them."""
+class Scalar:
+    """A number with its parents, and the rule that passes its gradient on to them."""
 
     def __init__(self, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
         self.data, self.parents, self.rule, self.grad = data, parents, rule, 0.0
 
-    def __add__(self, other: "Value") -> "Value":
-        return Value(self.data + other.data, (self, other), lambda dy: (dy, dy))
+    def __add__(self, other: "Scalar") -> "Scalar":
+        return Scalar(self.data + other.data, (self, other), lambda dy: (dy, dy))
 
-    def __mul__(self, other: "Value") -> "Value":
-        return Value(self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
+    def __mul__(self, other: "Scalar") -> "Scalar":
+        return Scalar(self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
 
 
-def order(value: Value, found: list[Value]) -> list[Value]:
-    """All values behind this one and itself, parents first."""
+def topo(value: Scalar, found: list[Scalar]) -> list[Scalar]:
+    """This value and all that it depends on, parents first."""
     if value not in found:
         for parent in value.parents:
-            order(parent, found)
+            topo(parent, found)
         found.append(value)
     return found
 
 
 def gradients(walk_back: Callable, formula: str, a: float, b: float) -> np.ndarray:
     """Both gradients of a formula by the reader's walk."""
-    inputs = Value(a), Value(b)
+    inputs = Scalar(a), Scalar(b)
     result = eval(formula, {"a": inputs[0], "b": inputs[1]})
-    walk_back(order(result, [])[::-1])
+    walk_back(topo(result, [])[::-1])
     return np.array([value.grad for value in inputs])
 
 

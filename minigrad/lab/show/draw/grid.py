@@ -1,4 +1,4 @@
-"""Which thread owns which element: read off a launch, counted, and cut down to what fits in a picture."""
+"""The map from threads to elements of a launch: its axes, its idle threads, and the blocks that fit in a picture."""
 
 import re
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ _ROW = re.compile(r"\brow\s*=\s*blockIdx\.([xy])")
 
 @dataclass(frozen=True)
 class Axis:
-    """`extent` elements along one axis, named `size`, cut into blocks of `piece` threads: one thread per element."""
+    """`extent` elements along one axis, named `size`, split over blocks of `per_block` threads: a thread each."""
 
     name: str  # x or y, as in threadIdx.x
     size: str
     extent: int
-    piece: int
+    per_block: int
     blocks: int
 
     @property
     def threads(self) -> int:
         """Threads along this axis, the idle ones included."""
-        return self.blocks * self.piece
+        return self.blocks * self.per_block
 
     def busy(self, block: int) -> int:
-        """How many threads of that block have an element."""
-        return max(0, min(self.piece, self.extent - block * self.piece))
+        """The number of threads of that block that have an element."""
+        return max(0, min(self.per_block, self.extent - block * self.per_block))
 
 
 class Slot(NamedTuple):
-    """A block as it is drawn: its number, or None for the gap where blocks are left out, and where it lies."""
+    """A drawn block: its number, or None for the gap where blocks are left out, and its place along the axis."""
 
     block: int | None
     at: float
     width: float
 
 
-def owned(launch: Launch) -> list[Axis]:
-    """The axes along which thread i has element i: those whose grid is ceil(size / piece) and whose block is piece."""
+def element_axes(launch: Launch) -> list[Axis]:
+    """The axes along which thread i owns element i: the grid is ceil(size / piece) and the block is piece."""
     numbers = {**launch.sizes, **launch.values}
     spans = zip("xyz", launch.kernel.grid, launch.kernel.block, launch.grid, strict=False)
     return [
@@ -51,9 +51,9 @@ def owned(launch: Launch) -> list[Axis]:
     ]
 
 
-def idle(launch: Launch) -> int | None:
-    """Threads that have no element. None where threads take several elements each, and nobody can say."""
-    axes = owned(launch)
+def idle_threads(launch: Launch) -> int | None:
+    """The number of threads without an element. None where threads take several each, as the kernel decides."""
+    axes = element_axes(launch)
     if not axes:
         return None
     others = launch.threads // max(1, prod(axis.threads for axis in axes))
@@ -62,14 +62,14 @@ def idle(launch: Launch) -> int | None:
 
 def rows_and_columns(launch: Launch) -> tuple[Axis, Axis]:
     """The two axes of a matrix: rows are those that the kernel's text calls `row`, else those along y."""
-    across, down = owned(launch)
+    across, down = element_axes(launch)
     found = _ROW.search(blank(launch.kernel.text))
     return (across, down) if found and found.group(1) == across.name else (down, across)
 
 
-def slots(axis: Axis, most: int, keep: int = 0) -> list[Slot]:
-    """The blocks to draw, each one unit wide: all, or of more than `most` the first and last two and block `keep`."""
-    wanted = {0, 1, keep, axis.blocks - 2, axis.blocks - 1} if axis.blocks > most else set(range(axis.blocks))
+def slots(axis: Axis, limit: int, keep: int = 0) -> list[Slot]:
+    """The blocks to draw, each one unit wide: all, or of more than `limit` the first and last two and block `keep`."""
+    wanted = {0, 1, keep, axis.blocks - 2, axis.blocks - 1} if axis.blocks > limit else set(range(axis.blocks))
     drawn: list[Slot] = []
     at, before = 0.0, -1
     for block in sorted(wanted):
@@ -81,27 +81,24 @@ def slots(axis: Axis, most: int, keep: int = 0) -> list[Slot]:
     return drawn
 
 
-def verdict(launch: Launch) -> str:
-    """The finding, for a title."""
-    head = f"{launch.kernel.name}: "
-    blocks, threads, lazy = launch.blocks, prod(launch.block), idle(launch)
+def headline(launch: Launch) -> str:
+    """The finding about a launch, for a title."""
+    blocks, idle = launch.blocks, idle_threads(launch)
     if blocks == 0:
-        return head + "no elements, so no block and no launch"
-    start = f"{plural(blocks, 'block')} of {plural(threads, 'thread')}"
-    if lazy is None:
-        return head + start
-    if lazy == 0:
-        return head + start + ", every thread has an element"
-    return head + f"{start}, {plural(lazy, 'thread')} idle"
+        return f"{launch.kernel.name}: no elements, so no block and no launch"
+    start = f"{launch.kernel.name}: {plural(blocks, 'block')} of {plural(prod(launch.block), 'thread')}"
+    if idle is None:
+        return start
+    return f"{start}, {plural(idle, 'thread')} idle" if idle else f"{start}, every thread has an element"
 
 
 def facts(launch: Launch) -> str:
     """The arithmetic of the launch, and the idle threads, as text."""
-    lazy, lines = idle(launch), [repr(launch)]
-    if lazy is None:
+    idle = idle_threads(launch)
+    if idle is None:
         return f"{launch!r}\n  idle   depends on the kernel: its threads take several elements each"
-    busy = launch.threads - lazy
-    share = f", {100 * lazy / launch.threads:.1f} % of them" if lazy else ""
-    lines += [f"  busy   {busy}", f"  idle   {launch.threads} - {busy} = {plural(lazy, 'thread')}{share}"]
-    layers = launch.blocks // max(1, prod(axis.blocks for axis in owned(launch)))
+    busy = launch.threads - idle
+    share = f", {100 * idle / launch.threads:.1f} % of them" if idle else ""
+    lines = [repr(launch), f"  busy   {busy}", f"  idle   {launch.threads} - {busy} = {plural(idle, 'thread')}{share}"]
+    layers = launch.blocks // max(1, prod(axis.blocks for axis in element_axes(launch)))
     return "\n".join(lines + [f"  shown  one of {layers} equal parts of the grid"] * (layers > 1))

@@ -1,4 +1,7 @@
-"""A layered layout: every node below its inputs, few crossings, straight lines where there is room."""
+"""A graph of operations as SVG, by a layered layout.
+
+Every node lies below its inputs, lines cross seldom, and run straight where there is room.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,11 +9,18 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
-from minigrad.lab.show.draw.picture import BLUE, GREY, INK, LIGHT_BLUE, PALE, RUST
+from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, PALE, RUST
 
 SWEEPS = 12
-BEND = 28  # the width that a line takes where it passes between boxes
+BEND = 28  # pixels for a line that passes between boxes
 SPACE = 26  # between neighbours
+LETTER, LINE = 8.2, 19  # pixels: width of a monospaced letter at size 13.5, height of a line
+LONGEST = 36  # letters in a line
+PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
+MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
+SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
+FILL = {"leaf": LIGHT_BLUE, "operation": "white", "constant": PALE}
+OUTLINE = {"leaf": BLUE, "operation": INK, "constant": GREY}
 
 
 @dataclass
@@ -25,19 +35,19 @@ class Item:
 
 
 class Layout(NamedTuple):
-    """Layers from the inputs down, each from left to right, and for each line the items that it runs through."""
+    """Layers from the inputs down, each from left to right, and the items along each line."""
 
     layers: list[list[Item]]
-    lines: dict[tuple[int, int], list[Item]]  # (node, which input of it) -> from the input to the node
+    lines: dict[tuple[int, int], list[Item]]  # (node, number of its input) -> from the input to the node
     width: float
 
 
 def layout(inputs: Sequence[Sequence[int]], widths: Sequence[float]) -> Layout:
-    """Place nodes, given for each the nodes that it reads: all of them come before it. The last one is the output."""
+    """Place the nodes of a graph: inputs[i] are the nodes that node i reads, all before it; the last is the output."""
     depth = _depths(inputs)
     items = [Item(width, node) for node, width in enumerate(widths)]
     layers: list[list[Item]] = [[] for _ in range(max(depth) + 1)]
-    for node in _first_met(inputs):
+    for node in _depth_first(inputs):
         layers[depth[node]].append(items[node])
     lines = {}
     for node, read in enumerate(inputs):
@@ -49,7 +59,7 @@ def layout(inputs: Sequence[Sequence[int]], widths: Sequence[float]) -> Layout:
 
 
 def _depths(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The longest way from each node to the output: its layer, counted from the bottom."""
+    """The longest path from each node to the output: its layer, counted from the bottom."""
     depth = [0] * len(inputs)
     for node in range(len(inputs) - 1, -1, -1):
         for source in inputs[node]:
@@ -57,16 +67,16 @@ def _depths(inputs: Sequence[Sequence[int]]) -> list[int]:
     return depth
 
 
-def _first_met(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The nodes in the order in which a walk up from the output meets them, first inputs first."""
-    met: dict[int, None] = {}
+def _depth_first(inputs: Sequence[Sequence[int]]) -> list[int]:
+    """The nodes in depth-first order from the output, first inputs first."""
+    visited: dict[int, None] = {}
     stack = [len(inputs) - 1]
     while stack:
         node = stack.pop()
-        if node not in met:
-            met[node] = None
+        if node not in visited:
+            visited[node] = None
             stack.extend(reversed(inputs[node]))
-    return list(met)
+    return list(visited)
 
 
 def _path(items: list[Item], layers: list[list[Item]], depth: list[int], source: int, node: int) -> list[Item]:
@@ -83,21 +93,18 @@ def _path(items: list[Item], layers: list[list[Item]], depth: list[int], source:
 
 
 def _order(layers: list[list[Item]]) -> None:
-    """Barycentres: sort each layer by the mean position of its neighbours, down and up, and keep the best."""
+    """Barycentre method: sort each layer by the mean position of its neighbours, down and up; keep the best order."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers)
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for layer in layers[1:] if down else layers[-2::-1]:
             position = {id(item): at for other in layers for at, item in enumerate(other)}
-            layer.sort(
-                key=lambda item: _mean(
-                    [position[id(n)] for n in (item.above if down else item.below)], position[id(item)]
-                )
-            )
+            neighbours = {id(item): item.above if down else item.below for item in layer}
+            layer.sort(key=lambda item: _mean([position[id(n)] for n in neighbours[id(item)]], position[id(item)]))
         if (now := _crossings(layers)) < fewest:
             best, fewest = [list(layer) for layer in layers], now
-    for layer, kept in zip(layers, best, strict=True):
-        layer[:] = kept
+    for layer, order in zip(layers, best, strict=True):
+        layer[:] = order
 
 
 def _crossings(layers: list[list[Item]]) -> int:
@@ -114,32 +121,32 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _place(layers: list[list[Item]]) -> float:
-    """Give every item its x near the middle of its neighbours; returns the width of the whole."""
+    """Set every item's x near the mean of its neighbours; returns the width of the drawing."""
     for layer in layers:
         _spread(layer, [0] * len(layer))
     for sweep in range(SWEEPS + 1):  # an odd number: the last one goes down
         down = sweep % 2 == 0
         for layer in layers if down else layers[::-1]:
             _spread(layer, [_mean([n.x for n in _leading(item, down)], item.x) for item in layer])
-    every = [item for layer in layers for item in layer]
-    left = min(item.x - item.width / 2 for item in every)
-    for item in every:
+    items = [item for layer in layers for item in layer]
+    left = min(item.x - item.width / 2 for item in items)
+    for item in items:
         item.x -= left
-    return max(item.x + item.width / 2 for item in every)
+    return max(item.x + item.width / 2 for item in items)
 
 
 def _leading(item: Item, down: bool) -> list[Item]:
-    """The neighbours to line up with: a node stands under what was computed, and leaves make room."""
+    """The neighbours to line up with: a node stands under operations, and leaves make room."""
     return [n for n in item.above if n.above] or item.above if down else item.below
 
 
 def _spread(layer: list[Item], wanted: Sequence[float]) -> None:
-    """As near to `wanted` as can be without an overlap, in the same order: neighbours that push share their place."""
+    """Least squares without overlap or reordering: items that collide form a group, placed at its weighted mean."""
     offsets, at = [], 0.0
     for item in layer:
         offsets.append(at + item.width / 2)
         at += item.width + SPACE
-    groups: list[tuple[float, float, int]] = []  # weighted sum of the wanted left edges, weight, how many items
+    groups: list[tuple[float, float, int]] = []  # weighted sum of the wanted left edges, weight, number of items
     for item, target, offset in zip(layer, wanted, offsets, strict=True):
         weight = 1 if item.above else 0.01
         total, size = (target - offset) * weight, 1
@@ -152,17 +159,8 @@ def _spread(layer: list[Item], wanted: Sequence[float]) -> None:
         item.x = start + offset
 
 
-LETTER, LINE = 8.2, 19  # of a monospaced letter of 13.5 pixels: its width, and a line's height
-LONGEST = 36  # letters in a line
-PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
-MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
-SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
-FILL = {"leaf": LIGHT_BLUE, "operation": "white", "constant": PALE}
-EDGE = {"leaf": BLUE, "operation": INK, "constant": GREY}
-
-
 class Box(NamedTuple):
-    """A node: its heading, rows of a word and what it is, the boxes that it reads, and its kind."""
+    """A node: its heading, rows of a word and its value, the boxes that it reads, and its kind."""
 
     head: str
     rows: tuple[tuple[str, str], ...] = ()
@@ -171,18 +169,17 @@ class Box(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The text, cut where it is too long."""
+        """The text; a line that is too long ends in an ellipsis."""
         column = max((len(word) for word, _ in self.rows), default=0) + 1
-        return [_cut(line) for line in (self.head, *(f"{word:<{column}}{what}" for word, what in self.rows))]
+        lines = self.head, *(f"{word:<{column}}{value}" for word, value in self.rows)
+        return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in lines]
 
     @property
     def width(self) -> int:
-        """In pixels."""
         return round(max(map(len, self.lines)) * LETTER + 2 * PAD)
 
     @property
     def height(self) -> int:
-        """In pixels."""
         return len(self.lines) * LINE + PAD
 
 
@@ -196,32 +193,23 @@ def drawing(title: str, boxes: Sequence[Box]) -> str:
     height = TOP + len(plan.layers) * (high + BETWEEN) - BETWEEN + MARGIN
     tops = {id(item): TOP + row * (high + BETWEEN) for row, layer in enumerate(plan.layers) for item in layer}
     lines = [_line(line, tops, high, port, boxes) for line, port in _ports(plan)]
-    drawn = [
-        _box(boxes[item.node], item, tops[id(item)], high)
-        for layer in plan.layers
-        for item in layer
-        if item.node is not None
+    items = [item for layer in plan.layers for item in layer]
+    drawn = [_box(boxes[item.node], item, tops[id(item)], high) for item in items if item.node is not None]
+    size, name = f"width='{width}' height='{height}'", escape(title)
+    head = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' {size} viewBox='0 0 {width} {height}' role='img'>",
+        f"<title>{name}</title>",
+        f"<rect {size} fill='white'/>",
+        f"<text x='{MARGIN}' y='27' fill='{INK}' {SANS}>{name}</text>",
+        f"<g transform='translate({MARGIN} 0)' {MONO}>",
     ]
-    return "\n".join(
-        [
-            f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' "
-            f"viewBox='0 0 {width} {height}' role='img'>",
-            f"<title>{escape(title)}</title>",
-            f"<rect width='{width}' height='{height}' fill='white'/>",
-            f"<text x='{MARGIN}' y='27' fill='{INK}' {SANS}>{escape(title)}</text>",
-            f"<g transform='translate({MARGIN} 0)' {MONO}>",
-            *lines,
-            *drawn,
-            "</g>",
-            "</svg>",
-        ]
-    )
+    return "\n".join([*head, *lines, *drawn, "</g>", "</svg>"])
 
 
 def _with_constants(boxes: Sequence[Box]) -> list[Box]:
-    """Every input that is no box gets one of its own, before the box that reads it."""
+    """Give every constant input a box of its own, before the box that reads it."""
     made: list[Box] = []
-    place: list[int] = []  # of the given boxes among those made
+    place: list[int] = []  # of the input boxes in `made`
     for box in boxes:
         inputs = []
         for i in box.inputs:
@@ -234,26 +222,24 @@ def _with_constants(boxes: Sequence[Box]) -> list[Box]:
 
 
 def _box(box: Box, item: Item, top: int, high: int) -> str:
-    """A rectangle with its lines; leaves are round and filled, what is no box of the tape is dashed."""
+    """A rectangle with its lines; leaves are round and filled, constants dashed."""
     left, top = round(item.x - box.width / 2), top + high - box.height
     round_off, dash = 12 if box.kind == "leaf" else 3, " stroke-dasharray='4 3'" if box.kind == "constant" else ""
     shape = (
         f"<rect x='{left}' y='{top}' width='{box.width}' height='{box.height}' rx='{round_off}' "
-        f"fill='{FILL[box.kind]}' stroke='{EDGE[box.kind]}' stroke-width='1.5'{dash}/>"
+        f"fill='{FILL[box.kind]}' stroke='{OUTLINE[box.kind]}' stroke-width='1.5'{dash}/>"
     )
     texts = []
     for row, text in enumerate(box.lines):
         colour = RUST if text.startswith("gradient") else INK
         weight = " font-weight='bold'" if row == 0 and box.rows else ""
-        y = top + PAD / 2 + row * LINE + 14
-        texts.append(
-            f"<text x='{left + PAD}' y='{y:g}' fill='{colour}' xml:space='preserve'{weight}>{escape(text)}</text>"
-        )
+        start = f"x='{left + PAD}' y='{top + PAD / 2 + row * LINE + 14:g}' fill='{colour}'"
+        texts.append(f"<text {start} xml:space='preserve'{weight}>{escape(text)}</text>")
     return "\n".join([shape, *texts])
 
 
 def _ports(plan: Layout) -> list[tuple[list[Item], float]]:
-    """Each line with its end on top of a node, from -0.5 to 0.5: the lines of a node arrive from left to right."""
+    """Each line with its end on top of a node, from -0.5 to 0.5: the ends are in the order of where lines come from."""
     arriving: dict[int, list[list[Item]]] = {}
     for (node, _), line in plan.lines.items():
         arriving.setdefault(node, []).append(line)
@@ -265,7 +251,7 @@ def _ports(plan: Layout) -> list[tuple[list[Item], float]]:
 
 
 def _line(line: Sequence[Item], tops: dict[int, int], high: int, port: float, boxes: Sequence[Box]) -> str:
-    """From the bottom of an input, past the boxes between, to its end on top of a node."""
+    """The path from the bottom of an input, past the boxes between, to its end on top of a node."""
     node = boxes[line[-1].node or 0]
     x, y = round(line[0].x), tops[id(line[0])] + high
     path = [f"M{x} {y}"]
@@ -281,7 +267,3 @@ def _line(line: Sequence[Item], tops: dict[int, int], high: int, port: float, bo
             path.append(f"L{x} {y}")
     head = f"<path d='M{x - 5} {y} L{x + 5} {y} L{x} {y + 7} Z' fill='{GREY}'/>"
     return f"<path d='{' '.join(path)}' fill='none' stroke='{GREY}' stroke-width='1.5'/>\n{head}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -1,4 +1,4 @@
-"""make notebooks: a notebook is run and stored as the repository keeps it."""
+"""`make notebooks` runs a notebook and stores it without widgets and times."""
 
 import runpy
 from pathlib import Path
@@ -18,7 +18,7 @@ def notebook(*cells):
     return new_notebook(cells=[new_code_cell(source) for source in cells], metadata=described)
 
 
-def test_what_is_stored_has_no_widgets_no_times_and_no_other_python():
+def test_stored_notebooks_have_no_widgets_no_times_and_keep_their_metadata():
     given = notebook("from ipywidgets import IntSlider\nprint(1)\nprint(2)\nIntSlider()", "1 + 1")
     before = dict(given.metadata)
     run(given)

@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from minigrad.display import table
-from minigrad.lab.show.draw.curves import STYLES, frame
-from minigrad.lab.show.draw.picture import FONT, GREY, INK, Picture
+from minigrad.lab.show.draw.axes import STYLES, frame
+from minigrad.lab.show.draw.colours import EDGE, FONT, GREY, INK
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, rounded
 
-MAPS, LINES = 4, len(STYLES)  # that one picture holds
+MAPS, LINES = 4, len(STYLES)  # the most in one picture
 SIGNED = 0.1  # a field that is below 0 by more than this share of its largest value has both signs
 
 
@@ -21,8 +20,8 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
     """Maps side by side, (height, width) each, by name: `fields("a flow", {"speed": u, "gradient": du})`.
 
     A field that goes well below 0 has white at 0, red above and blue below; any other goes from dark to light.
-    hidden is True where nothing is to be seen, as within a wall; what is True in marked gets an edge. Raises ValueError
-    where shapes differ.
+    hidden masks elements, as within a wall; the elements where marked is True get an edge. Raises ValueError where
+    shapes differ.
     """
     maps: dict[str, Any] = {name: np.asarray(field, dtype=float) for name, field in given.items()}
     if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
@@ -32,15 +31,15 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
         if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
             raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
-    width = 9.6 / len(maps)
-    figure = _figure(9.6, min(5.5, width * tallest * 0.9 + 1.2), title)
+    width = WIDTH / len(maps)
+    figure = blank_figure(WIDTH, min(5.5, width * tallest * 0.9 + 1.2), title)
     if hidden is not None:
         maps = {name: np.ma.masked_where(hidden, field) for name, field in maps.items()}
     for axes, (name, field) in zip(np.ravel(figure.subplots(1, len(maps), squeeze=False)), maps.items(), strict=True):
         _map(axes, name, field)
         if marked is not None:
             _edge(axes, np.pad(np.asarray(marked, dtype=int), 1))
-    rows = [(name, _short(field.min()), _short(field.max())) for name, field in maps.items()]
+    rows = [(name, rounded(field.min()), rounded(field.max())) for name, field in maps.items()]
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
 
 
@@ -50,51 +49,39 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
     wrong = [f"{name} has shape {y.shape}" for name, y in curves.items() if y.shape != x.shape]
     if wrong or not 0 < len(curves) <= LINES or x.ndim != 1:
         raise ValueError(f"lines draws 1 to {LINES} curves, each as long as x {x.shape}; {', '.join(wrong) or 'none'}.")
-    figure = _figure(9.6, 1.1 + 1.5 * len(curves), title)
+    figure = blank_figure(WIDTH, 1.1 + 1.5 * len(curves), title)
     rows = np.ravel(figure.subplots(len(curves), 1, sharex=True, squeeze=False))
     for axes, (name, y), (colour, _) in zip(rows, curves.items(), STYLES, strict=False):
-        axes.invert_yaxis()  # which frame turns upwards again
+        axes.invert_yaxis()  # frame turns it upwards again
         frame(axes, along if axes is rows[-1] else "", "")
         axes.axhline(0, color=GREY, linewidth=0.8)
         axes.plot(x, y, color=colour, linewidth=1.6)
         axes.set_title(name, fontsize=FONT, color=colour, loc="left")
         if log:
             axes.set_xscale("log")
-    told = [(name, _short(y.min()), _short(y.max())) for name, y in curves.items()]
-    return Picture(figure, title, repr(table(told, ("curve", "smallest", "largest"))))
-
-
-def _figure(width: float, height: float, title: str) -> Figure:
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08), facecolor="white")
-    figure.suptitle(title, fontsize=FONT + 2, color=INK, x=0.01, ha="left")
-    return figure
+    ranges = [(name, rounded(y.min()), rounded(y.max())) for name, y in curves.items()]
+    return Picture(figure, title, repr(table(ranges, ("curve", "smallest", "largest"))))
 
 
 def _map(axes: Axes, name: str, field: Any) -> None:
     """One field with its scale."""
     low, high = float(field.min()), float(field.max())
-    most = max(abs(low), abs(high))
-    signed = low < -SIGNED * most
-    colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if signed else {"cmap": "cividis"}
-    axes.set_facecolor("#9a9a9a")  # of what is hidden
-    drawn = axes.imshow(
-        field, origin="lower", aspect="auto" if field.shape[0] > 3 * field.shape[1] else "equal", **colours
-    )
+    largest = max(abs(low), abs(high))
+    signed = low < -SIGNED * largest
+    colours = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if signed else {"cmap": "cividis"}
+    axes.set_facecolor(EDGE)  # of hidden elements
+    drawn = axes.imshow(field, origin="lower", **colours)
+    axes.set_aspect("auto" if field.shape[0] > 3 * field.shape[1] else "equal")
     axes.set_title(name, fontsize=FONT, color=INK, loc="left")
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))
     scale.ax.tick_params(labelsize=10, colors=INK)
     scale.outline.set_visible(False)
 
 
 def _edge(axes: Axes, marked: Any) -> None:
-    """A line between what is marked and what is not; around the field lies a frame that is not."""
+    """A line around the marked elements; the mask has a border of unmarked ones around the field."""
     y, x = np.nonzero(np.diff(marked, axis=1))
     axes.vlines(x - 0.5, y - 1.5, y - 0.5, color=INK, linewidth=1.4)
     y, x = np.nonzero(np.diff(marked, axis=0))
     axes.hlines(y - 0.5, x - 1.5, x - 0.5, color=INK, linewidth=1.4)
-
-
-def _short(value: Any) -> str:
-    return f"{float(value):.3g}"

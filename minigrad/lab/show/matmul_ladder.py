@@ -1,0 +1,307 @@
+"""The ladder of matmul kernels: the elements and loads of each, counted by the microscope, and its recorded speed."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+
+from minigrad.create import ones
+from minigrad.display import Table, table
+from minigrad.lab.bench.measure import Measurement
+from minigrad.lab.bench.record import Record, records
+from minigrad.lab.bench.workloads import sizes
+from minigrad.lab.show.accesses import split_by_element
+from minigrad.lab.show.draw.axes import frame, plain_ticks
+from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
+from minigrad.lab.show.sliders import Slider
+from minigrad.microscope import Inspection, watching
+from minigrad.op import OPS
+from minigrad.ops.matmul.kernels import BESIDE
+
+SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
+COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
+SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
+
+
+def rungs() -> list[str]:
+    """The kernels of the ladder, from the bottom to the top."""
+    return [name for name in OPS["matmul"].kernels if name not in ("forward", *BESIDE) and "backward" not in name]
+
+
+def settings(name: str, n: int) -> dict[str, int]:
+    """The tunables of a rung for n x n matrices. Raises ValueError for an unknown rung."""
+    if name not in rungs():
+        raise ValueError(f"the ladder has no rung {name!r}; it has {', '.join(rungs())}.")
+    return dict(OPS["matmul"].kernels[name].launch(n, n, n).values)
+
+
+@dataclass(frozen=True)
+class RungCounts:
+    """The cost of DEPTH steps of the sum in block 0. A load or a multiplication is one instruction of a warp."""
+
+    threads: int
+    owners: np.ndarray  # of each element of c: 3 for thread 0, 2 for the others of its warp, 1 for its block, else 0
+    global_loads: int
+    shared_loads: int
+    sectors: int  # of the global loads
+    wavefronts: int  # of the shared loads
+
+    @property
+    def multiplications(self) -> float:
+        """Multiplications, each with its addition."""
+        return float((self.owners > 0).sum()) * DEPTH / 32
+
+    @property
+    def elements(self) -> int:
+        """Elements of c that thread 0 computes."""
+        return int((self.owners == 3).sum())
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs for each byte fetched from global memory: 2 for a multiplication, 32 bytes a sector."""
+        return 2 * 32 * self.multiplications / (32 * self.sectors)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of c that the block computes."""
+        rows, columns = np.nonzero(self.owners)
+        return int(rows.max()) + 1, int(columns.max()) + 1
+
+
+def on_tensor_cores(name: str) -> np.ndarray:
+    """The owners, as in `RungCounts`, of a rung that only a GPU runs, by the register layout of its instruction.
+
+    A warp accumulates fragments of 16 x 8 (mma.sync) or of 16 x 256 (wgmma); each lane holds pairs in two rows of each.
+    The kernel of TF32 computes the transpose, and with wgmma the lanes exchange pairs before they store.
+    """
+    row, column = np.mgrid[:SIDE, :SIDE]
+    warp, thread = {
+        "mma_tf32": ((row < 64) & (column < 64), (row % 8 < 2) & (column % 16 < 2)),
+        "mma_bf16": ((row < 64) & (column < 64), (row % 8 == 0) & (column % 8 < 2)),
+        "wgmma": (row < 16, (row % 8 == 0) & (column % 32 < 8)),
+    }[name]
+    return 1 + warp.astype(np.uint8) + (warp & thread)
+
+
+@lru_cache
+def counted(name: str, **values: int) -> RungCounts | None:
+    """The counts of a rung, inspected on `sim`; None for tensor cores, which only a GPU has."""
+    if "mma" in name:  # mma.sync and wgmma, the instructions of tensor cores
+        return None
+    short, long = _inspected(name, DEPTH, values), _inspected(name, 2 * DEPTH, values)
+    counts = (more - less for more, less in zip(_loads(long), _loads(short), strict=True))  # the loop alone
+    return RungCounts(int(np.prod(short.block)), owners(short, SIDE), *counts)
+
+
+def _inspected(name: str, depth: int, values: dict[str, int]) -> Inspection:
+    """Block 0 of a rung, with sums of `depth` terms."""
+    with watching(blocks=1) as report:
+        OPS["matmul"].using(name, **values)(ones(SIDE, depth, device="sim"), ones(depth, SIDE, device="sim"))
+    return report.launches[0]
+
+
+def _loads(report: Inspection) -> tuple[int, int, int, int]:
+    """Loads from global and from shared memory, sectors of the former, wavefronts of the latter."""
+    far, near = ([x for x in report.lines if (x.space, x.kind) == (s, "read")] for s in ("global", "shared"))
+    loads = sum(x.requests for x in far), sum(x.requests for x in near)
+    return *loads, sum(x.sectors for x in far), sum(x.wavefronts for x in near)
+
+
+def owners(report: Inspection, side: int) -> np.ndarray:
+    """The writer of each element of c, a matrix of side x side: as in `RungCounts`."""
+    stores = report.traffic[report.traffic["variable"] == "c"]
+    owner = np.zeros(side * side, np.uint8)
+    for rank, own in enumerate((stores["thread"] >= 0, stores["thread"] < 32, stores["thread"] == 0), 1):
+        owner[split_by_element(stores[own], report.variables["c"].itemsize)["element"]] = rank
+    return owner.reshape(side, side)
+
+
+def loads(n: int = 4096) -> Table:
+    """The loads of each rung per multiplication and addition, for n x n matrices; counted on `sim`.
+
+    Loads are instructions of a warp for each of its multiplications. A wavefront is a pass over shared memory: a
+    multiprocessor makes one in a clock, and could multiply for four warps, so more than 1/4 leaves multipliers idle.
+    """
+    rows = []
+    for name in rungs():
+        if counts := counted(name, **settings(name, n)):
+            per, (down, across) = counts.multiplications, counts.tile
+            each = counts.global_loads / per, counts.shared_loads / per, counts.wavefronts / per, counts.intensity
+            rows.append((name, f"{down} x {across}", str(counts.elements), *(f"{x:.4g}" for x in each)))
+    return table(rows, COUNT_HEADERS)
+
+
+def newest(n: int) -> Record | None:
+    """The newest record that has several rungs at n x n."""
+    return next((record for record in records() if len(measured(record, n)) > 1), None)
+
+
+def measured(record: Record | None, n: int) -> dict[str, Measurement]:
+    """The measurement of each rung, by the kernel that was launched; one with a rival is preferred."""
+    by_kernel = {m.kernels: m for m in sorted(products(record, n), key=lambda m: len(m.rivals))}
+    return {name: by_kernel[key] for name in rungs() if (key := (f"matmul_{name}",)) in by_kernel}
+
+
+def products(record: Record | None, n: int) -> list[Measurement]:
+    """Every product of n x n matrices, by any kernels."""
+    shapes, all_ = f" of {n} x {n}, {n} x {n}", record.measurements.values() if record else ()
+    return [m for m in all_ if shapes in m.title and m.title.startswith("matmul") and "backward" not in m.title]
+
+
+def pytorch(record: Record | None, n: int) -> dict[str, float]:
+    """PyTorch's FLOP/s by arithmetic unit; also from measurements of kernels that are no rung."""
+    return {m.unit: m.flops / m.rivals["torch"].seconds for m in products(record, n) if "torch" in m.rivals}
+
+
+def rows_of(record: Record | None, n: int) -> list[tuple[str, ...]]:
+    """The table of the rungs."""
+    rivals = pytorch(record, n)
+    rows: list[tuple[str, ...]] = []
+    for name, m in measured(record, n).items():
+        peak = record.chip.peak(m.unit) if record and record.chip else None
+        share = f"{100 * m.flops_per_second / peak:.0f} %" if peak else ""
+        against = f"{m.flops_per_second / rivals[m.unit]:.2f}" if m.unit in rivals else ""
+        speed = f"{m.flops_per_second / 1e12:.2f}"
+        rows.append((name, m.unit, f"{m.timing.seconds * 1e6:.1f}", speed, share, against))
+    return rows
+
+
+def time_of(name: str, n: int, record: Record | None) -> str:
+    """The time of a rung, and its speed relative to the rung below."""
+    found, rows = measured(record, n), {row[0]: row for row in rows_of(record, n)}
+    if name not in rows:
+        return f"not timed, {n} x {n}"
+    _, _, took, speed, share, _ = rows[name]
+    text, names = f"{took} us for {n} x {n}, {speed} TFLOP/s, {share} of peak", list(found)
+    if name == names[0]:
+        return text
+    below = names[names.index(name) - 1]
+    return f"{text}, {found[below].timing.seconds / found[name].timing.seconds:.2f} x as fast as {below}"
+
+
+def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **values: int) -> Picture:
+    """One rung: the elements of c that a block, a warp and a thread compute, their loads, and the recorded speed.
+
+    Owners and loads are counted on `sim`, in the kernel itself; the owners on tensor cores follow from the layout of
+    their instructions. The times are those of the record, by default the newest that has any.
+    Raises ValueError for an unknown rung.
+    """
+    record, values = record or newest(n), settings(name, n) | values
+    counts = counted(name, **values)
+    title = f"{name}: {_headline(counts)}"
+    figure, axes = canvas(WIDTH, 2.8, title)
+    axes.remove()
+    left, right = figure.subplots(1, 2, width_ratios=(1, 2))
+    _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
+    _draw_step(right, name, n, record)
+    return Picture(figure, title, "\n".join(_numbers(name, values, counts, n, record)))
+
+
+def _headline(counts: RungCounts | None) -> str:
+    if counts is None:
+        return "128 elements of c a thread, on tensor cores, which only a GPU has"
+    far, near = (loads / counts.multiplications for loads in (counts.global_loads, counts.shared_loads))
+    loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
+    return f"{plural(counts.elements, 'element')} of c a thread; {loads}"
+
+
+def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> list[str]:
+    """The numbers of a rung, and their origin."""
+    lines = [", ".join([f"matmul_{name}", *(f"{key}={value}" for key, value in values.items())])]
+    if counts:
+        per, (rows, columns) = counts.multiplications, counts.tile
+        lines += [
+            f"  a block    {plural(counts.threads, 'thread')} for {rows} x {columns} elements of c,"
+            f" {plural(counts.elements, 'element')} for each thread",
+            f"  loads      {counts.global_loads / per:.4g} from global memory and {counts.shared_loads / per:.4g} from "
+            "shared memory for each multiplication and addition",
+            f"  FLOP/byte  {counts.intensity:.4g} for each byte that is fetched from global memory",
+        ]
+    place = f"Times: recorded on {record.place if record else 'no GPU yet'}."
+    return [*lines, f"  time       {time_of(name, n, record)}", f"Loads: counted on sim. {place}" if counts else place]
+
+
+def rung_slider(n: int = 4096, record: Record | None = None) -> Slider:
+    """A slider over the rungs of the ladder, above the picture of each."""
+    return Slider(lambda **values: rung(values["rung"], n, record), {"rung": rungs()}, {"rung": "tiled"}).show()
+
+
+def ladder(n: int = 4096, record: Record | None = None) -> Picture:
+    """Every rung's speed for n x n matrices, from a record, by default the newest that has any; dashed: PyTorch's."""
+    record = record or newest(n)
+    found = measured(record, n)
+    if not found or record is None:
+        known = " and ".join(f"{s.inputs[0][0]}" for s in sizes(OPS["matmul"]) if s.backward and not s.variant)
+        way_out = f"On a GPU, minigrad bench --only matmul times them at {known}."
+        raise ValueError(f"no record has the rungs of matmul at {n} x {n}. {way_out}")
+    speeds = [m.flops_per_second for m in found.values()]
+    times = max(speeds) / min(speeds)
+    title = f"The ladder at {n} x {n}: from the foot to the top {times:.0f} times faster, on {record.place}"
+    figure, axes = canvas(WIDTH, 4.6, title)
+    _draw_ladder(axes, n, found, record)
+    return Picture(figure, title, repr(table(rows_of(record, n), SPEED_HEADERS)))
+
+
+def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:
+    """c, with the elements of block 0, of its first warp and of its first thread."""
+    axes.set(xticks=[], yticks=[])
+    colours = ListedColormap(["white", PALE, LIGHT_BLUE, VERMILLION])
+    side = min(2 * tile, SIDE)  # a small block would be lost in all of c
+    axes.imshow(owners[:side, :side], cmap=colours, vmin=0, vmax=3, interpolation="nearest")
+    note = f"{side} x {side} elements of c. Grey: a block,\nblue: its first warp, red: its first thread"
+    axes.set_xlabel(note, fontsize=10, color=INK)
+
+
+def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
+    """Bars of speed: the rung, the one below it, PyTorch, and the peak of the chip."""
+    frame(axes, "", "")
+    axes.grid(visible=False)
+    found = measured(record, n)
+    if record is None or name not in found:
+        write(axes, 0.5, 0.5, "not timed: there is no record")
+        return
+    names, unit = list(found), found[name].unit
+    steps = names[: names.index(name) + 1][-2:]
+    bars = [(each, found[each].flops_per_second, UNIT[found[each].unit]) for each in steps]
+    if (rival := pytorch(record, n).get(unit)) is not None:
+        bars.append(("PyTorch", rival, GREY))
+    if record.chip and (peak := record.chip.peak(unit)) is not None:
+        bars.append((f"{unit}, at most", peak, PALE))
+    for at, (_, speed, colour) in enumerate(bars):
+        axes.barh([at], [speed / 1e12], 0.72, color=colour, alpha=0.4 if len(steps) == 2 and not at else 1)
+        write(axes, speed / 1e12, at, f"  {_short(speed / 1e12)}", ha="left", fontsize=10)
+    axes.set_yticks(range(len(bars)), [label for label, *_ in bars])
+    axes.set_xlim(0, 1.12 * max(speed for _, speed, _ in bars) / 1e12)
+    axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place}", fontsize=10, color=INK)
+
+
+def _short(speed: float) -> str:
+    return f"{speed:.1f}" if speed < 100 else f"{speed:.0f}"
+
+
+def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Record) -> None:
+    """A bar for each rung that was measured, the first at the bottom."""
+    frame(axes, "", "")
+    speeds = [m.flops_per_second / 1e12 for m in found.values()]
+    axes.grid(visible=False)
+    axes.barh(range(len(found)), speeds, 0.72, color=[UNIT[m.unit] for m in found.values()])
+    axes.set_yticks(range(len(found)), list(found))
+    units = [m.unit for m in found.values()]
+    rivals = {unit: speed / 1e12 for unit, speed in pytorch(record, n).items() if unit in units}
+    axes.set_xscale("log")
+    axes.set_xlim(min(speeds) / 1.6, max([*speeds, *rivals.values()]) * 4)
+    axes.set_ylim(-0.6, len(found) - 0.1)
+    for at, speed in enumerate(speeds):
+        inside = speed > 4 * min(speeds)
+        side = "right" if inside else "left"
+        write(axes, speed / 1.06 if inside else speed * 1.06, at, _short(speed), ha=side, fontsize=10,
+              color="white" if inside else INK)  # fmt: skip
+    for unit, speed in rivals.items():
+        rows = [at for at, each in enumerate(units) if each == unit]
+        axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)
+        write(axes, speed * 1.08, (min(rows) + max(rows)) / 2, f"PyTorch, {unit}", ha="left", fontsize=9, color=GREY)
+    axes.set_xlabel(f"TFLOP/s at {n} x {n}, {record.place}", fontsize=10, color=INK)
+    plain_ticks(axes.xaxis)
