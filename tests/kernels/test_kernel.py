@@ -131,16 +131,20 @@ def test_damage_is_laid_at_the_door_of_the_kernel_that_did_it():
     assert x.numpy().tolist() == [2, 2, 2]
 
 
-def test_an_edited_header_is_compiled_anew(tmp_path):
+def test_an_edited_header_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr(nvcc, "_version", lambda: "13.0")
+    monkeypatch.setattr(nvcc, "_nvcc", lambda compiler, source, options, image: image.write_text(options[-1]))
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.h").write_text('#include "sub/b.cuh"\n')
-    names = []
     for number in (1, 2):
         (tmp_path / "sub" / "b.cuh").write_text(f"#define N {number}\n")
         source = Source('#include "a.h"\n', "k.cu", tmp_path)
         assert [path.name for path in source.included] == ["a.h", "b.cuh"]
-        names.append(nvcc.cached_at(source, ["-arch=sm_90"]))
-    assert names[0] != names[1]
+        for _ in range(2):
+            assert nvcc.cubin(source, {}, "sm_90") == f"-I{tmp_path}".encode()
+        assert len(list((tmp_path / "cache").iterdir())) == number
 
 
 def test_the_first_use_from_several_threads(tmp_path):
