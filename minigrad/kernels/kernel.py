@@ -11,11 +11,17 @@ import numpy as np
 
 from minigrad.devices import device as base
 from minigrad.devices import for_launch
-from minigrad.devices.caches import Memo, forget
+from minigrad.devices.caches import Cache
 from minigrad.errors import LaunchError, a
 from minigrad.kernels import arguments
 from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
 from minigrad.source import CUDA, Listing, Source
+
+
+class Epoch:
+    """Counts the changes of preferred tunables: whatever was prepared in an earlier epoch is prepared again."""
+
+    number = 0
 
 
 class Kernel:
@@ -48,21 +54,21 @@ class Kernel:
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
-        self._modules = Memo()  # what was compiled, by device, type and tunables
-        self._plans = Memo()  # the launches by their sizes
+        self._modules = Cache()  # compiled code by device, type and tunables
+        self._plans = Cache()  # launches by their sizes
         self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
 
     def using(self, **values: int) -> "Kernel":
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other.fit, other._plans, other._preferred = None if values else self.fit, Memo(), {}
+        other.fit, other._plans, other._preferred = None if values else self.fit, Cache(), {}
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
         """From now on take these values for launches of these sizes and, of all preferences, nearest to them."""
         self._preferred[sizes] = self._legal(dict(values))
-        forget()
+        self._retuned()
 
     @property
     def planned(self) -> list[Launch]:
@@ -72,7 +78,12 @@ class Kernel:
     def forget(self) -> None:
         """Prefer nothing."""
         self._preferred.clear()
-        forget()
+        self._retuned()
+
+    def _retuned(self) -> None:
+        """Drop the launches that were planned, and let every op drop what it prepared with them."""
+        self._plans.clear()
+        Epoch.number += 1
 
     def preferred(self, *sizes: int) -> dict[str, int]:
         """The values for the nearest sizes: the distance is in doublings, added up."""
@@ -113,7 +124,7 @@ class Kernel:
         """Check the arguments, compile at the first use, launch."""
         bound = arguments.bind(self.name, self.signature.params, args)
         device = for_launch(bound.device)
-        key = (device.name, bound.real, tuple(values.items()))
+        key = (Epoch.number, device.name, bound.real, tuple(values.items()))
         module = self._modules.get(key)
         if module is None:
             module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))

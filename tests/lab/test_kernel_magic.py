@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import minigrad as mg
 from minigrad import check, microscope
 from minigrad.devices import get
-from minigrad.devices.caches import Memo
+from minigrad.devices.caches import Cache
 from minigrad.errors import DeviceError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab import notebook as magic
@@ -52,7 +52,7 @@ class Empty(Kernel):
 
     def __init__(self, right):
         vars(self).update(vars(right))
-        self._plans = Memo()
+        self._plans = Cache()
 
     def run(self, args, grid, block, shared, values):
         pass

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.devices import check, get, through
 from minigrad.devices import device as base
-from minigrad.devices.caches import Memo
+from minigrad.devices.caches import Cache
 from minigrad.devices.device import index_of
 from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
@@ -257,7 +257,7 @@ class Written(Kernel):
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
         self.signature = self.source.signature(right.name)
-        self._modules, self._plans = Memo(), Memo()
+        self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
         self.launched: set[base.Dim3] = set()  # the blocks that it was launched with; shared, too
