@@ -47,7 +47,7 @@ class Graph:
         self._device = inputs[0].device if inputs else ""
         if mode.recorder:  # the step is part of another that is being captured
             return self.step(*inputs)
-        if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
+        if not arrays or not all(isinstance(array, Array) and array.device.is_gpu for array in arrays):
             return self.step(*inputs)
         like = tuple([array.spec for array in arrays])
         captured = self._captured.get(like)

@@ -191,6 +191,17 @@ def test_a_fault_on_one_gpu_leaves_the_other_alone(two_gpus, driver):
         launch(first)
 
 
+def test_a_graph_is_of_one_gpu(two_gpus):
+    x, w = mg.ones(3, device="cuda:1"), mg.ones(3, device="cuda")
+    fast = mg.graph(lambda x: x * 2)
+    assert [fast(x).numpy().tolist() for _ in range(3)] == [[2, 2, 2]] * 3 and fast.replays == 2
+    both = mg.graph(lambda x: (x * 2, w.exp())[0])
+    both(x)
+    with pytest.raises(RuntimeError, match=r"also works on Played, another GPU than .* Make one graph for each GPU"):
+        both(x)
+    assert w.exp().device == "cuda" and (x + x).numpy().tolist() == [2, 2, 2]
+
+
 @pytest.mark.gpu
 def test_two_gpus_of_this_machine():
     check("cuda")

@@ -13,7 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.device import Step
@@ -23,15 +24,19 @@ from minigrad.errors import KernelError, LaunchError
 class Context:
     """The primary context of a GPU, and a stream in it."""
 
+    every: ClassVar[WeakSet["Context"]] = WeakSet()
+
     def __init__(self, driver: Any, device: Any):
         self.driver, self.library, self.label = driver, libcuda.load(), device.name()
         self.lock = threading.RLock()
         self.capturing = False  # launches are recorded, and nothing runs
         self.launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
         self.dead = ""  # the message after a fault, which every later call repeats
+        self.barred = 0  # the thread that captures a graph on another GPU: its work here would not be in the graph
         self._primary = device.retain_primary_context()
         with self.current():
             self.stream = driver.Stream(libcuda.NON_BLOCKING)
+        self.every.add(self)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -88,9 +93,14 @@ class Context:
         return found.value in (None, own)
 
     def must_live(self) -> None:
-        """Raise KernelError if a kernel has destroyed the context."""
+        """Raise KernelError if a kernel has destroyed the context, RuntimeError if a graph cannot contain its work."""
         if self.dead:
             raise self._lost()
+        if self.barred == threading.get_ident():
+            raise RuntimeError(
+                f"mg.graph: the step also works on {self.label}, another GPU than that of its first argument, and a "
+                "replay would not. Make one graph for each GPU."
+            )
 
     def wait(self) -> None:
         """Wait for the stream; the context is current. During a capture nothing runs, so there is no wait."""

@@ -113,7 +113,7 @@ class GPU:
             for number, offset in program.moved:
                 addresses.append(addresses[number] + offset)
             program.table[:] = addresses
-            if context.capturing or context.dead:
+            if context.capturing or context.dead or context.barred:
                 context.must_live()
                 self.memory.touch(arrays)
             context.launched.append(program.steps)

@@ -6,6 +6,7 @@ A training loop asks for the same sizes in every step, so from the second step o
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -178,11 +179,14 @@ class Allocator:
     def capture(self) -> Iterator[CapturedGraph]:
         """Record launches instead of running them, in memory from the graph's own pool; other threads wait."""
         context = self._context
+        others = [other for other in Context.every if other is not context]
         with context.current():
             captured = CapturedGraph(CachingPool(self._shared.lend))
             recording = StreamCapture(context.library, context.stream.handle)
             try:
                 self.pool, self._capture, context.capturing = captured.pool, captured, True
+                for other in others:
+                    other.barred = get_ident()
                 try:  # Ctrl-C may come between any two lines
                     recording.begin()
                     yield captured
@@ -197,6 +201,8 @@ class Allocator:
                 raise
             finally:
                 self.pool, self._capture, context.capturing = self._shared, None, False
+                for other in others:
+                    other.barred = 0
 
     @property
     def usage(self) -> tuple[int, int]:
