@@ -202,11 +202,8 @@ def test_a_graph_is_of_one_gpu(two_gpus):
     assert w.exp().device == "cuda" and (x + x).numpy().tolist() == [2, 2, 2]
 
 
-@pytest.mark.gpu
+@pytest.mark.gpus(2)
 def test_two_gpus_of_this_machine():
-    check("cuda")
-    if get("cuda").count < 2:
-        pytest.skip(f"needs 2 GPUs; this machine has {get('cuda').count}")
     names = [name for name in mg.devices() if is_gpu(name)]
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     results = []
@@ -224,11 +221,8 @@ def test_two_gpus_of_this_machine():
         mg.ones(2, device="cuda") + mg.ones(2, device=other)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpus(2)
 def test_graphs_and_batches_on_the_second_gpu():
-    check("cuda")
-    if get("cuda").count < 2:
-        pytest.skip(f"needs 2 GPUs; this machine has {get('cuda').count}")
     other = next(name for name in mg.devices() if is_gpu(name) and name != "cuda")
     w = mg.ones(8, 4, device=other, requires_grad=True)
 
