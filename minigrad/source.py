@@ -33,11 +33,6 @@ class Signature:
     c_name: bool  # declared extern "C": the compiled function keeps its name
 
 
-def split(params: str) -> list[str]:
-    """Split a parameter list at its commas; `void` and an empty list have no parameters."""
-    return [] if params.strip() in ("", "void") else [" ".join(p.split()) for p in params.split(",")]
-
-
 def parameter(text: str) -> Param:
     """`const real* __restrict__ x` -> Param("x", "real", pointer=True, const=True)."""
     plain = re.sub(r"__restrict__|\brestrict\b|__grid_constant__", " ", text).partition("=")[0]
@@ -131,7 +126,8 @@ class Source:
             body = code.find("{", close)
             if body < 0 or code[close + 1 : body].strip():
                 continue  # a declaration only
-            params = tuple(parameter(p) for p in split(code[match.end() : close]))
+            declared = code[match.end() : close]
+            params = () if declared.strip() in ("", "void") else tuple(map(parameter, declared.split(",")))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = _matching(code, body, "{}") + 1
             line = code.count("\n", 0, match.start()) + 1

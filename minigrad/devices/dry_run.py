@@ -50,21 +50,14 @@ class DryRun:
         address, self._next = self._next, self._next + -(-nbytes // 256) * 256
         return FakeBuffer(address, nbytes)
 
-    def upload(self, address: int, host: np.ndarray) -> None:
-        """Do nothing."""
-
     def download(self, address: int, host: np.ndarray) -> None:
         """Fill the array with zeros."""
         host.fill(0)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Do nothing."""
+    def _nothing(self, *arguments: Any) -> None:
+        """There is no memory to work on."""
 
-    def zero(self, address: int, nbytes: int) -> None:
-        """Do nothing."""
-
-    def synchronize(self) -> None:
-        """Do nothing."""
+    upload = copy = zero = synchronize = _nothing
 
     def build(self, source: Source, defines: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
         """The source and the macros of the build."""

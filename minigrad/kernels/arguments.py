@@ -15,35 +15,27 @@ from minigrad.kernels.view import View
 from minigrad.source import Param
 
 FLOAT32 = np.dtype(np.float32)
-C_NAMES = {
-    np.dtype(name): c
-    for name, c in {
-        "float32": "float", "float64": "double", "int32": "int", "uint32": "unsigned", "int64": "long long",
-        "uint64": "unsigned long long", "uint8": "unsigned char", "bool": "bool",
-    }.items()
-}  # fmt: skip
-_SCALARS: dict[str, Any] = {
-    "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
-    "unsigned char": ctypes.c_ubyte, "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
-    "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
-}  # fmt: skip
-# Structs that the package's kernels take by value, by their name in CUDA C++.
-STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View}
-# By the type of a pointer: the dtype of its array, and the number of elements that one access reads.
+# By dtype: the C type, its ctypes type, and the vector types that pointers may have, with their number of elements.
+_TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
+    "float32": ("float", ctypes.c_float, {"float2": 2, "float4": 4}),
+    "float64": ("double", ctypes.c_double, {"double2": 2}),
+    "int32": ("int", ctypes.c_int, {"int2": 2, "int4": 4}),
+    "uint32": ("unsigned", ctypes.c_uint, {"unsigned int": 1, "uint2": 2, "uint4": 4}),
+    "int64": ("long long", ctypes.c_longlong, {}),
+    "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
+    "uint8": ("unsigned char", ctypes.c_ubyte, {}),
+    "bool": ("bool", ctypes.c_bool, {}),
+}
+C_NAMES = {np.dtype(name): c for name, (c, *_) in _TYPES.items()}
+_SCALARS: dict[str, Any] = {c: kind for c, kind, _ in _TYPES.values()}
+_SCALARS |= {"unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t}
 _ELEMENTS = {
     name: (np.dtype(dtype), lanes)
-    for dtype, names in {
-        "float32": {"float": 1, "float2": 2, "float4": 4},
-        "float64": {"double": 1, "double2": 2},
-        "int32": {"int": 1, "int2": 2, "int4": 4},
-        "uint32": {"unsigned": 1, "unsigned int": 1, "uint2": 2, "uint4": 4},
-        "int64": {"long long": 1},
-        "uint64": {"unsigned long long": 1},
-        "uint8": {"unsigned char": 1},
-        "bool": {"bool": 1},
-    }.items()
-    for name, lanes in names.items()
+    for dtype, (c, _, vectors) in _TYPES.items()
+    for name, lanes in {c: 1, **vectors}.items()
 }
+# Structs that the package's kernels take by value, by their name in CUDA C++.
+STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View}
 
 
 class BoundArguments(NamedTuple):

@@ -33,7 +33,7 @@ class Context:
         self.launched: deque[Sequence[Step]] = deque(maxlen=4)  # since the last wait, to name the culprit of a fault
         self.dead = ""  # the message after a fault, which every later call repeats
         self.barred = 0  # the thread that captures a graph on another GPU: its work here would not be in the graph
-        self._primary = device.retain_primary_context()
+        self.primary = device.retain_primary_context()
         with self.current():
             self.stream = driver.Stream(libcuda.NON_BLOCKING)
         self.every.add(self)
@@ -42,7 +42,7 @@ class Context:
     def current(self) -> Iterator[None]:
         """Hold the lock, with the context current on this thread."""
         with self.lock:
-            self._primary.push()
+            self.primary.push()
             try:
                 yield
             finally:
@@ -86,7 +86,7 @@ class Context:
 
     def _claim(self) -> bool:
         """Make the context current if this thread has none; False where another context is current."""
-        found, own = ctypes.c_void_p(), self._primary.handle
+        found, own = ctypes.c_void_p(), self.primary.handle
         self.library.cuCtxGetCurrent(ctypes.byref(found))
         if found.value is None:
             self.library.cuCtxSetCurrent(ctypes.c_void_p(own))
@@ -112,10 +112,6 @@ class Context:
         """Raise RuntimeError while this thread captures a graph; the lock is held, so another's capture has ended."""
         if self.capturing:
             raise RuntimeError(f"mg.graph: the step {what} while it is captured, and a replay would not. {instead}")
-
-    def detach(self) -> None:
-        """Release the primary context."""
-        self._primary.detach()
 
     def failure(self, error: Exception, message: str) -> Exception:
         """A LaunchError where a call was rejected and no harm done; after a fault of a kernel every call fails."""

@@ -188,7 +188,7 @@ class GPU:
             while self._modules:
                 self._modules.popitem()[1].unload()
             del self.stream, self.sender, self.context.stream
-        self.context.detach()
+        self.context.primary.detach()
 
 
 @cache
