@@ -46,7 +46,7 @@ def parameter(text: str) -> Param:
     return Param(name, kind, pointer, const)
 
 
-MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
+_MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
 
 
 class Listing:
@@ -66,7 +66,7 @@ class Listing:
 
 def regions(file: str, first: int, text: str) -> dict[str, Listing]:
     """The lines below each mark `// [title]`, up to the next mark or the last brace."""
-    marks = list(MARK.finditer(text))
+    marks = list(_MARK.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
     return {
         mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
@@ -244,7 +244,7 @@ def _first_line(text: str, start: int) -> int:
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
+        if not line.startswith(("//", "template", 'extern "C"')) or _MARK.match(text[previous:start]):
             break
         start = previous
     return start

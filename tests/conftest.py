@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from played import Driver, Stub
+from fake_cuda import Driver, Stub
 
 from minigrad.devices import check, dtypes
 from minigrad.devices.cuda import compiler as nvcc
@@ -33,23 +33,23 @@ def driver(monkeypatch):
 
     DEVICES.devices(), DEVICES.default_device()  # those of this machine are known before its driver is replaced
     gpu._driver.cache_clear()
-    played = Driver()
-    for name, module in {"pycuda": Stub(driver=played), "pycuda.driver": played}.items():
+    fake = Driver()
+    for name, module in {"pycuda": Stub(driver=fake), "pycuda.driver": fake}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(libcuda, "load", lambda: played)
-    monkeypatch.setattr(nvcc, "cubin", played.cubin)
+    monkeypatch.setattr(libcuda, "load", lambda: fake)
+    monkeypatch.setattr(nvcc, "cubin", fake.cubin)
     monkeypatch.setattr("atexit.register", lambda close: None)
-    yield played
+    yield fake
     gpu._driver.cache_clear()
     Epoch.number += 1  # calls that were prepared for it, which no other driver can launch
-    assert not played.harmed
+    assert not fake.harmed
 
 
 @pytest.fixture
 def gpu(driver, monkeypatch):
     """The device `cuda` over the fake driver."""
     monkeypatch.delenv("CUDA_DEVICE", raising=False)
-    yield _played(monkeypatch, "cuda")
+    yield _installed(monkeypatch, "cuda")
     dtypes._constant.cache_clear()
 
 
@@ -58,14 +58,14 @@ def two_gpus(driver, monkeypatch):
     """The devices `cuda` and `cuda:1` over the fake driver."""
     driver.gpus = 2
     monkeypatch.delenv("CUDA_DEVICE", raising=False)
-    both = _played(monkeypatch, "cuda"), _played(monkeypatch, "cuda:1")
+    both = _installed(monkeypatch, "cuda"), _installed(monkeypatch, "cuda:1")
     DEVICES.why_not.cache_clear()
     yield both
     DEVICES.why_not.cache_clear()
     dtypes._constant.cache_clear()
 
 
-def _played(monkeypatch, name):
+def _installed(monkeypatch, name):
     monkeypatch.setattr(DEVICES, "_made", {key: value for key, value in DEVICES._made.items() if key != name})
     dtypes._constant.cache_clear()
     Epoch.number += 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from played import CONTEXT
+from fake_cuda import CONTEXT
 
 import minigrad as mg
 from minigrad.devices import canonical, check, get, is_gpu, why_not
@@ -22,7 +22,7 @@ def launch(gpu):
     gpu.launch(gpu.build(RELU.source, {}), "relu_forward", (1, 1, 1), (32, 1, 1), 0, arguments)
 
 
-def test_a_refused_launch_names_its_registers_and_harms_nothing(driver, gpu):
+def test_a_rejected_launch_names_its_registers_and_harms_nothing(driver, gpu):
     driver.refuses = "launch"
     with pytest.raises(
         LaunchError, match=r"relu_forward: the GPU rejected grid=\(1, 1, 1\).* 255 registers.* 1024 bytes"
@@ -34,9 +34,9 @@ def test_a_refused_launch_names_its_registers_and_harms_nothing(driver, gpu):
 
 
 @pytest.mark.parametrize("call", ["get_function", "mem_alloc"])
-def test_a_refused_call_harms_nothing(driver, gpu, call):
+def test_a_rejected_call_harms_nothing(driver, gpu, call):
     driver.refuses = call
-    with pytest.raises(LaunchError, match=f"Played rejected: .*{call} failed"):
+    with pytest.raises(LaunchError, match=f"Fake rejected: .*{call} failed"):
         launch(gpu)
     driver.refuses = ""
     launch(gpu)
@@ -70,7 +70,7 @@ def test_a_launch_leaves_the_context_of_others_as_it_is(driver, gpu):
     assert driver.thread == CONTEXT
 
 
-def test_the_pool_hands_out_what_came_back(driver, gpu):
+def test_the_pool_reuses_freed_memory(driver, gpu):
     first = gpu.allocate(1000)
     address = first.address
     del first
@@ -81,7 +81,7 @@ def test_the_pool_hands_out_what_came_back(driver, gpu):
     assert (gpu.memory.pool.held, gpu.memory.pool.free) == (2048, 2048)
 
 
-def test_a_full_gpu_gets_back_what_the_pool_holds(driver, gpu):
+def test_a_full_gpu_gets_the_free_memory_of_the_pool(driver, gpu):
     del_me = gpu.allocate(5000)
     del del_me
     assert len(driver.taken) == 1
@@ -103,7 +103,7 @@ def test_a_piece_wastes_an_eighth_at_most(nbytes):
     assert size % 512 == 0 and nbytes <= size <= max(512, nbytes * 9 / 8 + 512)
 
 
-def test_what_is_in_use_at_the_end_is_given_back_too(driver, gpu):
+def test_memory_in_use_at_the_end_is_freed_too(driver, gpu):
     kept = gpu.allocate(100)
     gpu.close()
     assert not driver.taken and kept.nbytes == 100
@@ -114,7 +114,7 @@ def test_what_is_in_use_at_the_end_is_given_back_too(driver, gpu):
 
 def test_each_gpu_has_one_object_and_one_name(two_gpus):
     first, second = two_gpus
-    assert (first.name, second.name) == ("cuda", "cuda:1") and (first.label, second.label) == ("Played", "Played 1")
+    assert (first.name, second.name) == ("cuda", "cuda:1") and (first.label, second.label) == ("Fake", "Fake 1")
     assert get("cuda") is get("cuda:0") is first and get("cuda:1") is second
     assert mg.devices()[-2:] == ("cuda", "cuda:1") and check("cuda:0") == "cuda" and is_gpu("cuda:1")
     assert first.context is not second.context and first.stream.context != second.stream.context
@@ -197,7 +197,7 @@ def test_a_graph_is_of_one_gpu(two_gpus):
     assert [fast(x).numpy().tolist() for _ in range(3)] == [[2, 2, 2]] * 3 and fast.replays == 2
     both = mg.graph(lambda x: (x * 2, w.exp())[0])
     both(x)
-    with pytest.raises(RuntimeError, match=r"also works on Played, another GPU than .* Make one graph for each GPU"):
+    with pytest.raises(RuntimeError, match=r"also works on Fake, another GPU than .* Make one graph for each GPU"):
         both(x)
     assert w.exp().device == "cuda" and (x + x).numpy().tolist() == [2, 2, 2]
 

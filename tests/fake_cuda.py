@@ -13,16 +13,16 @@ CONTEXT = 7  # the handle of the primary context of GPU 0; that of GPU 1 is 8
 
 
 def address(parameter):
-    """The pointer that ctypes has made ready for a call."""
+    """The address in a parameter that ctypes has converted for a call."""
     return int(repr(parameter).rpartition("(")[2].rstrip(")>"), 16)
 
 
 class Error(Exception):
-    """The root of PyCUDA's exceptions."""
+    """The base of PyCUDA's exceptions."""
 
 
 class Stub(SimpleNamespace):
-    """Something with attributes that can be the key of a dict."""
+    """A hashable namespace."""
 
     __hash__ = object.__hash__
 
@@ -39,7 +39,7 @@ class Device:
         return cls.driver.gpus
 
     def name(self):
-        return "Played" if self.number == 0 else f"Played {self.number}"
+        return "Fake" if self.number == 0 else f"Fake {self.number}"
 
     def retain_primary_context(self):
         handle, stack = CONTEXT + self.number, self.driver.stack
@@ -99,7 +99,7 @@ class Event:
 
 
 class Driver:
-    """As much of pycuda.driver and libcuda as the device needs.
+    """The parts of pycuda.driver and libcuda that the device needs.
 
     gpus: their number. refuses: the call that fails. lost: every call fails. taken: the memory in use, and freed: that
     which was freed. calls: the number of each call. noted: the work queued on the stream that is being captured, else
@@ -114,7 +114,7 @@ class Driver:
         self.stack = []  # the contexts that PyCUDA has pushed on this thread
         self.thread = None  # the context that is current below these
         self.noted, self.captured, self.graphs, self.sources, self.streams, self.captures = None, None, {}, [], [], 0
-        self.spoilt = False  # the capture, by a call that is forbidden in it
+        self.spoilt = False  # a forbidden call was made during the capture
         self.handles = {}  # of modules and functions
         self.elsewhere = []  # the work of other libraries, on streams of their own
         self.Context = Stub(pop=self.stack.pop, synchronize=self.finish)
@@ -125,7 +125,7 @@ class Driver:
 
     @property
     def harmed(self):
-        """Memory that was written after it had been given back."""
+        """Memory that was written after it had been freed."""
         return [memory for memory in self.freed if {*ctypes.string_at(memory, memory.nbytes)} != {0xFF}]
 
     @property
