@@ -145,7 +145,7 @@ def _held(alive: list[Any]) -> Iterator[tuple[str, Block, int]]:
     """Each piece of memory that is held, with the name of its holder, and its bytes; the first to name it has it."""
     yield from ((holder, *_block(array)) for holder, array in _holders(alive))
     for graph in (x for x in alive if type(x) is Graph):  # what lies between its launches, no array knows
-        yield from ((f"graph: {graph.name}", ("cuda", address), size) for address, size in graph.pieces)
+        yield from ((f"graph: {graph.name}", block, size) for block, size in graph.pieces)
 
 
 def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
