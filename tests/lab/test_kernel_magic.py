@@ -366,7 +366,7 @@ MEANT = [
     ("y[0] = len(x);", "a bare address, without its length"),
     ("y[0] = max(x[0], 0);", "Write 0.0f for a float, and real(0) for a real"),
     ("atomicAdd(y[0], x[0]);", "atomicAdd(&y[i], value)"),
-    ("int i = 0;\n    int i = max(1, 2);", "without the type, the line sets it anew"),
+    ("int i = 0;\n    int i = max(1, 2);", "without the type, the line assigns a new value"),
     ("int i = threadIdx;", "It has parts, one for each axis"),
     ("y[0] = None;", "0 for None"),
     ("# a comment\n", "A comment begins with //"),
