@@ -9,6 +9,7 @@ from minigrad.errors import short
 from minigrad.tensor import Tensor, as_tensor
 
 NUMBERS = (int, float, bool)
+PLAIN = {type(None), bool, int, str}  # parameters that a key takes as they are, with their types, for 1 == True
 
 
 class CallSignature:
@@ -87,6 +88,9 @@ def key_of(kinds: Sequence[Any], params: Mapping[str, Any]) -> tuple | None:
 
     None where a parameter cannot be hashed, as a list.
     """
+    types = [*map(type, params.values())]
+    if PLAIN.issuperset(types):
+        return (*kinds, *params.items(), *types)
     key = (*kinds, *((name, tagged(x)) for name, x in params.items()))
     try:
         hash(key)
@@ -96,7 +100,7 @@ def key_of(kinds: Sequence[Any], params: Mapping[str, Any]) -> tuple | None:
 
 
 def tagged(value: Any) -> tuple:
-    """A parameter with its type, for 1 == True and 0.0 == -0.0; a slice as a tuple, which every Python can hash."""
+    """A parameter with its type; a float as text, for 0.0 == -0.0, a slice as a tuple, which every Python can hash."""
     if isinstance(value, tuple):
         return tuple, *map(tagged, value)
     if isinstance(value, slice):
@@ -104,10 +108,10 @@ def tagged(value: Any) -> tuple:
     return type(value), repr(value) if isinstance(value, float) else value
 
 
-def kinds_of(args: Sequence[Any]) -> list[Any] | None:
-    """The spec of each tensor on a device that runs kernels, the type of each number; None with anything else."""
+def call_key(args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
+    """The key of a call of tensors and numbers with named parameters; None for anything else, as a NumPy array."""
     try:
-        return [type(x) if type(x) in NUMBERS else x.array.spec for x in args]
+        return key_of([type(x) if type(x) in NUMBERS else x.array.spec for x in args], named)
     except AttributeError:
         return None
 

@@ -1,4 +1,4 @@
-"""New tensors: from data, filled, random."""
+"""New tensors: from data, filled with one value, random."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,13 +21,13 @@ class _Generator:
 
 
 def manual_seed(seed: int) -> None:
-    """Start the random numbers anew: the same seed, the same tensors, on every device."""
+    """Seed the random numbers: the same seed gives the same tensors, on every device."""
     _Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Random numbers from this seed; behind it those of the user go on, as if none had been drawn."""
+    """Draw random numbers from this seed; afterwards the generator of the user continues as if none had been drawn."""
     own = _Generator.rng
     manual_seed(seed)
     try:
@@ -78,7 +78,7 @@ def uniform(
     device: str | None = None,
     dtype: Any = "float32",
 ) -> Tensor:
-    """A tensor of numbers spread evenly from low to high, from the generator that `manual_seed` sets."""
+    """A tensor of uniform random numbers from low to high, from the generator that `manual_seed` sets."""
     low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
     dtype = _of_floats("uniform", dtype)
     numbers = np.asarray(low + (high - low) * _Generator.rng.random(extents((shape,))))
@@ -86,7 +86,7 @@ def uniform(
 
 
 def _of_floats(who: str, dtype: Any) -> np.dtype:
-    """The dtype, where it has room for a fraction. Raises TypeError."""
+    """The dtype. Raises TypeError where it is no floating-point type."""
     found = check_dtype(dtype)
     if not has_gradient(found):
         raise TypeError(f"{who} makes numbers with a fraction, which {found} cuts off; take float32 or float64.")
@@ -94,7 +94,7 @@ def _of_floats(who: str, dtype: Any) -> np.dtype:
 
 
 def extents(shape: tuple) -> tuple[int, ...]:
-    """A shape given as numbers or as one tuple. Raises ValueError."""
+    """A shape from numbers or one tuple. Raises ValueError for a negative or too large one."""
     given = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 for n in given):
         raise ValueError(f"a shape is whole numbers of at least 0; got {given}.")

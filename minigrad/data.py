@@ -20,14 +20,14 @@ class Split(NamedTuple):
 
 
 class Digits(NamedTuple):
-    """Handwritten digits to learn from, and others to be tested on."""
+    """Handwritten digits for training and for testing."""
 
     train: Split
     test: Split
 
 
 def digits(test: int = 360, seed: int = 0) -> Digits:
-    """1797 handwritten digits of 8 x 8 pixels, shuffled and cut in two; no download.
+    """1797 handwritten digits of 8 x 8 pixels, shuffled and split in two; no download.
 
     Source: the UCI optical recognition of handwritten digits set, as packed with scikit-learn.
     """
@@ -38,7 +38,7 @@ def digits(test: int = 360, seed: int = 0) -> Digits:
     loaded: Any = load_digits()
     count = len(loaded.target)
     if whole("digits", "test", test) > count:
-        raise ValueError(f"digits: test={test} must be at most {count}, the digits that there are.")
+        raise ValueError(f"digits: test={test} must be at most {count}, the number of digits.")
     order = np.random.default_rng(whole("digits", "seed", seed)).permutation(count)
     images = (loaded.data[order] / 16).astype(np.float32)
     labels = loaded.target[order].astype(np.int64)
@@ -48,7 +48,7 @@ def digits(test: int = 360, seed: int = 0) -> Digits:
 def batches(
     images: np.ndarray, labels: np.ndarray, size: int = 64, seed: int | None = None, device: str | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The data in pieces of `size` rows as tensors, the last one smaller; shuffled by `seed`, in order without one."""
+    """Chunks of `size` rows as tensors, the last one smaller; shuffled by `seed`, in order without one."""
     images, labels = to_host(images, who="batches: images"), to_host(labels, who="batches: labels")
     if not images.ndim or images.shape[:1] != labels.shape[:1]:
         raise ValueError(
@@ -58,15 +58,15 @@ def batches(
     if seed is not None:
         order = np.random.default_rng(whole("batches", "seed", seed)).permutation(len(images))
     device = default_device() if device is None else check(device)
-    pieces = (order[start : start + size] for start in range(0, len(order), size))
-    return ((tensor(images[rows], device=device), tensor(labels[rows], device=device)) for rows in pieces)
+    chunks = (order[start : start + size] for start in range(0, len(order), size))
+    return ((tensor(images[rows], device=device), tensor(labels[rows], device=device)) for rows in chunks)
 
 
 def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Iterator[tuple[Tensor, ...]]:
-    """The same batches as tensors on a device; on `cuda` the next one travels while the step on this one runs.
+    """The same batches as tensors on a device; on `cuda` the next one is copied while the step on this one runs.
 
     `for x, y in data.prefetch(data.batches(images, labels, device="numpy"), "cuda")`: batches come from the host.
-    Raises TypeError for a batch that is no tuple or list: of a single array it is (x,).
+    Raises TypeError for a batch that is no tuple or list; a batch of one array is (x,).
     """
     device = default_device() if device is None else check(device)
     parts = (
@@ -75,11 +75,11 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
     )
     if not is_gpu(device):
         return (tuple(tensor(part, device=device) for part in batch) for batch in parts)
-    return _sent(get(device).sender, parts)  # type: ignore[attr-defined]
+    return _prefetched(get(device).sender, parts)  # type: ignore[attr-defined]
 
 
-def _sent(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tensor, ...]]:
-    """The batches on the GPU, each as soon as the next one is on its way."""
+def _prefetched(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tensor, ...]]:
+    """The batches on the GPU; the copy of the next one is queued before one is yielded."""
     here: list[tuple[Any, Any]] = []  # the parts of a batch, with the event at the end of the copy of each
     coming: list[tuple[Any, Any]] = []
     try:
@@ -92,10 +92,11 @@ def _sent(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tenso
             here = coming
         if here:
             yield _arrived(sender, here)
-    finally:  # a loop that is left early, also by a part that is refused, lets go of memory being written
+    finally:  # a loop that ends early, also by an error, must not free memory that a copy still writes
         sender.let_go([sent for _, sent in (*here, *coming)])
 
 
 def _arrived(sender: Any, coming: list[tuple[Any, Any]]) -> tuple[Tensor, ...]:
+    """Let the stream wait for the copies of a batch."""
     sender.arrive([sent for _, sent in coming])
     return tuple(Tensor(array) for array, _ in coming)

@@ -6,7 +6,6 @@ A room in `minigrad/ops/` makes one Op; the registry OPS then gives dispatch, te
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -14,44 +13,19 @@ from typing import Any
 import numpy as np
 
 from minigrad import display, tape
-from minigrad.call import CallSignature, as_tensors, key_of, kinds_of, taking_numbers
+from minigrad.call import CallSignature, as_tensors, call_key, key_of, taking_numbers
+from minigrad.case import Case
 from minigrad.devices.array import Array, Spec
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
-from minigrad.kernels.kernel import Epoch, Kernel
+from minigrad.kernels import variants
+from minigrad.kernels.kernel import Kernel
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call to test an op with: shapes or arrays as inputs, and its parameters.
-
-    A shape stands for standard normal numbers; `positive` makes them positive and bounded away from 0.
-    """
-
-    inputs: tuple
-    params: Mapping[str, Any] = field(default_factory=dict)
-    positive: bool = False
-
-    def arrays(self, dtype: Any = np.float64, seed: int = 0) -> list[np.ndarray]:
-        """The inputs as NumPy arrays. Arrays given with an integer or bool dtype keep it."""
-        rng = np.random.default_rng(seed)
-        return [self._array(given, dtype, rng) for given in self.inputs]
-
-    def _array(self, given: Any, dtype: Any, rng: np.random.Generator) -> np.ndarray:
-        if isinstance(given, np.ndarray):
-            return given.astype(dtype) if given.dtype.kind == "f" else given
-        numbers = rng.standard_normal(given)
-        return np.asarray(np.abs(numbers) + 0.5 if self.positive else numbers, dtype)
-
-    def __str__(self) -> str:
-        shapes = [str(g) if isinstance(g, tuple) else f"{g.dtype}{g.shape}" for g in self.inputs]
-        return " ".join([*shapes, *(f"{key}={value}" for key, value in self.params.items())])
 
 
 class Op:
@@ -98,7 +72,7 @@ class Op:
     ):
         self.name, self.forward, self.backward = name, forward, backward
         self.__name__, self.__doc__ = name, forward.__doc__
-        self.fast, self._epoch = fast or {}, Epoch.number
+        self.fast = fast or {}
         self.kernels = kernels
         self.launch, self.launch_backward = launch, launch_backward
         self.prepare, self.uses, self.cost, self.backward_flops = prepare, uses, cost, backward_flops
@@ -112,13 +86,10 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
-        if self._epoch != Epoch.number:
-            self._calls.clear()
-            self._epoch = Epoch.number
         try:
-            key = tuple([x.array.spec for x in args]) if not named else self._key(args, named)
+            key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them
-            key = self._key(args, named)
+            key = call_key(args, named)
         if call := self._calls.get(key):
             return call(args)
         inputs, params = self.inputs.split(args, named)
@@ -131,16 +102,16 @@ class Op:
             self._calls.keep(key, taking_numbers(self.name, call, args))
         return call(tensors)
 
-    def _key(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
-        kinds = kinds_of(args)
-        return None if kinds is None else key_of(kinds, named)
-
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "Call":
         """The call for arrays like these; it is kept where the device replays launches."""
         key = key_of([x.spec for x in arrays], params) if _replays(arrays) else None  # type: ignore[union-attr]
         if key is None:
             return Call(self, arrays, params, replays=False)
         return self._calls.get(key) or self._calls.keep(key, Call(self, arrays, params, replays=True))
+
+    def forget(self) -> None:
+        """Drop the prepared calls: their launches were planned for other block sizes."""
+        self._calls.clear()
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
@@ -216,19 +187,8 @@ class Op:
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
         other = copy.copy(self)
-        kernels = {
-            name: kernel.using(**{key: value for key, value in tunables.items() if key in kernel.tunables})
-            for name, kernel in self.kernels.items()
-        }
-        known = {key for kernel in kernels.values() for key in kernel.tunables}
-        if unknown := [key for key in tunables if key not in known]:
-            raise ValueError(f"{self.name} has no tunable {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
-        if variant is not None:
-            if "backward" in self._kernel_name(variant):
-                raise ValueError(f"{self.name}: {variant} is a kernel of the gradient; choose one of the forward pass.")
-            kernels["forward"] = kernels[variant]
         other.fast = {} if variant or tunables else self.fast
-        other.kernels = kernels
+        other.kernels = variants.using(self.name, self.kernels, variant, tunables)
         return other
 
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":
@@ -241,14 +201,9 @@ class Op:
         other.kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
         return other
 
-    def __getitem__(self, kernel: str) -> Kernel:
+    def __getitem__(self, name: str) -> Kernel:
         """One of the op's kernels: `matmul["tiled"]` shows its source."""
-        return self.kernels[self._kernel_name(kernel)]
-
-    def _kernel_name(self, name: str) -> str:
-        if not isinstance(name, str) or name not in self.kernels:
-            raise KeyError(f"{self.name} has no kernel {name!r}; it has {', '.join(self.kernels)}.")
-        return name
+        return variants.named(self.name, self.kernels, name)
 
     def __repr__(self) -> str:
         return display.text(self)
@@ -271,62 +226,58 @@ class Call:
         if replays:
             specs = [x.spec for x in arrays]  # type: ignore[union-attr]
             self.run = replayed_one(self.run, specs) if op.outputs == 1 else replayed(self.run, specs)
-        self._shares, self._single, self._differentiable = op.shares, op.outputs == 1, op.backward is not None
+        self._tensors = output if op.outputs == 1 else _several
+        self._shares, self._differentiable = op.shares, op.backward is not None
         self._rules: dict[tuple[bool, ...], Rule] = {}
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
         y = self.run([t.array for t in tensors])
-        if self._single:
-            result: Any = output(y, tensors[0].version if self._shares else None)
-        else:
-            result = tuple([output(each, None) for each in y])
+        result: Any = self._tensors(y, tensors[0].version if self._shares else None)
         if self._differentiable:
             for t in tensors:
                 if t.node is not None or t._requires_grad:
                     if tape.mode.enabled:
                         self._record(tensors, result)
                     break
-        if (recorder := tape.mode.recorder) is not None:
-            recorder.uses(tensors)
         return result
 
     def _record(self, tensors: Sequence[Tensor], result: Any) -> None:
-        """Put a node on the tape."""
+        """Put a node on the tape; with several outputs, one for each as well."""
         parents = tuple([t.node or (t if t._requires_grad else None) for t in tensors])
         needs = tuple([parent is not None for parent in parents])
         rule = self._rules.get(needs)
         if rule is None:
-            outputs = (result,) if self._single else result
-            rule = self._rules[needs] = Rule(self, needs, [t.array for t in tensors], [r.array for r in outputs])
-        if self._single:
-            result.node = rule.node(tensors, parents, (result,))
+            rule = self._rules[needs] = Rule(self, needs, [t.array for t in tensors], result)
+        if rule.single:
+            result.node = rule.node(tensors, parents, result)
         else:
-            node = rule.node(tensors, parents, result)
-            for each, own in zip(result, tape.outputs(self.op.name, node, [r.array for r in result]), strict=True):
+            node = rule.node((*tensors, *result[:-1]), parents, result[-1])
+            for each, own in zip(result, tape.outputs(node, [r.array for r in result]), strict=True):
                 each.node = own
 
 
 class Rule:
     """The gradient rule of a call, for the inputs that require a gradient: which arrays it saves, and the pull."""
 
-    def __init__(self, call: Call, needs: tuple[bool, ...], inputs: Sequence[AnyArray], outputs: Sequence[AnyArray]):
+    def __init__(self, call: Call, needs: tuple[bool, ...], arrays: Sequence[AnyArray], result: Any):
         self.op, self.needs, self.shapes, self.replays = call.op, needs, call.shapes, call.replays
-        self._places, self._constants = call.op.saved(inputs, call.params, needs)
+        self.single = call.op.outputs == 1
+        self._places, self._constants = call.op.saved(arrays, call.params, needs)
         self._numbers = list(self._places.values())
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
-        self._outputs = [(y.shape, y.dtype) for y in outputs]
+        self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
         self._saves_nothing = partial(self.pull, ())
 
-    def node(self, tensors: Sequence[Tensor], parents: tuple, results: Sequence[Tensor]) -> tape.Node:
-        """The node for these inputs and outputs."""
+    def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
+        """The node for these inputs, and outputs but the last, and the last output."""
         if not self._numbers:
-            return tape.Node(self.op.name, parents, self._saves_nothing, (), results[0].array)
-        everything = (*tensors, *results)
+            return tape.Node(self.op.name, parents, self._saves_nothing, (), result.array)
+        everything = (*tensors, result)
         arrays = [everything[i].array for i in self._numbers]
         saved = [(name, everything[i].version) for name, i in self._places.items()]
-        return tape.Node(self.op.name, parents, partial(self.pull, arrays), saved, results[0].array)
+        return tape.Node(self.op.name, parents, partial(self.pull, arrays), saved, result.array)
 
     def pull(self, saved: Sequence[AnyArray], dy: Any) -> Sequence[AnyArray | None]:
         """The gradients of the inputs, from that of the output, or from a tuple with those of several."""
@@ -353,6 +304,11 @@ class Rule:
         named = self._constants | dict(zip([*self._places, *self._arrays], arrays[count:], strict=True))
         saved = {name: named[name] for name in self.op.saves}
         return self.op.pull(saved, self.shapes, self.needs, arrays[0] if count == 1 else tuple(arrays[:count]))
+
+
+def _several(arrays: Sequence[AnyArray], version: tape.Version | None) -> tuple[Tensor, ...]:
+    """The outputs of an op with several."""
+    return tuple([output(array, version) for array in arrays])
 
 
 def _replays(arrays: Sequence[AnyArray]) -> bool:

@@ -19,14 +19,8 @@ def op_named(name: str) -> Any:
     return OPS[name]
 
 
-def _method(name: str, doc: str | None = None) -> Callable[..., Any]:
-    """A method that calls an op on the tensor and what follows it."""
-
-    def method(self: Any, *others: Any) -> Any:
-        return OPS[name](self, *others)
-
-    method.__name__, method.__doc__ = name, doc
-    return method
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    return lambda self, other: OPS[name](self, other)
 
 
 def _reflected(name: str) -> Callable[[Any, Any], Any]:
@@ -38,29 +32,39 @@ def _in_place(name: str) -> Callable[[Any, Any], Any]:
     return lambda self, other: self._in_place(name, other)
 
 
+def _unary(name: str, doc: str = "") -> Callable[[Any], Any]:
+    """A method that calls an op on the tensor alone."""
+
+    def method(self: Any) -> Any:
+        return OPS[name](self)
+
+    method.__name__, method.__doc__ = name, doc
+    return method
+
+
 class Operators:
     """The operators and methods that a tensor and a traced value share: `a + b`, `a @ b`, `a.sum(axis=0)`."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # `==` compares elements, so a tensor is hashed by identity
 
-    __add__, __radd__, __iadd__ = _method("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__, __isub__ = _method("subtract"), _reflected("subtract"), _in_place("subtract")
-    __mul__, __rmul__, __imul__ = _method("multiply"), _reflected("multiply"), _in_place("multiply")
-    __truediv__, __rtruediv__, __itruediv__ = _method("divide"), _reflected("divide"), _in_place("divide")
-    __pow__, __rpow__ = _method("power"), _reflected("power")
-    __matmul__, __rmatmul__ = _method("matmul"), _reflected("matmul")
-    __neg__ = _method("negative")
-    __lt__, __le__ = _method("less"), _method("less_equal")
-    __gt__, __ge__ = _method("greater"), _method("greater_equal")
-    __eq__, __ne__ = _method("equal"), _method("not_equal")
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__, __isub__ = _binary("subtract"), _reflected("subtract"), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _binary("multiply"), _reflected("multiply"), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("divide"), _reflected("divide"), _in_place("divide")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __neg__ = _unary("negative")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
 
-    exp = _method("exp", "e to the power of each element.")
-    log = _method("log", "The natural logarithm of each element.")
-    sqrt = _method("sqrt", "The square root of each element.")
-    tanh = _method("tanh", "The hyperbolic tangent of each element.")
-    sigmoid = _method("sigmoid", "1 / (1 + exp(-x)) of each element.")
-    relu = _method("relu", "Each element where it is positive, else 0.")
+    exp = _unary("exp", "e to the power of each element.")
+    log = _unary("log", "The natural logarithm of each element.")
+    sqrt = _unary("sqrt", "The square root of each element.")
+    tanh = _unary("tanh", "The hyperbolic tangent of each element.")
+    sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)) of each element.")
+    relu = _unary("relu", "Each element where it is positive, else 0.")
 
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The sum over some axes, or over all."""

@@ -9,7 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import move
 from minigrad.errors import a, number
-from minigrad.kernels.kernel import Epoch, Kernel
+from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import ceil_div
 from minigrad.ops.elementwise import per_element
 from minigrad.replay.launches import replayed
@@ -28,7 +28,7 @@ def _multi_tensor(name: str) -> Kernel:
 SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
 SGD_STEPS, ADAM_STEPS = _multi_tensor("sgd_steps"), _multi_tensor("adam_steps")
 ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
-_REPLAYED = Cache()  # updates of all parameters of a device, by tuning epoch, optimizer, settings and specs
+_REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
 
 
 def _blocks(rows: Sequence[Row]) -> int:
@@ -115,7 +115,7 @@ class Optimizer:
         if not (isinstance(arrays[0], Array) and arrays[0].device.repeats):
             return self._update_all
         specs = [array.spec for array in arrays]
-        key = (Epoch.number, type(self), self.settings, *specs)
+        key = (type(self), self.settings, *specs)
         try:
             return _REPLAYED.get(key) or _REPLAYED.keep(key, replayed(self._update_all, specs))
         except TypeError:  # a list among the settings: any element may change

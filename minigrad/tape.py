@@ -6,9 +6,9 @@ out). The rule holds arrays, never nodes, so a graph has no reference cycles: me
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import count as numbers
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
@@ -60,7 +60,7 @@ class Node:
         self.vjp, self.saved = None, []
 
 
-def outputs(op: str, node: Node, arrays: Sequence[Any]) -> list[Node]:
+def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
     """A node for each output of an operation with several: it hands its gradient to the node of the operation.
 
     The operation's rule then receives one tuple, with None for each output that no gradient reaches.
@@ -69,14 +69,11 @@ def outputs(op: str, node: Node, arrays: Sequence[Any]) -> list[Node]:
     def hand_over(i: int) -> Vjp:
         return lambda dy: (tuple(dy if i == j else None for j in range(len(arrays))),)
 
-    return [Node(f"{op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
+    return [Node(f"{node.op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
 
 
 class Recorder(Protocol):
     """A training step that is being captured (`mg.graph`) learns here what the step does besides launching kernels."""
-
-    def uses(self, tensors: Sequence[Any]) -> None:
-        """An op runs on these tensors."""
 
     def reads_grad(self, leaf: Any) -> None:
         """The step reads `leaf.grad`."""
@@ -109,19 +106,17 @@ class _Mode(threading.local):
     tracer: Tracer | None = None
 
 
-mode = _Mode()
+mode, _lock = _Mode(), threading.Lock()
 
 
-class Changes:
-    """Numbers the changes of any leaf's `requires_grad`: where `last` is another, a captured step checks its leaves."""
+# Each change of any leaf's requires_grad: its number, and the memory of the leaf. A captured step looks for its own.
+requires_grad_changes: deque[tuple[int, int]] = deque([(0, 0)], maxlen=64)
 
-    _numbers = numbers(1)
-    last = 0
 
-    @classmethod
-    def note(cls) -> None:
-        """A leaf now requires a gradient, or no longer."""
-        cls.last = next(cls._numbers)
+def note_requires_grad(address: int) -> None:
+    """A leaf with this memory now requires a gradient, or no longer."""
+    with _lock:
+        requires_grad_changes.append((requires_grad_changes[-1][0] + 1, address))
 
 
 def grad_enabled() -> bool:
@@ -130,33 +125,28 @@ def grad_enabled() -> bool:
 
 
 @contextmanager
-def no_grad() -> Iterator[None]:
+def _within(name: str, value: Any) -> Iterator[None]:
+    before = getattr(mode, name)
+    setattr(mode, name, value)
+    try:
+        yield
+    finally:
+        setattr(mode, name, before)
+
+
+def no_grad() -> AbstractContextManager[None]:
     """Record nothing: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
-    before, mode.enabled = mode.enabled, False
-    try:
-        yield
-    finally:
-        mode.enabled = before
+    return _within("enabled", False)
 
 
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
+def recording(recorder: Recorder) -> AbstractContextManager[None]:
     """Report this thread's operations to a step that is being captured."""
-    mode.recorder = recorder
-    try:
-        yield
-    finally:
-        mode.recorder = None
+    return _within("recorder", recorder)
 
 
-@contextmanager
-def tracing(tracer: Tracer) -> Iterator[None]:
+def tracing(tracer: Tracer) -> AbstractContextManager[None]:
     """Hand this thread's operations to a function that is being fused."""
-    before, mode.tracer = mode.tracer, tracer
-    try:
-        yield
-    finally:
-        mode.tracer = before
+    return _within("tracer", tracer)
 
 
 def topological_order(root: Parent) -> list[Any]:

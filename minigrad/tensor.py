@@ -128,7 +128,7 @@ class Tensor(Operators):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
         if wanted != self._requires_grad:
             self._requires_grad = bool(wanted)
-            tape.Changes.note()
+            tape.note_requires_grad(self.array.buffer.address if isinstance(self.array, Array) else 0)
 
     @property
     def grad(self) -> "Tensor | None":

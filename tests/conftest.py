@@ -1,5 +1,7 @@
 """The devices as fixtures. `cuda` is skipped where there is none; `sim` must be there, or no kernel was tested."""
 
+import ctypes
+import gc
 import sys
 
 import pytest
@@ -8,7 +10,9 @@ from fake_cuda import Driver, Stub
 from minigrad.devices import check, dtypes
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
-from minigrad.kernels.kernel import Epoch
+from minigrad.devices.device import Arguments
+from minigrad.kernels.kernel import Kernel
+from minigrad.simulator import Simulator
 
 DEVICES = sys.modules["minigrad.devices"]  # `minigrad.devices` is a function, too
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -41,7 +45,7 @@ def driver(monkeypatch):
     monkeypatch.setattr("atexit.register", lambda close: None)
     yield fake
     gpu._driver.cache_clear()
-    Epoch.number += 1  # calls that were prepared for it, which no other driver can launch
+    drop_compiled_code()
     assert not fake.harmed
 
 
@@ -68,5 +72,61 @@ def two_gpus(driver, monkeypatch):
 def _installed(monkeypatch, name):
     monkeypatch.setattr(DEVICES, "_made", {key: value for key, value in DEVICES._made.items() if key != name})
     dtypes._constant.cache_clear()
-    Epoch.number += 1
+    drop_compiled_code()
     return DEVICES.get(name)
+
+
+@pytest.fixture
+def repeating(monkeypatch):
+    """`sim` with replayed launches; constants of ops are made there, too."""
+    made = Repeating()
+    monkeypatch.setattr(dtypes, "get", lambda name: made)
+    dtypes._constant.cache_clear()
+    yield made
+    dtypes._constant.cache_clear()
+
+
+class Repeating(Simulator):
+    """`sim` with launches that are prepared once and replayed, as on a GPU; it counts them, and those that are not."""
+
+    repeats = True
+
+    def __init__(self):
+        super().__init__()
+        self.prepared = self.repeated = self.single = 0
+
+    def launch(self, *args):
+        self.single += 1
+        super().launch(*args)
+
+    def queued(self, launch):
+        module, name, grid, block, shared, packed, at, _ = launch
+        self.prepared += 1
+        bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
+
+        def queue():
+            for (field, *_), place in zip(packed._fields_, at, strict=True):
+                into = getattr(type(packed), field)
+                ctypes.memmove(ctypes.addressof(packed) + into.offset, place, into.size)
+            super(Repeating, self).launch(module, name, grid, block, shared, bare)
+
+        return [queue]
+
+    def touch(self, *arrays):
+        """Nothing is captured here."""
+
+    def repeat(self, program, arrays):
+        self.repeated += 1
+        made = [self.allocate(nbytes) for nbytes in program.sizes]
+        addresses = [x.address for x in (*arrays, *made)]
+        program.table[:] = addresses + [addresses[number] + offset for number, offset in program.moved]
+        for step in program.steps:
+            step()
+        return made
+
+
+def drop_compiled_code():
+    """Empty every kernel's cache of compiled code: no other fake driver can launch it."""
+    for kernel in gc.get_objects():
+        if isinstance(kernel, Kernel):
+            kernel._modules.clear()

@@ -76,7 +76,8 @@ def test_gpu_tests_are_skipped_loudly(tmp_path, monkeypatch, required, code):
     (tmp_path / "test_gpu.py").write_text("import pytest\n\n@pytest.mark.gpu\ndef test_it():\n    assert False\n")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("MINIGRAD_REQUIRE_GPU", required)
-    done = run("-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    done = run("-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path))
     assert done.returncode == code, done.stdout
     assert "1 gpu cells and tests skipped: no CUDA device" in done.stdout
 

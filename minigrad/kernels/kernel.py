@@ -15,13 +15,8 @@ from minigrad.devices.device import MAX_BLOCK, MAX_GRID, Dim3
 from minigrad.errors import LaunchError, a
 from minigrad.kernels import arguments
 from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
+from minigrad.operators import OPS
 from minigrad.source import CUDA, Listing, Source
-
-
-class Epoch:
-    """Counts the changes of preferred tunables: whatever was prepared in an earlier epoch is prepared again."""
-
-    number = 0
 
 
 class Kernel:
@@ -83,7 +78,8 @@ class Kernel:
     def _retuned(self) -> None:
         """Drop the planned launches, and let every op drop the calls that it prepared with them."""
         self._plans.clear()
-        Epoch.number += 1
+        for op in OPS.values():
+            op.forget()
 
     def preferred(self, *sizes: int) -> dict[str, int]:
         """The preferred values of the nearest sizes: distance = sum of |log2| ratios, in whole doublings."""
@@ -122,7 +118,7 @@ class Kernel:
         """Check the arguments, compile at the first use, launch."""
         bound = arguments.bind(self.name, self.signature.params, args)
         device = for_launch(bound.device)
-        key = (Epoch.number, device.name, bound.real, tuple(values.items()))
+        key = (device.name, bound.real, tuple(values.items()))
         module = self._modules.get(key)
         if module is None:
             module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))

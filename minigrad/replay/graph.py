@@ -125,7 +125,7 @@ class _Capture:
             self.recorder.undo()
             raise
         self.recorder.written += [x.version for x in _tensors(outputs)]
-        self.recorder.finish()
+        self.recorder.finish(buffer.address for buffer in self.captured.held)
 
     def replay(self, inputs: Sequence[Tensor]) -> Any:
         """Copy the inputs, queue the launches, and give the tensors that will hold the results."""

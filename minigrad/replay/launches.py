@@ -6,6 +6,7 @@ replay allocates memory, writes addresses into the packed arguments and launches
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,19 +44,33 @@ class Program:
     def __call__(self, arrays: Sequence[Array]) -> list[Any]:
         """Replay the launches on these arrays."""
         made = self.device.repeat(self, arrays)
-        return [output and output(arrays, made) for output in self.outputs]
+        return [output and output.of(arrays, made) for output in self.outputs]
 
-    def _output(self, array: Array, inputs: Sequence[Spec]) -> Callable[[Sequence[Array], list[Any]], Array]:
-        """A function from the inputs and the new memory to this output."""
+    def _output(self, array: Array, inputs: Sequence[Spec]) -> "Output":
+        """Where an output lies: in new memory, or in that of an input."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
-            return lambda arrays, made: array_over(made[new], spec)
-        if new < 0 and spec is inputs[number]:
-            return lambda arrays, made: arrays[number]
+            return Output(spec, new=new)
         if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):
-            return lambda arrays, made: arrays[number].reshape(spec.shape)
+            return Output(spec, input=number)
         raise Unrecordable
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a program: the spec, and the number of the new buffer or of the input that holds it."""
+
+    spec: Spec
+    new: int = -1
+    input: int = -1
+
+    def of(self, arrays: Sequence[Array], made: Sequence[Any]) -> Array:
+        """The output of one replay."""
+        if self.new >= 0:
+            return array_over(made[self.new], self.spec)
+        array = arrays[self.input]
+        return array if array.spec is self.spec else array.reshape(self.spec.shape)
 
 
 def replayed(function: Callable[[Sequence[Array]], Sequence[Any]], specs: Sequence[Spec]) -> Callable[..., Any]:
@@ -76,7 +91,11 @@ def replayed_one(function: Callable[[Sequence[Array]], Any], specs: Sequence[Spe
     except Unrecordable:
         return function
     repeat, output = program.device.repeat, program.outputs[0]
-    return lambda arrays: output(arrays, repeat(program, arrays))  # type: ignore[misc]
+    assert output
+    if output.new < 0:
+        return lambda arrays: output.of(arrays, repeat(program, arrays))
+    number, spec = output.new, output.spec  # nothing but this between a call and its launches
+    return lambda arrays: array_over(repeat(program, arrays)[number], spec)
 
 
 class RecordingDevice:

@@ -1,9 +1,9 @@
 """What a captured training step does besides launching kernels, so that every replay can do it too."""
 
+from collections.abc import Iterable
 from typing import Any
-from weakref import ref
 
-from minigrad.tape import Changes, Version
+from minigrad.tape import Version, requires_grad_changes
 from minigrad.tensor import Tensor
 
 ADDS = (
@@ -22,13 +22,8 @@ class StepRecorder:
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was cleared first
         self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves with a gradient from before the step that it read
         self._settings: list[tuple[Any, tuple]] = []  # optimizers with the numbers that they used
-        self._leaves: dict[int, Any] = {}  # by id: weak references to the leaves that ops used
-        self._required: list[tuple[Any, bool]] = []  # those that outlive the step, with their requires_grad
-        self._checked = Changes.last
-
-    def uses(self, tensors: Any) -> None:
-        """An op runs on these tensors."""
-        self._leaves |= {id(t): ref(t) for t in tensors if t.node is None}
+        self._memory: set[int] = set()  # addresses that the captured launches work on
+        self._checked = 0
 
     def sets_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         """The step clears the gradient of a leaf, or sets another."""
@@ -57,20 +52,19 @@ class StepRecorder:
             self.reads_grad(leaf)
         self._settings.append((optimizer, optimizer.settings))
 
-    def finish(self) -> None:
-        """After the capture: note which leaves require a gradient."""
-        leaves = ((leaf, leaf()) for leaf in self._leaves.values())
-        self._required = [(leaf, tensor._requires_grad) for leaf, tensor in leaves if tensor is not None]
-        self._checked = Changes.last
+    def finish(self, memory: Iterable[int]) -> None:
+        """After the capture: note the addresses that its launches work on."""
+        self._memory, self._checked = set(memory), requires_grad_changes[-1][0]
 
     @property
     def frozen_or_thawed(self) -> bool:
-        """True where a leaf of the step requires a gradient that did not, or no longer: the step is another."""
-        if self._checked == Changes.last:
+        """True where a leaf of the step requires a gradient that did not, or no longer: then the step is another."""
+        if self._checked == requires_grad_changes[-1][0]:
             return False
-        self._checked = Changes.last
-        leaves = ((leaf(), required) for leaf, required in self._required)
-        return any(leaf is not None and leaf._requires_grad != required for leaf, required in leaves)
+        changes, checked = list(requires_grad_changes), self._checked
+        self._checked = changes[-1][0]
+        forgotten = changes[0][0] > checked + 1  # more changes than are kept: one may have been ours
+        return forgotten or any(number > checked and address in self._memory for number, address in changes)
 
     @property
     def outdated(self) -> bool:

@@ -308,3 +308,19 @@ def test_only_what_fits_goes_in_place(device):
     x = mg.ones(2, device=device)
     with pytest.raises(ValueError, match=r"assigned is float32 \(3, 2\) on .*; it must be float32 \(2,\)"):
         x += mg.ones(3, 1, device=device)
+
+
+def test_numpy_functions_that_would_lose_a_gradient_say_so(device):
+    w = mg.tensor([3.0, 4.0], requires_grad=True, device=device)
+    with pytest.raises(TypeError, match=r"np\.dot of a tensor that requires a gradient.*a @ b, or np\.dot\(x\.detach"):
+        np.dot(w, w)
+    assert np.dot(w.detach(), w.detach()) == 25 and np.argmax(w) == 1 and np.allclose(w, [3, 4])
+    with mg.no_grad():
+        assert np.linalg.norm(w) == 5
+
+
+def test_retain_graph_is_true_or_false():
+    loss = mg.ones(1, requires_grad=True).sum()
+    with pytest.raises(TypeError, match="backward: retain_graph takes True or False; got str 'yes'"):
+        loss.backward(retain_graph="yes")
+    loss.backward()

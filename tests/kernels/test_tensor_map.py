@@ -51,7 +51,7 @@ def test_the_driver_gets_the_innermost_axis_first(gpu):
 def test_a_replay_encodes_a_map_of_its_own_array(gpu):
     y = Array.empty(gpu, (16,), np.dtype(np.int64))
     first = bits(gpu, 2, 40, 24)
-    program = Program(lambda arrays: peek(*arrays), [first.spec, y.spec])
+    program = Program(lambda xs: peek(*xs), [first.spec, y.spec])
     for x in (first, bits(gpu, 2, 40, 24), first):
         program([x, y])
         assert y.numpy().tolist() == wanted(x)

@@ -1,69 +1,22 @@
 """What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
 
-import ctypes
-import importlib
-
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad.devices.array import Array
-from minigrad.devices.device import Arguments
 from minigrad.op import OPS
 from minigrad.ops.matmul.packed import TALLEST, Operand, multiply
 from minigrad.optim import SGD_STEP
 from minigrad.replay.launches import Program, Unrecordable
-from minigrad.simulator import Simulator
 
 CASES = [pytest.param(op, case, id=f"{op.name}-{case}") for op in OPS.values() for case in op.cases]
 
 
-class Repeating(Simulator):
-    """`sim` with launches that are prepared once, as on a GPU; counts them, and those that are not."""
-
-    repeats = True
-
-    def __init__(self):
-        super().__init__()
-        self.prepared = self.repeated = self.single = 0
-
-    def launch(self, *args):
-        self.single += 1
-        super().launch(*args)
-
-    def queued(self, launch):
-        module, name, grid, block, shared, packed, at, _ = launch
-        self.prepared += 1
-        bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
-
-        def queue():
-            for (field, *_), place in zip(packed._fields_, at, strict=True):
-                into = getattr(type(packed), field)
-                ctypes.memmove(ctypes.addressof(packed) + into.offset, place, into.size)
-            super(Repeating, self).launch(module, name, grid, block, shared, bare)
-
-        return [queue]
-
-    def touch(self, *arrays):
-        """Nothing is captured here."""
-
-    def repeat(self, program, arrays):
-        self.repeated += 1
-        made = [self.allocate(nbytes) for nbytes in program.sizes]
-        addresses = [x.address for x in (*arrays, *made)]
-        program.table[:] = addresses + [addresses[number] + offset for number, offset in program.moved]
-        for step in program.steps:
-            step()
-        return made
-
-
 @pytest.fixture
-def device(monkeypatch):
-    made, convert = Repeating(), importlib.import_module("minigrad.devices.dtypes")
-    monkeypatch.setattr(convert, "get", lambda name: made)
-    convert._constant.cache_clear()
-    yield made
-    convert._constant.cache_clear()
+def device(repeating):
+    """The device with replayed launches, under the name that tests of every device use."""
+    return repeating
 
 
 def tensors(device, hosts):
