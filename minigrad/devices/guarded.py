@@ -33,7 +33,7 @@ class BandedBuffer:
 
     @property
     def address(self) -> int:
-        """Where the memory begins, behind the first band."""
+        """The address behind the first band."""
         return self.whole.address + BAND
 
 

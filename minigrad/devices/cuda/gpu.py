@@ -156,7 +156,7 @@ class GPU:
         return self._device.get_attribute(getattr(self._driver.device_attribute, name))
 
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
-        """Of a compiled kernel: registers per thread, bytes of static shared memory, bytes of local memory."""
+        """Registers per thread, bytes of static shared memory and bytes of local memory of a compiled kernel."""
         with self.context.guarded():
             function = module.function(name)
             return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
