@@ -23,7 +23,6 @@ _MODULES = {
     "nn": "minigrad.nn",
     "optim": "minigrad.optim",
     "show": "minigrad.lab.show",
-    "tune": "minigrad.lab.tune",
 }
 _FUNCTIONS = {
     "differentiable": "minigrad.adjoint",
@@ -33,6 +32,7 @@ _FUNCTIONS = {
     "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
     "memory": "minigrad.lab.memory",
+    "tune": "minigrad.lab.tune",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "randn", "tensor",

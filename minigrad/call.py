@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minigrad.devices.dtypes import FLOATS
+from minigrad.devices.dtypes import must_be_floats
 from minigrad.errors import short
 from minigrad.tensor import Tensor, as_tensor
 
@@ -67,20 +67,6 @@ def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list[Tensor]:
     if not any_dtype:
         must_be_floats(op, *tensors)
     return tensors
-
-
-def must_be_floats(op: str, first: Any, *others: Any) -> None:
-    """Raise TypeError where arrays or tensors are not all float32 or all float64."""
-    for other in (first, *others):
-        if other.dtype not in FLOATS:
-            raise TypeError(
-                f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
-            )
-        if other.dtype != first.dtype:
-            raise TypeError(
-                f"{op}: one input is {first.dtype}, another {other.dtype}; "
-                f"make them one with .astype({first.dtype.name!r})."
-            )
 
 
 def key_of(kinds: Sequence[Any], params: Mapping[str, Any]) -> tuple | None:

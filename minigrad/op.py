@@ -6,6 +6,7 @@ A room in `minigrad/ops/` makes one Op; the registry OPS then gives dispatch, te
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -28,61 +29,49 @@ AnyArray = np.ndarray | Array
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
+@dataclass(eq=False, repr=False)
 class Op:
     """An operation on tensors.
 
     forward(*arrays, **params) is the NumPy reference and its docstring the formula. backward(dy, ...) is the gradient
     rule. It names what it needs of the forward pass, and only that is saved: an input by its name, `y` the output,
     `shapes` of the inputs, a parameter, or `needs`, a tuple with True for each input that requires a gradient.
-    uses: for each input, the names of the inputs that its gradient uses, where that is not all; one that no required
-    gradient uses is not saved, and a 0 stands in for it.
-    outputs: an op with several returns a tuple; its rule gets a tuple dy, and the outputs by the names y0, y1, ...
     launch(kernels, *arrays, **params) and launch_backward(kernels, needs, dy, *saved) do the same on a device that runs
     kernels; kernels are the op's own, by name, those of the gradient by names with "backward" in them.
-    prepare(*arrays, **params) checks shapes and completes the parameters, on every device alike. broadcasts: gradients
-    are summed over the axes along which an input was broadcast. integers: any dtype is accepted.
-    shares: the output is the input's memory, as in reshape. cost(*arrays, **params) counts FLOPs and bytes: each input
-    read once, the output written once; backward_flops: FLOPs of the gradient as a multiple of those, where counted.
-    fast, role -> name: kernels that run in these roles until `using` asks for others. They need not be those to read.
-    cuda: one element of y in CUDA C++, then of each input's gradient, in terms of the inputs, y and dy; None for none.
-    An op that has it can become part of a fused kernel, see `mg.fuse`. listed: True where it joins the registry.
     """
 
-    def __init__(
-        self,
-        name: str,
-        forward: Callable,
-        backward: Callable | None = None,
-        *,
-        kernels: Mapping[str, Kernel],
-        launch: Callable,
-        launch_backward: Callable | None = None,
-        prepare: Callable | None = None,
-        uses: Sequence[str] = (),
-        cost: Callable | None = None,
-        backward_flops: int = 0,
-        broadcasts: bool = False,
-        integers: bool = False,
-        shares: bool = False,
-        outputs: int = 1,
-        fast: Mapping[str, str] | None = None,
-        cuda: Sequence[str | None] = (),
-        cases: Sequence[Case] = (),
-        listed: bool = True,
-    ):
-        self.name, self.forward, self.backward = name, forward, backward
-        self.__name__, self.__doc__ = name, forward.__doc__
-        self.fast = fast or {}
-        self.kernels = kernels
-        self.launch, self.launch_backward = launch, launch_backward
-        self.prepare, self.uses, self.cost, self.backward_flops = prepare, uses, cost, backward_flops
-        self.broadcasts, self.integers, self.shares, self.outputs = broadcasts, integers, shares, outputs
-        self.cuda, self.cases, self.listed = tuple(cuda), tuple(cases), listed
-        self.inputs = CallSignature(name, forward)
-        wanted = list(inspect.signature(backward).parameters)[1:] if backward else []
+    name: str
+    forward: Callable
+    backward: Callable | None = None
+    _: KW_ONLY
+    kernels: Mapping[str, Kernel]
+    launch: Callable
+    launch_backward: Callable | None = None
+    prepare: Callable | None = None  # (*arrays, **params): checks shapes and completes the parameters, on every device
+    uses: Sequence[str] = ()  # for each input, the inputs that its gradient uses, by name; a 0 stands in for the others
+    cost: Callable | None = None  # (*arrays, **params): FLOPs and bytes, each input read once, the output written once
+    backward_flops: int = 0  # of the gradient, as a multiple of the forward pass's, where counted
+    broadcasts: bool = False  # gradients are summed over the axes along which an input was broadcast
+    integers: bool = False  # any dtype is accepted
+    shares: bool = False  # the output is the input's memory, as in reshape
+    outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
+    fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` asks for another
+    cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
+    cases: Sequence[Case] = ()
+    listed: bool = True  # it joins the registry
+
+    def __post_init__(self) -> None:
+        self.__name__, self.__doc__ = self.name, self.forward.__doc__
+        self.inputs = CallSignature(self.name, self.forward)
+        wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
         self.saves, self._asks_needs = [key for key in wanted if key != "needs"], "needs" in wanted
-        if listed:
-            OPS.setdefault(name, self)
+        self._choose(self.kernels, self.fast)
+        if self.listed:
+            OPS.setdefault(self.name, self)
+
+    def _choose(self, kernels: Mapping[str, Kernel], fast: Mapping[str, str]) -> None:
+        self.kernels, self.fast, self.calls = MappingProxyType(dict(kernels)), fast, Cache()
+        self.running = {**kernels, **{role: kernels[name] for role, name in fast.items()}}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
@@ -90,7 +79,7 @@ class Op:
             key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them
             key = call_key(args, named)
-        if call := self._calls.get(key):
+        if call := self.calls.get(key):
             return call(args)
         inputs, params = self.inputs.split(args, named)
         if tracer := tape.mode.tracer:
@@ -99,7 +88,7 @@ class Op:
         arrays = [t.array for t in tensors]
         call = self._call(arrays, self.prepare(*arrays, **params) if self.prepare else params)
         if key and call.replays and len(args) == len(inputs):  # no parameter by its place
-            self._calls.keep(key, taking_numbers(self.name, call, args))
+            self.calls.keep(key, taking_numbers(self.name, call, args))
         return call(tensors)
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "Call":
@@ -107,11 +96,7 @@ class Op:
         key = key_of([x.spec for x in arrays], params) if _replays(arrays) else None  # type: ignore[union-attr]
         if key is None:
             return Call(self, arrays, params, replays=False)
-        return self._calls.get(key) or self._calls.keep(key, Call(self, arrays, params, replays=True))
-
-    def forget(self) -> None:
-        """Drop the prepared calls: their launches were planned for other block sizes."""
-        self._calls.clear()
+        return self.calls.get(key) or self.calls.keep(key, Call(self, arrays, params, replays=True))
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
@@ -174,21 +159,15 @@ class Op:
         by_number = {name: places[name] for name in self.saves if name in places}
         return by_number, {name: constants[name] for name in self.saves if name not in places}
 
-    @property
-    def kernels(self) -> Mapping[str, Kernel]:
-        """The op's own kernels by name. Setting others drops the prepared calls."""
-        return self._kernels
-
-    @kernels.setter
-    def kernels(self, kernels: Mapping[str, Kernel]) -> None:
-        self._kernels, self._calls = MappingProxyType(dict(kernels)), Cache()
-        self.running = {**kernels, **{role: kernels[name] for role, name in self.fast.items()}}
-
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
+        kernels = variants.using(self.name, self.kernels, variant, tunables)
+        return self.with_kernels(kernels, {} if variant or tunables else self.fast)
+
+    def with_kernels(self, kernels: Mapping[str, Kernel], fast: Mapping[str, str] | None = None) -> "Op":
+        """The same op with these kernels, and these fast ones; it shares no prepared call with this one."""
         other = copy.copy(self)
-        other.fast = {} if variant or tunables else self.fast
-        other.kernels = variants.using(self.name, self.kernels, variant, tunables)
+        other._choose(kernels, self.fast if fast is None else fast)
         return other
 
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":
@@ -196,10 +175,9 @@ class Op:
 
         The fast kernels stand back, so that it runs; where it is one of them, it keeps its own roles.
         """
-        other, old = copy.copy(self), self[name]
-        other.fast = {role: fast for role, fast in self.fast.items() if self.kernels[fast] is old}
-        other.kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
-        return other
+        old = self[name]
+        kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
+        return self.with_kernels(kernels, {r: fast for r, fast in self.fast.items() if self.kernels[fast] is old})
 
     def __getitem__(self, name: str) -> Kernel:
         """One of the op's kernels: `matmul["tiled"]` shows its source."""

@@ -80,6 +80,20 @@ def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
     return found
 
 
+def must_be_floats(op: str, first: Any, *others: Any) -> None:
+    """Raise TypeError where arrays or tensors are not all float32 or all float64."""
+    for other in (first, *others):
+        if other.dtype not in FLOATS:
+            raise TypeError(
+                f"{op} takes float32 or float64; got {other.dtype}. Use .astype('float32'), or write 1.0 for 1."
+            )
+        if other.dtype != first.dtype:
+            raise TypeError(
+                f"{op}: one input is {first.dtype}, another {other.dtype}; "
+                f"make them one with .astype({first.dtype.name!r})."
+            )
+
+
 def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
     """The data as a NumPy array of a dtype that kernels know. Raises TypeError or ValueError."""
     try:

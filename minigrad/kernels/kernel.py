@@ -79,7 +79,7 @@ class Kernel:
         """Drop the planned launches, and let every op drop the calls that it prepared with them."""
         self._plans.clear()
         for op in OPS.values():
-            op.forget()
+            op.calls.clear()
 
     def preferred(self, *sizes: int) -> dict[str, int]:
         """The preferred values of the nearest sizes: distance = sum of |log2| ratios, in whole doublings."""

@@ -2,169 +2,187 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
 from minigrad.devices import why_not
 from minigrad.errors import CompileError, DeviceError, KernelError, words
+from minigrad.lab import bench, show, tune
+from minigrad.lab.bench import adjoints, workloads
+from minigrad.lab.bench.record import Record, records_folder
+from minigrad.lab.check import ValueMismatch
+from minigrad.lab.doctor import doctor
 
-WHAT = {
-    "sweep": "every legal block size of short works too, and what the search chooses",
-    "step": "only training steps: eager, as a graph, by hand",
-    "host": "only what a call costs the host",
-    "adjoint": "only the ladder's kernels, each beside its adjoint",
-}
-RIVALS = {"host": ("torch",), "adjoint": ("warp",)}  # of all else torch and numpy
+EVERY_RIVAL = ("torch", "numpy", "warp")
+WRONG = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, ValueMismatch)
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """Run a command; 0 where it went well."""
+@dataclass(frozen=True)
+class Benchmark:
+    """One of the benchmarks of `minigrad bench`.
+
+    names(only) raises ValueError for an unknown name; None: the benchmark has no parts. measure(only, against, command)
+    prints and returns a record, newest(only) returns recorded tables. on_host: rivals that are timed without a GPU.
+    """
+
+    help: str
+    rivals: tuple[str, ...]
+    names: Callable[[str | None], Any] | None
+    measure: Callable[[str | None, Sequence[str], str], Record | None]
+    newest: Callable[[str | None], list[Any]]
+    on_host: tuple[str, ...] = ()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Returns 0, 1 if a result was wrong and not timed, or 2 if nothing could be measured."""
     parser = argparse.ArgumentParser("minigrad", description="Differentiation on a GPU, with every cost in sight.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("doctor", help="what this machine can run, and the next step")
-    bench = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
-    bench.add_argument(
+    commands = parser.add_subparsers(required=True)
+    machine = commands.add_parser("doctor", help="what this machine can run, and the next step")
+    machine.set_defaults(command=_doctor)
+    timing = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
+    timing.add_argument(
         "--only", metavar="OP", help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel"
     )
-    rivals = ("torch", "numpy", "warp")
-    bench.add_argument("--against", nargs="+", default=[], choices=rivals, help="time these on the same inputs")
-    one_of = bench.add_mutually_exclusive_group()
-    for name, text in WHAT.items():
-        one_of.add_argument(f"--{name}", dest="what", action="store_const", const=name, default="", help=text)
-    bench.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
-    asked = parser.parse_args(given)
-    return _doctor() if asked.command == "doctor" else _bench(asked)
+    timing.add_argument("--against", nargs="+", default=[], choices=EVERY_RIVAL, help="time these on the same inputs")
+    one_of = timing.add_mutually_exclusive_group()
+    for name, benchmark in list(BENCHMARKS.items())[1:]:
+        one_of.add_argument(f"--{name}", dest="name", action="store_const", const=name, help=benchmark.help)
+    timing.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
+    timing.set_defaults(command=_bench, name="")
+    options = parser.parse_args(arguments)
+    return options.command(options)
 
 
-def _doctor() -> int:
-    from minigrad.lab.doctor import doctor
-
+def _doctor(_: argparse.Namespace) -> int:
     print(doctor())
     return 0
 
 
-def _bench(asked: argparse.Namespace) -> int:
-    from minigrad.lab.check import ValueMismatch
-
-    wrong = (ValueError, ImportError, MemoryError, DeviceError, CompileError, KernelError, ValueMismatch)
+def _bench(options: argparse.Namespace) -> int:
+    benchmark = BENCHMARKS[options.name]
+    command = f"minigrad bench --{options.name}" if options.name else "minigrad bench"
     try:
-        _must_go_together(asked)
-        if not (reason := why_not("cuda")):
-            return _measured(asked)
-        if asked.what == "step" and {*asked.against} == {"numpy"}:  # needs no GPU; a processor has no record
-            _training_steps(asked)
+        _check(benchmark, command, options)
+        if reason := why_not("cuda"):
+            if options.against and set(options.against) <= {*benchmark.on_host}:
+                benchmark.measure(options.only, options.against, command)  # there are no records of processors
+            else:
+                _show_newest(benchmark, options.only, reason)
             return 0
-        return _recorded(asked, reason)
-    except wrong as error:
-        said = str(error)
-        print(said if said.startswith("minigrad bench") else f"minigrad bench: {said}", file=sys.stderr)
+        return _measure(benchmark, options)
+    except WRONG as error:
+        text = str(error)
+        print(text if text.startswith("minigrad bench") else f"minigrad bench: {text}", file=sys.stderr)
         return 2
 
 
-def _must_go_together(asked: argparse.Namespace) -> None:
-    """Raise ValueError for options that say nothing beside each other, and for names that nothing has."""
-    from minigrad.lab.bench import adjoints, workloads
-
-    what = f"minigrad bench --{asked.what}" if asked.what else "minigrad bench"
-    words(what, "--against", asked.against, RIVALS.get(asked.what, ("torch", "numpy")))
-    if asked.what == "adjoint":
-        adjoints.rungs(asked.only)
-    elif asked.only and asked.what in ("step", "host"):
-        raise ValueError(f"--only {asked.only}: {what} measures one thing, and nothing of it alone; leave --only out.")
-    elif asked.only != workloads.CHAIN:
-        workloads.named(asked.only)
+def _check(benchmark: Benchmark, command: str, options: argparse.Namespace) -> None:
+    """Raise ValueError for options that contradict each other, and for unknown names."""
+    words(command, "--against", options.against, benchmark.rivals)
+    if benchmark.names:
+        benchmark.names(options.only)
+    elif options.only:
+        raise ValueError(f"--only {options.only}: {command} measures one thing, and no part of it; leave --only out.")
 
 
-def _recorded(asked: argparse.Namespace, reason: str) -> int:
-    """The newest record of what was asked for, where there is no GPU to measure on."""
-    from minigrad.lab import bench, tune
-
+def _show_newest(benchmark: Benchmark, only: str | None, reason: str) -> None:
     print(f"Speed cannot be measured here: {reason} A simulator says nothing about a GPU's speed.")
-    shown: list[Any] = []
-    if asked.what == "step":
-        shown = [*map(bench.recorded_step, bench.steps.OPTIMIZERS)]
-    elif asked.what == "host":
-        shown = [bench.recorded_host()]
-    elif asked.what == "adjoint" and (adjoints := bench.newest_adjoints()):
-        shown = [adjoints.only(asked.only) if asked.only else adjoints]
-    elif asked.what != "adjoint" and (record := bench.newest()):
-        part = record.only(asked.only) if asked.only else record
-        shown = [part, tune.regret(part)] if asked.what == "sweep" else [part]
+    shown = benchmark.newest(only)
     print("\nThe newest record:" if shown else "\nThere is no record yet.")
     print(*shown, sep="\n\n")
-    return 0
 
 
-def _measured(asked: argparse.Namespace) -> int:
-    """Measure what was asked for, show it, and write it to the record of today."""
-    _must_take_files(asked.save)
-    command = ["minigrad bench", *(["--only", asked.only] if asked.only else [])]
-    command += [*([f"--{asked.what}"] if asked.what else []), *(["--against", *asked.against] if asked.against else [])]
-    how = {"step": _steps, "host": _host, "adjoint": _adjoints}.get(asked.what, _ops)
-    record = how(asked, " ".join(command))
-    print(f"\nWritten to {record.save(asked.save)}.")
-    for wrong in dict.fromkeys(record.refused.values()):
-        print(f"minigrad bench: {wrong}", file=sys.stderr)
+def _measure(benchmark: Benchmark, options: argparse.Namespace) -> int:
+    """Measure, print, and merge the result into the record of today."""
+    _check_writable(options.save)
+    command = ["minigrad bench", *(["--only", options.only] if options.only else [])]
+    command += [f"--{options.name}"] if options.name else []
+    command += ["--against", *options.against] if options.against else []
+    record = benchmark.measure(options.only, options.against, " ".join(command))
+    assert record  # only a run without a GPU has none
+    print(f"\nWritten to {record.save(options.save)}.")
+    for why in dict.fromkeys(record.refused.values()):
+        print(f"minigrad bench: {why}", file=sys.stderr)
     return 1 if record.refused else 0
 
 
-def _must_take_files(folder: str | None) -> None:
-    """Raise ValueError where no record can be written, before anything is measured."""
-    from minigrad.lab.bench.record import place
-
-    at = place(folder)
+def _check_writable(folder: str | None) -> None:
+    """Raise ValueError if no record can be written, before anything is measured."""
+    path = records_folder(folder)
     try:
-        at.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=at).close()
+        path.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path).close()
     except OSError as error:
-        raise ValueError(f"no record can be written to {at}: {error.strerror}. Name another: --save FOLDER.") from error
+        raise ValueError(
+            f"no record can be written to {path}: {error.strerror}. Name another: --save FOLDER."
+        ) from error
 
 
-def _training_steps(asked: argparse.Namespace) -> list[Any]:
-    from minigrad.lab import bench
+# --- the benchmarks ---
 
-    steps = [bench.training_step(optimizer, asked.against) for optimizer in bench.steps.OPTIMIZERS]
+
+def _ops(only: str | None, against: Sequence[str], command: str, sweep: bool = False) -> Record:
+    more = tune.sweep if sweep else None
+    record = bench.run(only, against, lambda works: show.progress(works, "bench"), more, command)
+    print(record, *([tune.regret(record)] if sweep else []), sep="\n\n")
+    return record
+
+
+def _newest_ops(only: str | None, sweep: bool = False) -> list[Any]:
+    if not (record := bench.newest()):
+        return []
+    part = record.only(only) if only else record
+    return [part, *([tune.regret(part)] if sweep else [])]
+
+
+def _steps(_: str | None, against: Sequence[str], command: str) -> Record | None:
+    steps = [bench.training_step(optimizer, against) for optimizer in bench.steps.OPTIMIZERS]
     print(*steps, sep="\n\n")
-    return steps
+    tables = {step.title: dict(step.times) for step in steps}
+    return None if why_not("cuda") else bench.record.todays_record(command, steps=tables)
 
 
-def _steps(asked: argparse.Namespace, command: str) -> Any:
-    from minigrad.lab.bench.record import blank
-
-    steps, record = _training_steps(asked), blank(command)
-    record.steps = {step.title: dict(step.times) for step in steps}
-    return record
-
-
-def _host(asked: argparse.Namespace, command: str) -> Any:
-    from minigrad.lab import bench
-    from minigrad.lab.bench.record import blank
-
-    cost, record = bench.host_cost(asked.against), blank(command)
+def _host(_: str | None, against: Sequence[str], command: str) -> Record:
+    cost = bench.host_cost(against)
     print(cost)
-    record.host = {title: dict(times) for title, times in cost.times.items()}
-    return record
+    return bench.record.todays_record(command, host={title: dict(times) for title, times in cost.times.items()})
 
 
-def _adjoints(asked: argparse.Namespace, command: str) -> Any:
-    from minigrad.lab.bench import adjoints
-    from minigrad.lab.show.widgets import progress
-
-    record = adjoints.run(asked.only, asked.against, lambda all_: progress(all_, "adjoints"), command)
+def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
+    record = adjoints.run(only, against, lambda subjects: show.progress(subjects, "adjoints"), command)
     print(record)
     return record
 
 
-def _ops(asked: argparse.Namespace, command: str) -> Any:
-    from minigrad.lab import bench, tune
-    from minigrad.lab.show.widgets import progress
+def _newest_adjoints(only: str | None) -> list[Any]:
+    record = bench.newest_adjoints()
+    return [record.only(only) if only else record] if record else []
 
-    more = tune.sweep if asked.what == "sweep" else None
-    record = bench.run(asked.only, asked.against, lambda works: progress(works, "bench"), more, command)
-    print(record, *([tune.regret(record)] if more else []), sep="\n\n")
-    return record
 
+def _op_names(only: str | None) -> None:
+    if only != workloads.CHAIN:
+        workloads.named(only)
+
+
+OPS = Benchmark("", ("torch", "numpy"), _op_names, _ops, _newest_ops)
+SWEEP = "every legal block size of short works too, and what the search chooses"
+BENCHMARKS = {  # by option
+    "": OPS,
+    "sweep": replace(OPS, help=SWEEP, measure=partial(_ops, sweep=True), newest=partial(_newest_ops, sweep=True)),
+    "step": Benchmark(
+        "only training steps: eager, as a graph, by hand", ("torch", "numpy"), None, _steps,
+        lambda _: [bench.recorded_step(optimizer) for optimizer in bench.steps.OPTIMIZERS], on_host=("numpy",),
+    ),
+    "host": Benchmark(
+        "only what a call costs the host", ("torch",), None, _host, lambda _: [bench.recorded_host()]
+    ),
+    "adjoint": Benchmark(
+        "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints, _newest_adjoints
+    ),
+}  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main())

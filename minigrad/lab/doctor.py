@@ -1,4 +1,7 @@
-"""What this machine can run, and the next step on the first thing it lacks: `python -m minigrad.lab.doctor`."""
+"""Diagnosis of this machine: the state of each part, and the next step for the first that is missing.
+
+`mg.doctor()`, `minigrad doctor` or `python -m minigrad.lab.doctor`.
+"""
 
 import html
 import platform
@@ -7,12 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
-from types import ModuleType
 
 import numpy as np
 
+from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
+from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
+from minigrad.kernels.kernel import kernel
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
@@ -27,12 +32,12 @@ extern "C" __global__ void twice(float* x, int n) {
 
 
 class Missing(Exception):
-    """A part that is not on this machine."""
+    """A part is not installed."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One part: its state is "ok", "missing" or "failed"; found is its version, or what is wrong with it."""
+    """One part: state "ok", "missing" or "failed"; found: its version, or the error."""
 
     part: str
     state: str
@@ -49,7 +54,7 @@ class Report:
 
     @property
     def next_step(self) -> str:
-        """What to do about the first row that is not ok."""
+        """The step for the first row that is not ok."""
         bad = next((row for row in self.rows if row.state != "ok"), None)
         return f"Next, for {bad.part}: {bad.step}" if bad else "Everything is here."
 
@@ -70,7 +75,7 @@ def _html(row: Row) -> str:
 
 
 def doctor() -> Report:
-    """Try every part; nothing raises because it is missing. The GPU is tried in a process of its own."""
+    """Try every part; a missing one raises nothing. The GPU is tried in a separate process."""
     return Report(tuple(_row(*check) for check in CHECKS))
 
 
@@ -79,15 +84,12 @@ def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
         return Row(part, "ok", find(), needed_for, step)
     except (Missing, DeviceError) as lack:
         return Row(part, "missing", str(lack), needed_for, step)
-    except Exception as error:  # whatever is wrong with a part is what the table is there to say
+    except Exception as error:  # any error of a part is a row of the table
         return Row(part, "failed", f"{type(error).__name__}: {error}", needed_for, step)
 
 
 def try_kernel(device: str) -> str:
-    """Compile and launch a kernel that doubles three numbers. Raises where that goes wrong."""
-    from minigrad.create import tensor
-    from minigrad.kernels.kernel import kernel
-
+    """Compile and launch a kernel that doubles three numbers. Raises ArithmeticError for a wrong result."""
     x = tensor(np.array([1, 2, 3], np.float32), device=device)
     kernel(DOUBLE, "twice")(x, 3, grid=1, block=32)
     if (got := x.numpy().tolist()) != [2, 4, 6]:
@@ -96,8 +98,6 @@ def try_kernel(device: str) -> str:
 
 
 def _compiler() -> str:
-    from minigrad.devices.host_compiler import find_compiler
-
     return find_compiler().version
 
 
@@ -165,14 +165,5 @@ CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
 )
 
 
-class _Callable(ModuleType):
-    """Once this module is imported, the name `mg.doctor` is the module; calling it does the same."""
-
-    def __call__(self) -> Report:
-        return doctor()
-
-
 if __name__ == "__main__":
     print(doctor())
-else:
-    sys.modules[__name__].__class__ = _Callable

@@ -1,7 +1,7 @@
-"""Adds the GPU part to an environment: `python -m minigrad.lab.install_cuda` builds PyCUDA, which comes as source only.
+"""Adds the GPU part to an environment: `python -m minigrad.lab.install_cuda` builds PyCUDA, which has no wheel.
 
-Does nothing where there is no NVIDIA driver. Where the build fails it says why and where the log is, and minigrad
-goes on with `sim`. Run by `make lab` and `make test`.
+Does nothing without an NVIDIA driver. If the build fails, it prints the reason and the path of the log, and minigrad
+continues with `sim`. Run by `make lab` and `make test`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_headers, find_nvcc, first_file, nvcc_version
 
-LOG = Path(sys.prefix) / "pycuda-build.log"  # stays where the build failed; `--once` then leaves it at that
+LOG = Path(sys.prefix) / "pycuda-build.log"  # left by a failed build; `--once` then does not try again
 WHEELS = 13  # the CUDA whose nvcc pip can install
 
 REASONS = (
@@ -32,8 +32,8 @@ REASONS = (
 )
 
 
-# PyCUDA compiles some forty files one after another, for two minutes. Its settings file is Python that the build runs,
-# so it can also hand them to all cores.
+# PyCUDA compiles some forty files one after another, in two minutes. Its settings file is Python that the build runs,
+# so it can distribute them over all cores.
 PARALLEL = """
 from distutils.ccompiler import CCompiler
 from multiprocessing.pool import ThreadPool
@@ -51,11 +51,11 @@ CCompiler.compile = compile
 
 
 class InstallError(RuntimeError):
-    """PyCUDA cannot be had here; the text says why."""
+    """PyCUDA cannot be installed; the text gives the reason."""
 
 
 def main() -> None:
-    """Install PyCUDA where it makes sense; always ends well, since minigrad works without it."""
+    """Install PyCUDA if there is a driver; a failure is only printed, since minigrad works without it."""
     parser = argparse.ArgumentParser(prog="python -m minigrad.lab.install_cuda", description=__doc__.splitlines()[0])
     parser.add_argument("--once", action="store_true", help="do not try again where it failed before")
     parser.add_argument("--force", action="store_true", help="build without a driver too, against a toolkit's stub")
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def install(driver: Path | None) -> None:
-    """Bring nvcc where there is none, then build PyCUDA. Raises InstallError."""
+    """Install nvcc unless it is there, then build PyCUDA. Raises InstallError."""
     if driver:
         say(f"NVIDIA driver found ({driver}), which runs CUDA {driver_version(driver)}.")
     start = time.monotonic()
@@ -96,7 +96,7 @@ def install(driver: Path | None) -> None:
 
 
 def bring_nvcc(driver: Path | None) -> Path:
-    """nvcc and its headers from the package index, no toolkit needed; a driver older than they are cannot run them."""
+    """Install nvcc and its headers from the package index. Raises InstallError for a driver that is older than them."""
     if driver and int((version := driver_version(driver)).split(".")[0]) < WHEELS:
         raise InstallError(
             f"no nvcc here, and the driver runs CUDA {version} where pip brings CUDA {WHEELS}; "
@@ -113,13 +113,13 @@ def bring_nvcc(driver: Path | None) -> Path:
 def build_pycuda(headers: Path, library: Path) -> None:
     """Compile PyCUDA against these headers and this libcuda.
 
-    Its build reads settings from ~/.aksetup-defaults.py alone (and waits ten seconds where it finds none), so it gets
-    a home of its own for the time of the build; pip still finds the user's settings and cache. curand is left out:
-    minigrad has no use for it, and with it PyCUDA imports only where that very version of libcurand is found.
+    Its build reads settings only from ~/.aksetup-defaults.py (and waits ten seconds if there are none), so it gets a
+    temporary home; pip still finds the user's settings and cache. curand is left out: minigrad does not use it, and
+    with it PyCUDA can be imported only next to the same version of libcurand.
     """
     home = Path(os.path.expanduser("~"))
     with tempfile.TemporaryDirectory() as folder:
-        os.symlink(library, Path(folder) / "libcuda.so")  # a driver comes as libcuda.so.1, ld looks for libcuda.so
+        os.symlink(library, Path(folder) / "libcuda.so")  # the driver is libcuda.so.1, ld looks for libcuda.so
         settings = {"CUDA_INC_DIR": [str(headers)], "CUDADRV_LIB_DIR": [folder], "CUDA_ENABLE_CURAND": False}
         lines = [f"{key} = {value!r}\n" for key, value in settings.items()]
         (Path(folder) / ".aksetup-defaults.py").write_text("".join(lines) + PARALLEL)
@@ -129,7 +129,7 @@ def build_pycuda(headers: Path, library: Path) -> None:
 
 
 def pip(arguments: list[str], environment: dict[str, str]) -> None:
-    """Run `pip install` with its output in the log. Raises InstallError with the reason found there."""
+    """Run `pip install` with its output in the log. Raises InstallError with the reason found in it."""
     with LOG.open("a") as log:
         command = [sys.executable, "-m", "pip", "install", *arguments]
         done = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
@@ -139,7 +139,7 @@ def pip(arguments: list[str], environment: dict[str, str]) -> None:
 
 
 def try_import() -> None:
-    """Import PyCUDA's driver module in a process of its own. Raises InstallError."""
+    """Import PyCUDA in a separate process. Raises InstallError."""
     command = [sys.executable, "-c", "import pycuda.driver, pycuda.compiler"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -149,13 +149,12 @@ def try_import() -> None:
 
 
 def extra(name: str) -> list[str]:
-    """The requirements of one extra of this very installation, from its metadata."""
+    """The requirements of an extra of this installation, from its metadata."""
     named = (line.split(";") for line in metadata.requires("minigrad-cuda") or [] if ";" in line)
     return [requirement.strip() for requirement, marker in named if re.search(rf"extra == ['\"]{name}['\"]", marker)]
 
 
 def say(sentence: str) -> None:
-    """One line on the terminal."""
     print(f"minigrad: {sentence}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""timeline: how many bytes are in use after each launch of a step."""
+"""Memory accounting: `mg.memory()` lists the holders of memory now, `timeline` the bytes in use during a step."""
 
 import gc
 from collections import Counter
@@ -13,6 +13,7 @@ import numpy as np
 from minigrad.devices import canonical, in_use
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import device_of
+from minigrad.display import Table, table
 from minigrad.errors import a
 from minigrad.optim import Optimizer
 from minigrad.replay.graph import Graph
@@ -22,19 +23,17 @@ from minigrad.tensor import Tensor
 
 @dataclass(frozen=True)
 class Timeline:
-    """The launches of a step by kernel, and the bytes that the step held after each, beside what was there before."""
+    """The kernels that a step launches, and the bytes that it holds after each launch."""
 
     kernels: tuple[str, ...]
     live: tuple[int, ...]
 
     @property
     def peak(self) -> int:
-        """The most bytes that the step held at a time."""
+        """The largest of these byte counts."""
         return max(self.live, default=0)
 
-    def _table(self) -> Any:
-        from minigrad.display import table
-
+    def _table(self) -> Table:
         rows = [(i, name, f"{n:,}") for i, (name, n) in enumerate(zip(self.kernels, self.live, strict=True), 1)]
         return table(rows, ("launch", "kernel", "bytes in use"))
 
@@ -46,9 +45,9 @@ class Timeline:
 
 
 def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
-    """Run step(*inputs) on `sim` once, and note the memory that it takes and gives back, launch by launch.
+    """Run step(*inputs) once on `sim`, and count the bytes that it allocates and frees, launch by launch.
 
-    What was allocated before the step is not counted, nor is it when the step gives it back.
+    Memory from before the step is not counted, even if the step frees it.
     """
     takes = "a step and its tensors, as (step, x, y)"
     a("show.memory", step, Callable, takes)
@@ -74,7 +73,7 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
         kernels.append(name)
         after.append(live[0])
 
-    device.allocate, device.launch = allocate, launch  # for this device alone, until the step is over
+    device.allocate, device.launch = allocate, launch  # for this device, until the step is over
     try:
         step(*inputs)
     finally:
@@ -82,12 +81,12 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
     return Timeline(tuple(kernels), tuple(after))
 
 
-Block = tuple[str, int]  # a piece of memory: its device and its address
+Block = tuple[str, int]  # an allocation: its device and its address
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one kind of holder holds on a device."""
+    """The memory of one kind of holder on a device."""
 
     device: str
     holder: str
@@ -97,20 +96,18 @@ class Held:
 
 @dataclass(frozen=True)
 class Memory:
-    """Who holds which memory, and of each pool: the bytes taken from the driver, and those that wait to be used."""
+    """Memory by holder; pools: device, bytes taken from the driver, and bytes of these that are free."""
 
     held: tuple[Held, ...]
     pools: tuple[tuple[str, int, int], ...]
 
     def nbytes(self, holder: str = "", device: str = "") -> int:
-        """The bytes of the holders whose name begins so, on one device or on all."""
+        """The bytes of all holders with this prefix, on one device or on all."""
         a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
         device = device and canonical(device)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
-    def _table(self) -> Any:
-        from minigrad.display import table
-
+    def _table(self) -> Table:
         rows: list[tuple] = [(h.device, h.holder, h.arrays, f"{h.nbytes:,}") for h in self.held]
         rows += [(device, "pool: taken from the driver", "", f"{taken:,}") for device, taken, _ in self.pools]
         rows += [(device, "pool: waiting to be used", "", f"{free:,}") for device, _, free in self.pools]
@@ -124,10 +121,10 @@ class Memory:
 
 
 def memory() -> Memory:
-    """Who holds memory now: parameters, gradients, optimizers, tensors, what the tape keeps for each op, graphs.
+    """The holders of memory now: parameters, gradients, optimizers, tensors, arrays saved on the tape by op, graphs.
 
-    Memory that several hold is counted once, for the first of them in this order. The tape keeps what backward will
-    need; it lets go of it when backward has run, or when the result is forgotten.
+    Shared memory is counted once, for the first holder in this order. The tape frees the arrays that it saved for
+    backward when backward has run, or when the result is freed.
     """
     seen: set[Block] = set()
     arrays: Counter[tuple[str, str]] = Counter()
@@ -141,31 +138,34 @@ def memory() -> Memory:
     return Memory(tuple(sorted(held, key=lambda h: h.device)), _pools())
 
 
-def _held(alive: list[Any]) -> Iterator[tuple[str, Block, int]]:
-    """Each piece of memory that is held, with the name of its holder, and its bytes; the first to name it has it."""
-    yield from ((holder, *_block(array)) for holder, array in _holders(alive))
-    for graph in (x for x in alive if type(x) is Graph):  # what lies between its launches, no array knows
+def _held(objects: list[Any]) -> Iterator[tuple[str, Block, int]]:
+    """(holder, allocation, bytes) in the order of precedence."""
+    by_type: dict[type, list[Any]] = {}  # isinstance would call a foreign __class__
+    for x in objects:
+        by_type.setdefault(type(x), []).append(x)
+    yield from ((holder, *_block(array)) for holder, array in _holders(by_type))
+    for graph in by_type.get(Graph, ()):  # its intermediate results belong to no array
         yield from ((f"graph: {graph.name}", block, size) for block, size in graph.pieces)
 
 
-def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Each array that is held, with the name of its holder."""
-    tensors = [x for x in alive if type(x) is Tensor]
+def _holders(by_type: dict[type, list[Any]]) -> Iterator[tuple[str, Any]]:
+    """(holder, array) in the order of precedence."""
+    tensors = by_type.get(Tensor, [])
     gradients = [x.grad for x in tensors if x.grad is not None]
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
     yield from (("gradients", x.array) for x in gradients)
-    for optimizer in (x for x in alive if issubclass(type(x), Optimizer)):  # isinstance would run others' __class__
-        yield from ((f"optimizer: {type(optimizer).__name__}", x.array) for x in optimizer.states_held)
+    for kind in (kind for kind in by_type if issubclass(kind, Optimizer)):
+        yield from ((f"optimizer: {kind.__name__}", x.array) for made in by_type[kind] for x in made.states_held)
     yield from (("tensors", x.array) for x in tensors)
-    for node in (x for x in alive if type(x) is Node):
-        yield from ((f"tape: {node.op}", array) for array in _kept(node.vjp))
-    yield from (("other: constants, captured inputs", x) for x in alive if type(x) is Array and _is_real(x))
+    for node in by_type.get(Node, ()):
+        yield from ((f"tape: {node.op}", array) for array in _saved(node.vjp))
+    yield from (("other: constants, captured inputs", x) for x in by_type.get(Array, ()) if _is_real(x))
 
 
-def _kept(rule: Any) -> list[Any]:
-    """The arrays among what a rule of the tape was given to keep."""
-    given = rule.args[0] if isinstance(rule, partial) and rule.args else None
-    values = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+def _saved(rule: Any) -> list[Any]:
+    """The arrays that a rule on the tape has saved."""
+    saved = rule.args[0] if isinstance(rule, partial) and rule.args else None
+    values = saved.values() if isinstance(saved, dict) else saved if isinstance(saved, list) else ()
     return [x for x in values if isinstance(x, Array | np.ndarray)]
 
 
@@ -175,7 +175,7 @@ def _is_real(array: Array) -> bool:
 
 
 def _block(array: Any) -> tuple[Block, int]:
-    """Where the memory behind an array is, and its bytes: two views of one memory are one block."""
+    """The allocation behind an array, and its bytes; views of one array share it."""
     if isinstance(array, Array):
         return (array.device.name, array.buffer.address), array.buffer.nbytes
     while isinstance(array.base, np.ndarray):

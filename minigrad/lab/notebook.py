@@ -1,7 +1,7 @@
-"""What a cell shows where minigrad refuses something: the cell's own lines, and the sentence.
+"""The notebook extension: the cell magics %%kernel and %%exercise, and tracebacks without minigrad's own frames.
 
-The frames within minigrad say nothing to a reader; `%tb` shows them. Nothing here imports IPython: its shell is handed
-in.
+An error shows the lines of the cell and the message; `%tb` shows all frames. IPython's shell is an argument, so that
+nothing here imports IPython.
 """
 
 import os
@@ -20,42 +20,40 @@ _HOME = f"{PACKAGE}{os.sep}"
 
 
 def shorten(shell: Any) -> None:
-    """Let IPython's shell leave minigrad's own frames out, unless somebody else has set how it shows exceptions."""
+    """Hide minigrad's frames in tracebacks, unless another handler of exceptions is installed."""
 
     def shown(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:
-        shell.showtraceback((kind, error, readers(trace)), tb_offset=tb_offset)
+        shell.showtraceback((kind, error, _shortened(trace)), tb_offset=tb_offset)
         sys.last_traceback = trace  # for %tb and %debug
 
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), shown)
 
 
-def readers(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames at its end that are minigrad's; whole where another package raised."""
+def _shortened(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without minigrad's frames at its end; whole if another package raised."""
     frames = []
     while trace:
         frames.append(trace)
         trace = trace.tb_next
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_HOME):
         frames.pop()
-    kept = None
+    rest = None
     for frame in reversed(frames):
-        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return kept
+        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return rest
 
 
 def register(shell: Any) -> None:
-    """Make the magics known to IPython's shell."""
-
     def kernel(line: str, cell: str) -> Answer:
-        """%%kernel OP KERNEL [NAME], or the kernel's own name and [NAME]: try the cell in place of that kernel.
+        """%%kernel OP KERNEL [NAME], or %%kernel OP_KERNEL [NAME]: try the cell in place of that kernel.
 
-        A pass leaves the op under NAME.
+        After a pass NAME is the op with your kernel.
         """
         return _kernel(line.split(), cell, shell.user_ns)
 
     def exercise_(line: str, cell: str) -> Answer:
-        """%%exercise NAME: check the cell; a pass leaves what it defines under NAME."""
+        """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
         return _exercise(line.strip(), cell, shell.user_ns)
 
     shell.register_magic_function(kernel, "cell", "kernel")
@@ -63,44 +61,43 @@ def register(shell: Any) -> None:
 
 
 def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
-    words = [*_spelled(words[0]), *words[1:]] if words else []
+    words = [*_split(words[0]), *words[1:]] if words else []
     op = OPS.get(words[0]) if words else None
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
         ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled, or %%kernel matmul_tiled."
         return Answer(False, f"{ways} {_unknown(op, words)}", "usage")
     if words[2:] and (not words[2].isidentifier() or iskeyword(words[2])):
-        return Answer(False, f"{words[2]!r} is no name of a variable: the op could not be used under it.", "usage")
+        return Answer(False, f"{words[2]!r} is not a variable name; give the op another one.", "usage")
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
     return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
 
 
-def _spelled(name: str) -> list[str]:
-    """Op and kernel, where this is what a kernel is called in its text: matmul_tiled is matmul tiled."""
+def _split(name: str) -> list[str]:
+    """Op and kernel of a kernel's name in CUDA: matmul_tiled is matmul tiled. Other names stay as they are."""
     known = ([op.name, role] for op in OPS.values() for role, kernel in op.kernels.items() if kernel.name == name)
     return next(known, [name])
 
 
 def _unknown(op: Op | None, words: list[str]) -> str:
-    """Which of the words is wrong, and what could stand there."""
     if op is None:
         return (f"There is no op {words[0]!r}; there are " if words else "The ops are ") + f"{', '.join(OPS)}."
     if words[1:] and words[1] in op.kernels:
-        return f"{' '.join(words[3:])!r} is too much: behind the kernel stands a name for the op at most, {words[2]!r}."
+        return f"{' '.join(words[3:])!r} is too much: after the kernel there may be one name for the op, {words[2]!r}."
     missing = f"no kernel {words[1]!r}; it has " if words[1:] else ""
     return f"{op.name} has {missing}{', '.join(op.kernels) or 'no kernels'}."
 
 
 def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
     if name not in rooms():
-        said = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
-        return Answer(False, said, "usage")
+        text = f"Write %%exercise and a name: {', '.join(rooms())}." if not name else no_exercise(name)
+        return Answer(False, text, "usage")
     return _leave(exercise(name).check(cell), name, "yours", names)
 
 
 def _leave(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer:
-    """After a pass the result is there under that name."""
+    """After a pass, store the result under that name."""
     if not found.correct:
         return found
     names[name] = found.result

@@ -1,4 +1,4 @@
-"""Measuring adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed, records return."""
+"""Benchmarks of adjoints: every rung is right at the benchmark's inputs, a wrong gradient is not timed."""
 
 from types import SimpleNamespace
 
@@ -10,10 +10,11 @@ from minigrad.devices import get, why_not
 from minigrad.devices.array import Array
 from minigrad.lab import cli as command_line
 from minigrad.lab.bench import adjoints
-from minigrad.lab.bench import ladder as adjoint_record
 from minigrad.lab.bench import record as dated
 from minigrad.lab.bench.adjoints import Backward
-from minigrad.lab.bench.ladder import RUNGS, AdjointRecord, Cost, Growth, Ratio
+from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio
+from minigrad.lab.bench.ladder import RUNGS
+from minigrad.lab.bench.record import ADJOINT, Record
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.check import ValueMismatch
 
@@ -25,13 +26,9 @@ def subject(name):
 
 
 @pytest.mark.parametrize("name", RUNGS)
-def test_the_gradient_is_right_at_the_inputs_of_the_benchmark(name):
-    subject(name).verify()
-
-
-@pytest.mark.parametrize("name", RUNGS)
-def test_what_is_timed_gives_the_gradients_of_vjp_each_time(name):
+def test_the_gradient_is_right_at_the_inputs_of_the_benchmark_and_so_is_what_is_timed_each_time(name):
     s = subject(name)
+    s.verify()
     (args, grid, block), dy = s.at(s.rung.checked, s.rung.work)
     wanted = [d.numpy() for d in s.adjoint.vjp(*args, dy=dy, grid=grid, block=block)]
     backward = Backward(s.adjoint, args, dy, grid, block)
@@ -68,7 +65,10 @@ def test_a_wrong_gradient_is_not_timed(monkeypatch):
 def test_tapes_are_counted():
     s = subject("product")
     (args, grid, block), dy = s.at(s.rung.checked, 8)
-    assert Backward(s.adjoint, args, dy, grid, block).tape_bytes == (0, 4 * s.rung.checked)  # of 8 rounds one
+    assert Backward(s.adjoint, args, dy, grid, block).tape_bytes == (
+        0,
+        4 * s.rung.checked,
+    )  # one of 8 iterations is saved
 
 
 def test_steps_of_time_are_walked_back_as_the_tape_does_it():
@@ -104,25 +104,29 @@ def ratio(primal, adjoint):
 
 def made():
     sizes = Growth({1: ratio(1e-6, 2e-6), 32: ratio(1e-5, 3e-5)})
-    cost = Cost("axpy", "float32", sizes, Growth(), ((10, 0, 0, 0), (12, 0, 8, 8)), (0, 4), ratio(1e-5, 4e-5))
-    none = Cost("product", "float32", sizes, sizes, ((9, 0, 0, 0), (9, 0, 0, 0)), (0, 0), "wrong: off by 0.6")
-    return AdjointRecord("NVIDIA H200", "2026-11-21", "minigrad bench", {"driver": "580"}, {"a": cost, "p": none})
+    cost = AdjointCost("axpy", "float32", sizes, Growth(), ((10, 0, 0, 0), (12, 0, 8, 8)), (0, 4), ratio(1e-5, 4e-5))
+    none = AdjointCost("product", "float32", sizes, sizes, ((9, 0, 0, 0), (9, 0, 0, 0)), (0, 0), "wrong: off by 0.6")
+    return record_of("minigrad bench", {"driver": "580"}, {"a": cost, "p": none})
+
+
+def record_of(command, versions, costs, **named):
+    return Record("NVIDIA H200", "2026-11-21", command, versions, costs=costs, folder=ADJOINT, **named)
 
 
 def test_a_record_comes_back(tmp_path, monkeypatch):
     record = made()
     path = record.save(tmp_path)
     assert path == tmp_path / "adjoint" / "nvidia-h200-2026-11-21.json"
-    assert repr(AdjointRecord.load(path)) == repr(record)
-    assert AdjointRecord.load(path).costs == record.costs
+    assert repr(mg.bench.load(path)) == repr(record)
+    assert mg.bench.load(path).costs == record.costs
     monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
-    assert repr(adjoint_record.newest()) == repr(record)
+    assert repr(mg.bench.newest_adjoints()) == repr(record)
 
 
 def test_a_record_keeps_what_is_not_measured_again(tmp_path):
     made().save(tmp_path)
-    again = AdjointRecord("NVIDIA H200", "2026-11-21", "again", {}, {"a": made().costs["p"]})
-    kept = AdjointRecord.load(again.save(tmp_path)).costs
+    again = record_of("again", {}, {"a": made().costs["p"]})
+    kept = mg.bench.load(again.save(tmp_path)).costs
     assert kept == {"a": made().costs["p"], "p": made().costs["p"]}
 
 
@@ -137,8 +141,8 @@ def test_a_second_run_of_a_day_adds_its_command_and_versions_and_what_it_refused
     first.refused["gelu"] = first.refused["sum"] = "wrong"
     first.save(tmp_path)
     costs = {"sum": first.costs["a"]}
-    again = AdjointRecord("NVIDIA H200", "2026-11-21", "again", {"warp": "1.19"}, costs, refused={"p": "wrong now"})
-    back = AdjointRecord.load(again.save(tmp_path))
+    again = record_of("again", {"warp": "1.19"}, costs, refused={"p": "wrong now"})
+    back = mg.bench.load(again.save(tmp_path))
     assert back.command == "minigrad bench; again" and back.versions == {"driver": "580", "warp": "1.19"}
     assert back.refused == {"gelu": "wrong", "p": "wrong now"} and set(back.costs) == {"a", "sum"}
     assert again.refused == {"p": "wrong now"}, "what this run found is not what the file says"
@@ -193,7 +197,7 @@ def test_without_a_gpu_the_command_shows_the_newest_record(capsys, monkeypatch, 
 
 
 def test_a_rung_that_there_is_not_is_named():
-    with pytest.raises(ValueError, match="is no rung; there are axpy"):
+    with pytest.raises(ValueError, match="is not a rung; the rungs are axpy"):
         adjoints.run("nothing")
 
 

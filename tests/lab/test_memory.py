@@ -1,4 +1,4 @@
-"""mg.memory: who holds which memory. The numbers are counted by hand."""
+"""mg.memory: bytes by holder, counted by hand."""
 
 import gc
 
@@ -13,7 +13,7 @@ from minigrad.lab.memory import timeline
 
 @pytest.fixture
 def before(device):
-    """What others hold on the device: the tests look at what is added."""
+    """Bytes held on the device before the test, which looks at the increase."""
     gc.collect()
     found = mg.memory()
     return lambda holder: found.nbytes(holder, device)
@@ -32,26 +32,29 @@ def test_objects_of_others_are_not_woken():
 
 
 def test_parameters_gradients_optimizer_and_tape_are_told_apart(device, before):
-    def added(holder):
-        return mg.memory().nbytes(holder, device) - before(holder)
+    def added(*holders):
+        now = mg.memory()
+        found = [now.nbytes(holder, device) - before(holder) for holder in holders]
+        return found if len(found) > 1 else found[0]
 
+    kinds = ("parameters", "gradients", "optimizer: SGD")
     w = mg.ones(30, 10, requires_grad=True, device=device)
     x = mg.ones(20, 30, device=device)
     optimizer = mg.optim.SGD([w], lr=0.1, momentum=0.9)
-    assert [added(h) for h in ("parameters", "gradients", "optimizer: SGD")] == [1200, 0, 0]
-    assert added("tensors") == 2400
+    assert added(*kinds, "tensors") == [1200, 0, 0, 2400]
     loss = (x @ w).exp().sum()
-    assert added("tape: exp") == 800  # y of exp; its input is gone
-    assert added("tape: matmul") <= 4  # x is held by its tensor, and for w, which no wanted gradient uses, stands a 0
+    exp, matmul = added("tape: exp", "tape: matmul")
+    assert exp == 800  # y of exp; its input is freed
+    assert matmul <= 4  # x belongs to its tensor, and a 0 stands for w, which no wanted gradient needs
     del x
     assert 2400 <= added("tape: matmul") <= 2404
     loss.backward()
     assert added("tape") == 0
     optimizer.step()
-    assert [added(h) for h in ("parameters", "gradients", "optimizer: SGD")] == [1200, 1200, 1200]
+    assert added(*kinds) == [1200, 1200, 1200]
     del loss, w, optimizer
     gc.collect()
-    assert added("") <= 8  # a constant that an op keeps for later
+    assert added("") <= 8  # a constant that an op caches
 
 
 def test_views_of_one_memory_count_once(device, before):
@@ -145,7 +148,7 @@ def test_the_memory_of_a_step_rises_forward_and_falls_backward():
     step(x)
     found = timeline(step, x)
     assert [name.split("_")[0] for name in found.kernels][:4] == ["matmul", "exp", "sum", "sum"]
-    # x @ w; exp beside it; the sum, x @ w being gone; its gradient; that of exp; that of w, 4 x 8, exp being gone
+    # x @ w; with exp; the sum, x @ w freed; its gradient; that of exp; that of w, 4 x 8, exp freed
     assert found.live == (64, 128, 68, 132, 196, 196) and found.peak == 196
     assert "allocate" not in vars(x.array.device)
     picture = mg.show.memory(step, x)

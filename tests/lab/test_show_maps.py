@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.lab.bench.ladder import AdjointRecord, Cost, Growth, Ratio
+from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio
+from minigrad.lab.bench.record import ADJOINT, Record
 from minigrad.lab.bench.timer import Timing
 from minigrad.lab.show import adjoint as adjoints
 
@@ -66,10 +67,11 @@ def record():
         return Ratio(Timing(1e-5, 1e-5, 1e-5, 9), Timing(r * 1e-5, r * 1e-5, r * 1e-5, 9))
 
     taken = ((10, 0, 0, 0), (12, 0, 8, 8))
-    first = Cost("axpy", "float32", Growth({1: ratio(2), 32: ratio(3)}), Growth(), taken, (0, 4), ratio(5))
-    second = Cost("sum", "float32", Growth({1: ratio(6), 32: ratio(6)}), Growth({8: ratio(6), 256: ratio(9)}), taken,
-                  (0, 0), "wrong: off by 0.6")  # fmt: skip
-    return AdjointRecord("NVIDIA H200", "2026-11-21", "minigrad bench", {}, {"axpy": first, "sum": second})
+    first = AdjointCost("axpy", "float32", Growth({1: ratio(2), 32: ratio(3)}), Growth(), taken, (0, 4), ratio(5))
+    flat, steep = Growth({1: ratio(6), 32: ratio(6)}), Growth({8: ratio(6), 256: ratio(9)})
+    second = AdjointCost("sum", "float32", flat, steep, taken, (0, 0), "wrong: off by 0.6")
+    costs = {"axpy": first, "sum": second}
+    return Record("NVIDIA H200", "2026-11-21", "minigrad bench", {}, costs=costs, folder=ADJOINT)
 
 
 def test_costs_and_growth_are_drawn_and_told():
@@ -99,6 +101,6 @@ def test_of_few_kernels_each_has_a_colour_and_of_many_those_that_are_not_flat_a_
 
 
 def test_without_a_record_a_sentence_says_how_to_get_one(monkeypatch):
-    monkeypatch.setattr(adjoints, "newest", lambda: None)
+    monkeypatch.setattr(adjoints, "newest_adjoints", lambda: None)
     with pytest.raises(ValueError, match="minigrad bench --adjoint"):
         mg.show.adjoint_costs()

@@ -1,4 +1,4 @@
-"""Choosing blocks: the occupancy is NVIDIA's, the search finds the fastest, a choice is kept and applies by itself."""
+"""Autotuning: the occupancy is NVIDIA's, the search finds the fastest, a choice is cached and applies automatically."""
 
 import ctypes
 import dataclasses
@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from bench_examples import H200
 
 import minigrad as mg
 from minigrad import bench
@@ -20,12 +21,11 @@ from minigrad.lab.bench import record as dated
 from minigrad.lab.bench.sweeps import alike, default, settings
 from minigrad.lab.bench.work import work_of
 from minigrad.lab.bench.workloads import suite
-from minigrad.lab.tune import automatic, cache, search
+from minigrad.lab.tune import choices, search
 from minigrad.lab.tune.occupancy import Occupancy, heaviest, key, occupancy
 from minigrad.lab.tune.regret import Regrets
 from minigrad.source import Source
 
-H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
 T4 = Chip("Tesla T4", (7, 5), 40, 1.59e9, 3.2e11, 4194304, 65536, 65536, 0, 1024, 16)
 
 
@@ -113,7 +113,7 @@ def test_the_arithmetic_is_that_of_nvidias_calculator(tmp_path):
     ]
     done = subprocess.run([tmp_path / "c"], input="\n".join(lines), capture_output=True, text=True, check=True)
     theirs = [int(line) for line in done.stdout.split()]
-    # Theirs counts 16 blocks for the T4, ours reads the limit off the driver: the same.
+    # NVIDIA's calculator knows the T4's 16 blocks, the chip here has them from the driver.
     assert theirs == [found.blocks for found in asked]
 
 
@@ -159,11 +159,6 @@ def test_what_cannot_be_tuned(recorded):
         mg.tune("rely", (4,))
 
 
-def test_every_op_knows_its_own_setting():
-    for work in bench.suite():
-        assert default(work) in [s.values for s in settings(work)], work.title
-
-
 def test_the_regret_is_the_time_lost(recorded):
     (row,) = mg.tune.regret().rows
     assert (row.best, row.search, row.default) == ("BLOCK=256", "BLOCK=512", "BLOCK=256")
@@ -195,33 +190,35 @@ def test_choices_are_kept_by_device_kernel_and_shape_class(tmp_path, monkeypatch
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
     work = work_of(mg.relu, [(1000,)], variant="forward")
     setting = settings(work)[0]
-    assert cache.find("Some GPU", work) is None
-    cache.keep("Some GPU", work, setting.label, cache.plans(work, setting.op))
-    assert cache.find("Some GPU", work) == "BLOCK=32"
-    assert cache.find("Some GPU", work_of(mg.relu, [(513,)], variant="forward")) == "BLOCK=32", (
+    assert choices.find("Some GPU", work) is None
+    choices.save("Some GPU", work, setting.label, choices.plans(work, setting.op))
+    assert choices.find("Some GPU", work) == "BLOCK=32"
+    assert choices.find("Some GPU", work_of(mg.relu, [(513,)], variant="forward")) == "BLOCK=32", (
         "513 to 1024 are one class"
     )
-    assert cache.find("Some GPU", work_of(mg.relu, [(512,)], variant="forward")) is None
-    assert cache.find("Some GPU", work_of(mg.relu, [(1000,)], "backward", "forward")) is None
-    assert cache.find("Other GPU", work) is None
+    assert choices.find("Some GPU", work_of(mg.relu, [(512,)], variant="forward")) is None
+    assert choices.find("Some GPU", work_of(mg.relu, [(1000,)], "backward", "forward")) is None
+    assert choices.find("Other GPU", work) is None
     (entry,) = json.loads((tmp_path / "choices-some-gpu.json").read_text()).values()
     assert entry == {"op": "relu", "choice": "BLOCK=32", "plans": [["forward", [1000], {"BLOCK": 32}]]}
 
 
-def test_every_setting_of_the_set_is_a_choice_of_the_op():
+def test_every_setting_of_the_set_is_a_choice_of_the_op_and_one_is_its_own():
     for work in suite():
-        for setting in settings(work):
-            for role, _, values in cache.plans(work, setting.op):
+        found = settings(work)
+        assert default(work) in [s.values for s in found], work.title
+        for setting in found:
+            for role, _, values in choices.plans(work, setting.op):
                 assert work.op.kernels[role].using(**values).values == values
 
 
 @pytest.fixture
 def gpu_with_choices(recorded, tmp_path, monkeypatch):
-    """A machine whose GPU is the one of the record, as far as `auto` asks."""
+    """A machine with the record's GPU, as far as `auto` asks."""
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(automatic, "why_not", lambda name: "")
-    monkeypatch.setattr(automatic, "get", lambda name: type("GPU", (), {"label": "NVIDIA H200"}))
-    monkeypatch.setattr(automatic, "suite", lambda: [work_of(mg.relu, [(1000,)], variant="forward")])
+    monkeypatch.setattr(choices, "why_not", lambda name: "")
+    monkeypatch.setattr(choices, "get", lambda name: type("GPU", (), {"label": "NVIDIA H200"}))
+    monkeypatch.setattr(choices, "suite", lambda: [work_of(mg.relu, [(1000,)], variant="forward")])
     yield
     mg.tune.auto(False)
 
@@ -235,7 +232,7 @@ def test_choices_apply_by_themselves(gpu_with_choices):
     assert kernel.launch(2000, BLOCK=64).values == {"BLOCK": 64}, "what is asked for stays"
     assert mg.relu.using(BLOCK=64)["forward"].launch(2000).values == {"BLOCK": 64}
     work = work_of(mg.relu, [(4,)], variant="forward")
-    cache.keep("NVIDIA H200", work, "BLOCK=32", cache.plans(work, mg.relu.using("forward", BLOCK=32)))
+    choices.save("NVIDIA H200", work, "BLOCK=32", choices.plans(work, mg.relu.using("forward", BLOCK=32)))
     assert mg.tune.auto() == 2 and kernel.launch(5).values == {"BLOCK": 32}
     assert kernel.launch(900).values == {"BLOCK": 512}
     assert mg.tune.auto(False) == 0 and kernel.launch(2000).values == {"BLOCK": 256}
@@ -246,9 +243,9 @@ def test_choices_apply_to_reductions(gpu_with_choices, name, shape, axis):
     op = mg.OPS[name]
     work = work_of(op, [shape], axis=axis)
     chosen = next(s for s in settings(work) if alike(s.dry) != alike(work.dry()) and s.values["CHUNK"] == 100)
-    plans = cache.plans(work, chosen.op)
+    plans = choices.plans(work, chosen.op)
     assert len(plans) == len(chosen.dry.launches) > 1
-    cache.keep("NVIDIA H200", work, chosen.label, plans)
+    choices.save("NVIDIA H200", work, chosen.label, plans)
     mg.tune.auto()
     assert alike(work.dry()) == alike(chosen.dry)
     host = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7
@@ -260,11 +257,11 @@ def test_plans_are_those_of_the_work_alone():
     for n in (17, 18):
         mg.matmul.kernels["naive"].launch(n, n, n)
     work = work_of("matmul", [(5, 5), (5, 5)])
-    assert [(role, sizes[:3]) for role, sizes, _ in cache.plans(work, mg.matmul)] == [("split_k", [5, 5, 5])]
+    assert [(role, sizes[:3]) for role, sizes, _ in choices.plans(work, mg.matmul)] == [("split_k", [5, 5, 5])]
 
 
 def test_without_a_gpu_nothing_applies(recorded, monkeypatch):
-    monkeypatch.setattr(automatic, "why_not", lambda name: "no GPU")
+    monkeypatch.setattr(choices, "why_not", lambda name: "no GPU")
     assert mg.tune.auto() == 0 and mg.relu["forward"].launch(2000).values == {"BLOCK": 256}
 
 
@@ -294,7 +291,7 @@ def test_the_arithmetic_is_that_of_the_driver():
 def test_the_plans_of_a_gradient_are_those_of_its_own_kernels():
     work = work_of(mg.relu, ((2**22,),), "backward")
     (setting,) = (s for s in settings(work) if s.values == {"BLOCK": 64})
-    assert cache.plans(work, setting.op) == [("vectorized_backward", [2**22], {"BLOCK": 64})]
+    assert choices.plans(work, setting.op) == [("vectorized_backward", [2**22], {"BLOCK": 64})]
 
 
 @pytest.mark.gpu
@@ -362,17 +359,17 @@ def test_a_choice_depends_on_what_its_kernels_include(tmp_path):
     (tmp_path / "twice.cuh").write_text("__device__ float twice(float x) { return 2 * x; }")
     text = '#include "twice.cuh"\nextern "C" __global__ void relu_forward(const real* x, real* y, int n) {}'
     mine = mg.relu.with_kernel("forward", Kernel(Source(text, "relu.cu", tmp_path), "relu_forward"))
-    before = cache.name(work_of(mine, [(8,)]))
-    assert cache.name(work_of(mine, [(7,)])) == before
+    before = choices.cache_key(work_of(mine, [(8,)]))
+    assert choices.cache_key(work_of(mine, [(7,)])) == before
     (tmp_path / "twice.cuh").write_text("__device__ float twice(float x) { return x + x; }")
-    assert cache.name(work_of(mine, [(8,)])) != before
+    assert choices.cache_key(work_of(mine, [(8,)])) != before
 
 
 def test_choices_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
     (tmp_path / "choices-some-gpu.json").write_text("{half")
     with pytest.raises(ValueError, match=r"choices-some-gpu\.json holds no choices .*; delete it"):
-        cache.read("Some GPU")
+        choices.read("Some GPU")
 
 
 @pytest.mark.parametrize(

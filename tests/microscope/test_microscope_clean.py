@@ -1,6 +1,5 @@
 """The microscope finds nothing where nothing is wrong: in the kernels of the package, and in correct uses of a warp."""
 
-import copy
 import re
 
 import numpy as np
@@ -45,9 +44,7 @@ def test_no_kernel_of_the_package_has_a_problem(op):
 
 
 def test_the_fast_products_of_large_matrices_have_no_problem():
-    op = copy.copy(mg.matmul)
-    op.fast = {f"{way}_small": f"warp_tiled{end}" for way, end in ENDS.items()}
-    op.kernels = op.kernels
+    op = mg.matmul.with_kernels(mg.matmul.kernels, {f"{way}_small": f"warp_tiled{end}" for way, end in ENDS.items()})
     with watching() as report:
         for case in op.cases:
             run(op, case)
@@ -116,11 +113,11 @@ BARRIERS = [
 @pytest.mark.parametrize("name, at", BARRIERS)
 def test_every_barrier_is_missed(name, at):
     """A kernel without one of its barriers has a race, in whatever order the simulator runs its threads."""
-    op = copy.copy(mg.OPS[name])
+    op = mg.OPS[name]
     text = (CUDA / f"{name}.cu").read_text()
     without = Source(text[:at] + text[at:].replace("__syncthreads();", "", 1), f"cuda/{name}.cu")
     same = {key: kernel for key, kernel in op.kernels.items() if kernel.source.text == text}
-    op.kernels = op.kernels | {key: changed(kernel, without) for key, kernel in same.items()}
+    op = op.with_kernels(op.kernels | {key: changed(kernel, without) for key, kernel in same.items()})
     with watching() as report:
         for case in op.cases:
             for chosen in (op, *map(op.using, check.variants(op))):

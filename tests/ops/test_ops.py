@@ -1,7 +1,5 @@
 """Every op of the registry: its rule is the slope, and its kernels do what NumPy does, at every block size."""
 
-import copy
-
 import numpy as np
 import pytest
 
@@ -222,9 +220,9 @@ TILES = [
 )
 def test_fast_products_with_every_tile(rung, tiles, shapes, kernel_device):
     """The sizes alone decide which fast kernel runs, and these are small: here each has its turn, backward too."""
-    op = copy.copy(OPS["matmul"])
-    op.fast = {f"{way}_small": f"{rung}{end}" for way, end in ENDS.items()}
-    op.kernels = {name: k.using(**tiles) if name.startswith(rung) else k for name, k in op.kernels.items()}
+    op = OPS["matmul"]
+    kernels = {name: k.using(**tiles) if name.startswith(rung) else k for name, k in op.kernels.items()}
+    op = op.with_kernels(kernels, {f"{way}_small": f"{rung}{end}" for way, end in ENDS.items()})
     assert work_of(op, shapes).dry().launches[0].kernel == f"matmul_{rung}"
     check.bounds(op, Case(shapes), kernel_device)
 

@@ -1,7 +1,5 @@
 """Products with a vector: which kernels make them, and that they are right in every shape and in parts."""
 
-import copy
-
 import numpy as np
 import pytest
 
@@ -84,9 +82,8 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_sums_by_any_number_of_threads(setting, dtype, kernel_device):
-    op = copy.copy(mg.matmul)
-    (name,) = setting
-    op.kernels = {role: k.using(**setting) if name in k.tunables else k for role, k in op.kernels.items()}
+    (name,), kernels = setting, mg.matmul.kernels
+    op = mg.matmul.with_kernels({r: k.using(**setting) if name in k.tunables else k for r, k in kernels.items()})
     for shapes in SHAPES:
         check.bounds(op, Case(shapes), kernel_device, dtype)
 

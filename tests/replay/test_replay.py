@@ -226,11 +226,10 @@ def test_another_parameter_by_its_place(device):
 def test_an_op_that_waits_for_its_kernel_is_run_each_time(device):
     """As one with a reader's kernel in it, whose faults are to name it."""
     copied = mg.add.using()
-    copied.kernels = dict(copied.kernels)
     for name in ("forward", "vectorized"):
         kernel = copied.kernels[name].using()
         kernel.waits = True
-        copied.kernels = {**copied.kernels, name: kernel}
+        copied = copied.with_kernels({**copied.kernels, name: kernel})
     (x, y), (a, b) = tensors(device, [np.ones(5, np.float32), np.arange(5, dtype=np.float32)])
     for _ in range(3):
         close(copied(x, y), a + b)

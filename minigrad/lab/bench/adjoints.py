@@ -1,4 +1,7 @@
-"""An adjoint to be queued again and again on arrays that stay: what a `vjp` does on the GPU, and none of its checks."""
+"""Timing the ladder's adjoints next to their kernels: relaunched on fixed buffers, without argument checks.
+
+Before that, each gradient is compared with that of `sim` in float64, and a wrong one is not timed.
+"""
 
 import re
 import subprocess
@@ -21,60 +24,64 @@ from minigrad.devices.dtypes import copied
 from minigrad.errors import words
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Extent
-from minigrad.lab.bench.ladder import RUNGS, AdjointRecord, Cost, Growth, Inputs, Ratio, Resources
-from minigrad.lab.bench.measure import Draw
-from minigrad.lab.bench.record import blank, versions
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, Resources
+from minigrad.lab.bench.ladder import RUNGS, Inputs
+from minigrad.lab.bench.measure import Draw, Reference
+from minigrad.lab.bench.record import ADJOINT, Record, todays_record
+from minigrad.lab.bench.timer import timer
 from minigrad.lab.check import ValueMismatch
+
+TOLERANCE = {"float32": 1e-4, "float64": 1e-9}  # of the largest element of a gradient
+REPEATS = 9
+RIVALS = ("warp",)
 
 
 class Backward:
-    """Call it to queue the adjoint and get the gradients by name; nothing waits for the GPU."""
+    """Each call queues the adjoint and returns the gradients by name, without waiting for the GPU."""
 
-    def __init__(self, made: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
-        self.made, self.dy, self.run = made, dy, made.prepared(args, grid, block)
-        made.slots = 1
-        made.vjp(*args, dy=dy, grid=grid, block=block)  # finds out how long the tapes must be
+    def __init__(self, adjoint: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
+        self.adjoint, self.dy, self.run = adjoint, dy, adjoint.prepared(args, grid, block)
+        adjoint.slots = 1
+        adjoint.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
 
     def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
-        made, derived = self.made, self.made.derived
-        upstream = dict(zip(made.outputs, dy or self.dy, strict=True))
-        gradients = launches.gradients_of(self.run, derived, upstream, made.assembled)
-        launches.launch(made.kernels, self.run, made.assembled, derived, gradients, made.slots)
+        adjoint, derived = self.adjoint, self.adjoint.derived
+        upstream = dict(zip(adjoint.outputs, dy or self.dy, strict=True))
+        gradients = launches.gradients_of(self.run, derived, upstream, adjoint.assembled)
+        launches.launch(adjoint.kernels, self.run, adjoint.assembled, derived, gradients, adjoint.slots)
         return launches.summed(self.run, derived, gradients)
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
-        """Bytes of local tapes a thread, and of global tapes in all."""
-        made, device = self.made, next(iter(self.run.arrays.values())).device
-        local = sum(int(row.bytes) for row in made.decisions.rows if row.how == "local tape")
-        tapes = (t for t in made.derived.tapes if t.size is None)
-        return local, sum(launches.tape_array(self.run, t, made.slots, device).nbytes for t in tapes)
+        """Bytes of the local tapes of a thread, and of all global tapes."""
+        adjoint, device = self.adjoint, next(iter(self.run.arrays.values())).device
+        local = sum(int(row.bytes) for row in adjoint.decisions.rows if row.how == "local tape")
+        tapes = (t for t in adjoint.derived.tapes if t.size is None)
+        return local, sum(launches.tape_array(self.run, t, adjoint.slots, device).nbytes for t in tapes)
 
 
 class Chain:
-    """A kernel that runs on its own result, as steps of time do, and the walk back through the states it has kept.
+    """A kernel that steps in time, and the backward walk through its saved states.
 
-    read and written name the kernel's state before and after a step. `forward()` queues all steps, a call the way back.
+    state: the names of the arrays that a step reads and writes. `forward()` queues all steps, a call the way back.
     """
 
     def __init__(
-        self, made: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
+        self, adjoint: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
         steps: int,
     ):  # fmt: skip
-        read, written = ([p.name for p in made.module.kernel.params].index(name) for name in state)
+        read, written = ([p.name for p in adjoint.module.kernel.params].index(name) for name in state)
         states = [args[read], *(copied(args[written]) for _ in range(steps))]
         self.launches = [list(args) for _ in range(steps)]
         for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
             launch[read], launch[written] = before, after
-        self.made, self.dy, self.grid, self.block, self.state = made, dy, grid, block, state[0]
+        self.adjoint, self.dy, self.grid, self.block, self.state = adjoint, dy, grid, block, state[0]
         self.forward()
-        self.back = [Backward(made, launch, [dy], grid, block) for launch in reversed(self.launches)]
+        self.back = [Backward(adjoint, launch, [dy], grid, block) for launch in reversed(self.launches)]
 
     def forward(self) -> None:
-        """All steps."""
         for launch in self.launches:
-            self.made.primal(*launch, grid=self.grid, block=self.block)
+            self.adjoint.primal(*launch, grid=self.grid, block=self.block)
 
     def __call__(self) -> dict[str, Array]:
         gradients = {self.state: self.dy}
@@ -84,45 +91,40 @@ class Chain:
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
-        """Those of a step."""
+        """The bytes of one step."""
         return self.back[0].tape_bytes
 
 
-TOLERANCE = {"float32": 1e-4, "float64": 1e-9}  # of the largest element of a gradient
-REPEATS = 9
-RIVALS = ("warp",)
-
-
 class Subject:
-    """A rung on this GPU: its kernel and the kernel's adjoint."""
+    """A rung of the ladder on this GPU: kernel and adjoint."""
 
     def __init__(self, name: str, gpu: Any):
         self.name, self.rung, self.gpu = name, RUNGS[name], gpu
         self.adjoint = Adjoint(self.rung.kernel)
         for kernel in self.adjoint.kernels:
-            kernel.waits = False  # as a kernel that is launched again and again must not
+            kernel.waits = False  # a launch that waits cannot be queued
 
     @cached_property
     def resources(self) -> tuple[Resources, Resources]:
-        """What the kernel and its adjoint take, compiled."""
+        """Registers and memory of the compiled kernel and of its adjoint."""
         before, *after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, *self.adjoint.kernels))
         return before, tuple(map(max, *after)) if len(after) > 1 else after[0]
 
     def at(self, size: int, work: int) -> tuple[Inputs, list[Array]]:
-        """The inputs of this size, and gradients of its outputs."""
+        """The inputs of this size, and the gradients of the outputs."""
         draw = Draw(self.gpu, self.rung.dtype)
         inputs = self.rung.make(draw, size, work)
         named = dict(zip((p.name for p in self.adjoint.module.kernel.params), inputs[0], strict=True))
         return inputs, [draw.real(named[name].size) for name in self.adjoint.outputs]
 
     def verify(self) -> None:
-        """Compare each gradient, small, with that on `sim` in float64. Raises ValueMismatch: that is not timed."""
+        """Compare each gradient at a small size with that of `sim` in float64. Raises ValueMismatch."""
         (args, grid, block), dy = self.at(self.rung.checked, self.rung.work)
         found = self.adjoint.vjp(*args, dy=dy, grid=grid, block=block)
         sim = [_on_sim(x) if isinstance(x, Array) else x for x in args]
         wanted = Adjoint(self.rung.kernel).vjp(*sim, dy=[_on_sim(d) for d in dy], grid=grid, block=block)
         for name, got, truth in zip(self.adjoint.wrt, found, wanted, strict=True):
-            off = _distance(got.numpy(), truth.numpy())
+            off = Reference(self.gpu, truth.numpy().astype(got.dtype)).error(got)
             if not off <= TOLERANCE[self.rung.dtype]:
                 raise ValueMismatch(
                     f"{self.name}: the gradient of {name} is off by {off:.2g} of its largest element from that of sim "
@@ -130,7 +132,7 @@ class Subject:
                 )
 
     def calls(self, size: int, work: int) -> tuple[Callable[[], None], Backward | Chain]:
-        """The kernel and its adjoint, to be queued; where time goes in steps, so many of them."""
+        """Functions that queue the kernel and its adjoint; with a state, `work` time steps of them."""
         (args, grid, block), dy = self.at(size, work)
         if self.rung.state:
             chain = Chain(self.adjoint, args, dy[0], grid, block, self.rung.state, work)
@@ -139,11 +141,9 @@ class Subject:
         return partial(self.rung.kernel, *args, grid=grid, block=block), backward
 
     def ratio(self, size: int, work: int) -> tuple[Ratio, Backward | Chain]:
-        """The times of the kernel and of its adjoint, in turns."""
+        """Time the kernel and its adjoint in turns."""
         forward, backward = self.calls(size, work)
-        runs = timer().interleaved([forward, backward], REPEATS, 2e-4)
-        primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
-        return Ratio(primal, adjoint), backward
+        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4)), backward
 
 
 def _on_sim(x: Array) -> Array:
@@ -151,30 +151,25 @@ def _on_sim(x: Array) -> Array:
     return Array.upload(get("sim"), host.astype(np.float64) if host.dtype.kind == "f" else host)
 
 
-def _distance(got: np.ndarray, truth: np.ndarray) -> float:
-    off = float(np.abs(got.astype(np.float64) - truth).max(initial=0)) / max(1e-30, float(np.abs(truth).max(initial=0)))
-    return off if np.isfinite(off) else np.inf
-
-
-def cost(subject: Subject, rival: Any = None) -> Cost:
-    """Everything about one rung: its growth in threads and in work, and what it takes; beside the rival's."""
+def cost(subject: Subject, rival: Any = None) -> AdjointCost:
+    """Measure one rung as threads and work grow, next to the rival."""
     rung, sizes, works = subject.rung, Growth(), Growth()
     for work in rung.works:
         works[work], _ = subject.ratio(rung.size, work)
     for size in rung.sizes:
         sizes[size], backward = subject.ratio(size, rung.work)
     beside = rival.ratio(subject, rung.sizes[-1], rung.work) if rival else None
-    return Cost(rung.kernel.name, rung.dtype, sizes, works, subject.resources, backward.tape_bytes, beside)
+    return AdjointCost(rung.kernel.name, rung.dtype, sizes, works, subject.resources, backward.tape_bytes, beside)
 
 
 def resources(kernel: Kernel, dtype: str, gpu: Any) -> Resources:
-    """Registers a thread, bytes of static shared and of local memory, and how many of the local bytes are spills."""
+    """Registers per thread, bytes of static shared and of local memory, and the spills among the local bytes."""
     macros = kernel.macros(kernel.values, np.dtype(dtype))
     return (*gpu.resources(gpu.build(kernel.source, macros), kernel.name), spills(kernel, macros, gpu.arch))
 
 
 def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:
-    """The bytes that a thread stores because registers ran out, as ptxas says; 0 where there is no nvcc to ask."""
+    """The bytes of register spills per thread, as ptxas reports them; 0 without nvcc."""
     if not (nvcc := find_nvcc()):
         return 0
     with tempfile.TemporaryDirectory() as folder:
@@ -182,15 +177,9 @@ def spills(kernel: Kernel, macros: Mapping[str, str], arch: str) -> int:
         options = [f"-arch={arch}", "-std=c++17", f"-I{kernel.source.folder}", "-Xptxas", "-v"]
         options += [f"-D{name}={value}" for name, value in macros.items()]
         command = [str(nvcc), "-cubin", *options, f"{folder}/kernel.cu", "-o", f"{folder}/kernel.cubin"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    mine = said[said.index(f"'{kernel.name}'") :]
-    return int(re.search(r"(\d+) bytes spill stores", mine)[1])  # type: ignore[index]
-
-
-def compile_all(subjects: Sequence[Subject]) -> None:
-    """Compile every kernel, several at a time: one after the other they take minutes."""
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda subject: subject.resources, subjects))
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    own = log[log.index(f"'{kernel.name}'") :]
+    return int(re.search(r"(\d+) bytes spill stores", own)[1])  # type: ignore[index]
 
 
 def run(
@@ -198,19 +187,23 @@ def run(
     against: Sequence[str] = (),
     track: Callable[[Sequence[Subject]], Iterable[Subject]] = iter,
     command: str = "mg.bench.adjoints.run()",
-) -> AdjointRecord:
-    """Measure every rung, or one, and return the record. Ctrl-C ends early and keeps what has been measured.
+) -> Record:
+    """Measure every rung, or one, and return the record. Ctrl-C ends the run early and keeps the measurements.
 
     against=["warp"] times NVIDIA Warp's gradient of the kernels that Warp can express. Raises DeviceError without a
-    GPU, ImportError without Warp, ValueError for a rung that there is not.
+    GPU, ImportError without Warp, ValueError for an unknown rung.
     """
     names, against = rungs(only), words("mg.bench.adjoints.run", "against", against, RIVALS)
     gpu: Any = get(check("cuda"))
-    empty = blank(command)
-    record = AdjointRecord(empty.device, empty.date, command, versions())
-    rival = _rival(gpu) if "warp" in against else None
+    record = todays_record(command, folder=ADJOINT)
+    rival = None
+    if "warp" in against:
+        from minigrad.lab.bench.rivals.warp import Warp
+
+        rival = Warp(gpu)
     subjects = [Subject(name, gpu) for name in names]
-    compile_all(subjects)
+    with ThreadPoolExecutor() as pool:  # compiles in parallel: one after the other the kernels take minutes
+        list(pool.map(lambda subject: subject.resources, subjects))
     with suppress(KeyboardInterrupt):
         for subject in track(subjects):
             try:
@@ -224,13 +217,7 @@ def run(
 
 
 def rungs(only: str | None) -> list[str]:
-    """All rungs, or the one of that name. Raises ValueError where there is none."""
+    """All rungs, or the one of that name. Raises ValueError for an unknown name."""
     if only not in (None, *RUNGS):
-        raise ValueError(f"only={only!r} is no rung; there are {', '.join(RUNGS)}.")
+        raise ValueError(f"only={only!r} is not a rung; the rungs are {', '.join(RUNGS)}.")
     return [only] if only else list(RUNGS)
-
-
-def _rival(gpu: Any) -> Any:
-    from minigrad.lab.bench.rivals.warp import Warp
-
-    return Warp(gpu)

@@ -1,7 +1,6 @@
 """A chain of elementwise operations and a sum, forward and backward: op by op, fused, and by PyTorch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,12 @@ from minigrad.devices.array import Array
 from minigrad.fusion import Fused, fuse
 from minigrad.fusion.fused import nbytes
 from minigrad.lab.bench.measure import TOLERANCE, Measurement, Reference, numbers, pytorch, wall
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import Call, timer
 from minigrad.lab.check import ValueMismatch
 from minigrad.tensor import Tensor
 
 SIZE = 2**26
 WAYS = ("op by op", "fused")
-Call = Callable[[], Sequence[Any]]
 
 
 def chain(x: Any) -> Any:
@@ -26,35 +24,35 @@ def chain(x: Any) -> Any:
 
 
 def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -> list[Measurement]:
-    """The chain op by op and fused, each a forward and a backward pass; both beside the rivals, all in turns.
+    """Time forward plus backward op by op, fused and by the rivals, all in turns.
 
-    First the value and the gradient of each are compared with NumPy's. Raises ValueMismatch, DeviceError.
+    Before that value and gradient of each are compared with NumPy's. Raises ValueMismatch, DeviceError.
     """
     gpu: Any = get(check("cuda"))
     fused, host = fuse(chain), numbers(size, False)
     x = Array.upload(gpu, host)
     ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
-    calls = ways | (by_torch(x) if "torch" in against else {})
+    calls = ways | (pytorch().passes(chain, x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
-    runs = timer().interleaved(list(calls.values()), repeats, 2e-4)
-    times = {name: Timing.of(r.seconds, not r.queued) for name, r in zip(calls, runs, strict=True)}
+    times = dict(zip(calls, timer().interleaved(list(calls.values()), repeats, 2e-4), strict=True))
     rivals = {name: time for name, time in times.items() if name not in ways}
     if "numpy" in against:
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))
     moved = fused.traffic(size)
-    return [
-        Measurement(title(way, size), _kernels(launches), times[way], 0, nbytes(launches), "float32", rivals)
-        for way, launches in zip(WAYS, (moved.op_by_op, moved.fused), strict=True)
-    ]
+
+    def measurement(way: str, launches: Sequence[Any]) -> Measurement:
+        kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
+        return Measurement(title(way, size), kernels, times[way], 0, nbytes(launches), "float32", rivals)
+
+    return list(map(measurement, WAYS, (moved.op_by_op, moved.fused)))
 
 
 def title(way: str, size: int = SIZE) -> str:
-    """As records name it."""
     return f"chain {way} of {size}"
 
 
 def passes(fn: Callable, x: Array) -> Call:
-    """A forward and a backward pass by minigrad; gives the value and the gradient."""
+    """A call runs forward and backward in minigrad, and returns the value and the gradient."""
     leaf = Tensor(x, requires_grad=True)
 
     def call() -> Sequence[Array]:
@@ -66,37 +64,11 @@ def passes(fn: Callable, x: Array) -> Call:
     return call
 
 
-def by_torch(x: Array) -> dict[str, Call]:
-    """The same by PyTorch, on the same array: eager, and compiled."""
-    from minigrad.lab.bench.rivals.pytorch import Shared
-
-    rival = pytorch()
-
-    def passes(fn: Callable) -> Call:
-        leaf = rival.torch.as_tensor(Shared(x), device="cuda").requires_grad_()
-
-        def call() -> Sequence[Array]:
-            with rival.torch.cuda.stream(rival.stream):
-                leaf.grad = None
-                y = fn(leaf)
-                y.backward()
-            return rival.arrays([y, leaf.grad])
-
-        return call
-
-    compiled = {"torch.compile": passes(rival.torch.compile(chain))} if find_spec("triton") else {}
-    return {"torch": passes(chain), **compiled}
-
-
 def must_agree(calls: Mapping[str, Call], fused: Fused, host: np.ndarray, device: Any) -> None:
-    """Raise ValueMismatch where a value or a gradient is not NumPy's."""
+    """Raise ValueMismatch where a value or a gradient differs from NumPy's."""
     y, pull = fused.pullback([host], {})
     wanted = [Reference(device, np.asarray(a)) for a in (y, *pull(np.ones((), host.dtype)))]
     for name, call in calls.items():
         for what, got, reference in zip(("value", "gradient"), call(), wanted, strict=True):
             if not (error := reference.error(got)) <= TOLERANCE["float32"]:
                 raise ValueMismatch(f"chain: the {what} of {name} is off by {error:.2g} of the largest; not timed.")
-
-
-def _kernels(launches: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(launch.kernel for launch in launches))

@@ -1,4 +1,8 @@
-"""What a record says of the machine that it was made on: its GPU, the copy bandwidth, and the versions of all below."""
+"""Records: measurements of one device on one day with all that they depend on, as JSON files.
+
+Records of ops lie in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint`: same head, other
+tables. A second run on the same day is merged into the file.
+"""
 
 import json
 import platform
@@ -6,77 +10,63 @@ import re
 import shutil
 import subprocess
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from statistics import median
+from typing import Any
 
 import numpy as np
 
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.chip import Chip
+from minigrad.devices.cuda.toolkit import find_nvcc, nvcc_version
 from minigrad.display import Table, table
 from minigrad.errors import a
+from minigrad.lab.bench import costs
+from minigrad.lab.bench.costs import AdjointCost
 from minigrad.lab.bench.measure import Measurement
 from minigrad.lab.bench.timer import Timing, timer
 from minigrad.op import Op
 from minigrad.source import PACKAGE
 
-GIB = 2**30
-
-
-def blank(command: str) -> "Record":
-    """A record of this GPU, of today, with nothing measured yet."""
-    gpu: Any = get(check("cuda"))
-    return Record(gpu.label, date.today().isoformat(), command, versions(), gpu.chip)
-
-
-def copy_bandwidth(nbytes: int = GIB) -> float:
-    """Bytes per second of a copy within the device, read and written both counted: what memory-bound work can reach."""
-    gpu: Any = get(check("cuda"))
-    source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
-    gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
-    (runs,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
-    return 2 * nbytes / Timing.of(runs.seconds).seconds
-
-
-def versions() -> dict[str, str]:
-    """What the numbers depend on: driver, CUDA compiler, Python and its packages."""
-    return dict(_versions())
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    from minigrad.devices.cuda.toolkit import find_nvcc, nvcc_version
-
-    if smi := shutil.which("nvidia-smi"):
-        asked = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        yield "driver", subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]
-    if nvcc := find_nvcc():
-        yield "nvcc", nvcc_version(nvcc)
-    yield "python", platform.python_version()
-    yield "numpy", np.__version__
-    yield from ((name, metadata.version(name)) for name in ("pycuda", "torch") if name in sys.modules)
-
-
 FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
+ADJOINT = "adjoint"  # the folder with the records of adjoints
+HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
+HEAD = ("device", "date", "command", "versions")  # required in every file
+KEYS = {  # by folder: the keys of a file, in their order
+    "": (*HEAD, "refused", "chip", "copy", "measurements", "sweeps", "steps", "host", "choices", "resources"),
+    ADJOINT: (*HEAD, "refused", "costs"),
+}
+Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
 
-@dataclass
-class Dated(ABC):
-    """Times by their titles, and what they depend on. `refused`: what was wrong, so that it was not timed, and why."""
+@dataclass(repr=False)
+class Record:
+    """What was measured on one device on one day: tables by title.
+
+    `refused`: titles with a wrong result, which are not timed, and the reason. `copy`: the bandwidth of a plain copy,
+    in bytes per second. `folder`: "adjoint" for a record of adjoint costs.
+    """
 
     device: str
     date: str
     command: str
     versions: dict[str, str]
-    refused: dict[str, str] = field(default_factory=dict, kw_only=True)
-
-    within = ""  # the folder among the records
-    needs: ClassVar[tuple[str, ...]] = ("device", "date", "command", "versions")  # what a file says at least
+    chip: Chip | None = None
+    copy: float | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    sweeps: dict[str, Times] = field(default_factory=dict)
+    steps: dict[str, Times] = field(default_factory=dict)  # whole training steps
+    host: dict[str, Times] = field(default_factory=dict)  # the host's time for a call
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: "search" and "default"
+    resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
+    costs: dict[str, AdjointCost] = field(default_factory=dict)
+    folder: str = ""
 
     @property
     def name(self) -> str:
@@ -88,163 +78,89 @@ class Dated(ABC):
         """NVIDIA H200, 2026-11-21"""
         return f"{self.device}, {self.date}"
 
+    @property
+    def median(self) -> float:
+        """The median ratio of adjoint to kernel."""
+        return median(cost.ratio for cost in self.costs.values())
+
     def save(self, folder: Path | str | None = None) -> Path:
-        """Write `<device>-<date>.json`; what that file already holds and this record has not measured again, stays."""
-        path = place(folder) / self.within / f"{self.name}.json"
-        whole = self.added_to(self.load(path)) if path.is_file() else self
+        """Write `<device>-<date>.json`; entries of an existing file that this record has not measured again stay."""
+        path = records_folder(folder) / self.folder / f"{self.name}.json"
+        merged = self.added_to(load(path)) if path.is_file() else self
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")  # whole or not at all: Ctrl-C may come while it is written
-        part.write_text(_one_line_lists(json.dumps(whole.written(), indent=1)) + "\n")
+        part.write_text(merged.json() + "\n")
         return part.replace(path)
 
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Read a record again. Raises ValueError where the file is none."""
-        try:
-            content = json.loads(Path(path).read_text())
-        except ValueError:
-            content = None
-        if not isinstance(content, dict) or not set(cls.needs) <= content.keys():
-            raise ValueError(f"{path} is no record: it needs {', '.join(cls.needs)}. `minigrad bench` writes one.")
-        try:
-            return cls.read(content)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is a record that is damaged ({type(error).__name__}: {error}).") from error
+    def json(self) -> str:
+        content = {key: getattr(self, key) for key in KEYS[self.folder]}
+        text = json.dumps(content, indent=1, default=lambda x: asdict(x) if isinstance(x, Chip) else x.written())
+        # Lists of numbers and words on one line each: people read records, too.
+        return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
-    @classmethod
-    def all(cls) -> Iterator[Self]:
-        """Those of the project, the newest first."""
-        files = [path for folder in FOLDERS for path in (folder / cls.within).glob("*.json")]
-        yield from map(cls.load, sorted(files, key=lambda path: path.stem[-10:], reverse=True))
+    def only(self, *words: str | Op | None) -> "Record":
+        """The measurements, sweeps and costs of these ops or kernels, of one size if given: only("sum", "64 x 64").
 
-    @classmethod
-    @abstractmethod
-    def read(cls, content: dict[str, Any]) -> Self:
-        """The record that a file's content says."""
+        A word that is no op or kernel of the record must be a part of the title. Raises ValueError if nothing is left.
+        """
+        wanted = [word.name if isinstance(word, Op) else word for word in words if word is not None]
+        for word in wanted:
+            a("Record.only", word, str, 'ops and words of a title, e.g. "matmul", "4096 x 4096"')
+        measured = self.costs or self.measurements
+        known = dict.fromkeys(title.split()[0] for title in measured)
+        names, parts = [w for w in wanted if w in known], [w for w in wanted if w not in known]
 
-    @abstractmethod
-    def written(self) -> dict[str, Any]:
-        """The content of a file."""
+        def kept(entries: dict[str, Any]) -> dict[str, Any]:
+            fits = (t for t in entries if not names or t.split()[0] in names)
+            return {title: entries[title] for title in fits if all(part in title for part in parts)}
 
-    @abstractmethod
-    def table(self) -> Table:
-        """A row for each title."""
+        if not kept(measured):
+            of, there = " of ".join(wanted) or "anything", ", ".join(known) or "nothing"
+            raise ValueError(f"{self.place} has no measurement of {of}; it has of {there}.")
+        tables: dict[str, Any] = {
+            key: kept(getattr(self, key)) for key in ("measurements", "sweeps", "choices", "costs")
+        }
+        return replace(self, **tables)
 
     def refuse(self, title: str, why: str) -> None:
-        """It is wrong, so it has no times, not even those that were taken before that was seen."""
+        """Mark a work as wrong, and drop its times, including those taken before."""
         for known in (getattr(self, f.name) for f in fields(self)):
             if isinstance(known, dict):
                 known.pop(title, None)
         self.refused[title] = why
 
-    def added_to(self, old: Self) -> Self:
-        """Both in one. What is refused now has no times any more, and what is timed now is refused no more."""
-        pairs = {f.name: (getattr(old, f.name), getattr(self, f.name)) for f in fields(self)}
-        both = {key: _united(before, now, self.refused) for key, (before, now) in pairs.items()}
-        timed = {
-            title for key, (_, now) in pairs.items() if key != "refused" and isinstance(now, dict) for title in now
-        }
+    def added_to(self, old: "Record") -> "Record":
+        """Merge with an older record of the day.
+
+        A title refused now loses its times, one timed now is no longer refused, and a sweep of kernels that this work
+        no longer launches is dropped.
+        """
+        old = self._without_stale_sweeps(old)
+        both: dict[str, Any] = {}
+        timed: set[str] = set()
+        for key in (f.name for f in fields(self)):
+            before, now = getattr(old, key), getattr(self, key)
+            if isinstance(now, dict):
+                both[key] = {title: x for title, x in before.items() if title not in self.refused} | now
+                timed |= now.keys() if key != "refused" else set()
+            else:
+                both[key] = now or before
         both["refused"] = {title: why for title, why in (old.refused | self.refused).items() if title not in timed}
         both["command"] = "; ".join(dict.fromkeys([*old.command.split("; "), *self.command.split("; ")]))
         return replace(self, **both)
 
-    def __repr__(self) -> str:
-        return f"{self._head()}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
-
-    def _head(self) -> str:
-        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        return f"{self.place}; {versions}. {self.command}.{self.summary}"
-
-    @property
-    def summary(self) -> str:
-        """A sentence behind the heading."""
-        return ""
-
-
-def place(folder: Path | str | None = None) -> Path:
-    """Where records are written: in this folder, or where those of the project are."""
-    return Path(folder) if folder else next((path for path in FOLDERS if path.is_dir()), FOLDERS[0])
-
-
-def _united(before: Any, now: Any, refused: dict[str, str]) -> Any:
-    """What was known before and is known now, without what is refused now."""
-    if not isinstance(now, dict):
-        return now or before
-    return {title: known for title, known in before.items() if title not in refused} | now
-
-
-def _one_line_lists(text: str) -> str:
-    """Lists of numbers and words on one line each: a record is read by people, too."""
-    return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
-
-
-HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
-Times = dict[str, Timing]  # of the values of the tunables, as "BLOCK=256"
-
-
-@dataclass(repr=False)
-class Record(Dated):
-    """Everything measured on one device on one day. `copy` is the bandwidth of a plain copy, in bytes per second."""
-
-    chip: Chip | None = None
-    copy: float | None = None
-    measurements: dict[str, Measurement] = field(default_factory=dict)
-    sweeps: dict[str, Times] = field(default_factory=dict)
-    steps: dict[str, Times] = field(default_factory=dict)  # whole training steps, by the way to take them
-    host: dict[str, Times] = field(default_factory=dict)  # what a call costs the host, by library
-    choices: dict[str, dict[str, str]] = field(default_factory=dict)  # by sweep: of the search, and the default
-    resources: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # registers, shared, local bytes
-
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> "Record":
-        """The record that a file's content says."""
-        chip = content.get("chip")
-        return Record(
-            device=content["device"],
-            date=content["date"],
-            command=content["command"],
-            versions=content["versions"],
-            chip=Chip(**chip | {"compute": tuple(chip["compute"])}) if chip else None,
-            copy=content.get("copy"),
-            measurements={title: _measurement(title, m) for title, m in content.get("measurements", {}).items()},
-            sweeps={title: _times(times) for title, times in content.get("sweeps", {}).items()},
-            steps={title: _times(times) for title, times in content.get("steps", {}).items()},
-            host={title: _times(times) for title, times in content.get("host", {}).items()},
-            choices=content.get("choices", {}),
-            refused=content.get("refused", {}),
-            resources={kernel: tuple(taken) for kernel, taken in content.get("resources", {}).items()},
-        )
-
-    def only(self, op: str | Op | None, size: str = "") -> "Record":
-        """What was measured and swept of one op, of all where op is None; of one size, as in "4096 x 4096", if given.
-
-        Raises ValueError where that is nothing.
-        """
-        name = op.name if isinstance(op, Op) else op
-        a("Record.only: size", size, str, 'words of a title, e.g. "4096 x 4096"')
-
-        def kept(known: dict[str, Any]) -> dict[str, Any]:
-            return {title: of for title, of in known.items() if name in (None, title.split()[0]) and size in title}
-
-        if not (measured := kept(self.measurements)):
-            there = dict.fromkeys(title.split()[0] for title in self.measurements)
-            of = " of ".join(filter(None, (str(name or "anything"), size)))
-            raise ValueError(f"{self.place} has no measurement of {of}; it has of {', '.join(there) or 'nothing'}.")
-        return replace(self, measurements=measured, sweeps=kept(self.sweeps), choices=kept(self.choices))
-
-    def added_to(self, old: "Record") -> "Record":
-        """As of any record; and a sweep of kernels that run no longer goes with their time."""
+    def _without_stale_sweeps(self, old: "Record") -> "Record":
         known = {title: m.kernels for title, m in old.measurements.items()}
         stale = {title for title, m in self.measurements.items() if known.get(title, m.kernels) != m.kernels}
-        sweeps = {title: times for title, times in old.sweeps.items() if title not in stale}
-        choices = {title: chosen for title, chosen in old.choices.items() if title not in stale}
-        return super().added_to(replace(old, sweeps=sweeps, choices=choices))
+        tables: list[dict[str, Any]] = [
+            {t: x for t, x in d.items() if t not in stale} for d in (old.sweeps, old.choices)
+        ]
+        return replace(old, sweeps=tables[0], choices=tables[1])
 
     def table(self) -> Table:
-        """A row for each measurement."""
+        """A row for each measurement, or for each adjoint."""
+        if self.folder == ADJOINT:
+            return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS)
         return table([self._row(m) for m in self.measurements.values()], HEADERS)
 
     def _row(self, m: Measurement) -> tuple[str, ...]:
@@ -257,53 +173,111 @@ class Record(Dated):
             rate, f"{m.flops_per_second / peak:.2f}" if peak else "", *times,
         )  # fmt: skip
 
-    @property
-    def summary(self) -> str:
-        """The bandwidth that others are compared with."""
-        return f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
+    def _head(self) -> str:
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        copied = f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
+        ratio = f" Median ratio {self.median:.2f}." if self.costs else ""
+        return f"{self.place}; {versions}. {self.command}.{copied}{ratio}"
 
-    def written(self) -> dict[str, Any]:
-        """The content of a file."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain["chip"] = asdict(self.chip) if self.chip else None
-        for key in ("sweeps", "steps", "host"):
-            plain[key] = {title: {k: t.written() for k, t in times.items()} for title, times in plain[key].items()}
-        plain["measurements"] = {
-            title: {
-                "kernels": m.kernels, "us": m.timing.written(), "flops": m.flops, "bytes": m.nbytes, "unit": m.unit,
-                "rivals": {name: t.written() for name, t in m.rivals.items()},
-            }
-            for title, m in self.measurements.items()
-        }  # fmt: skip
-        return plain
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self.table()!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
 
 
-def records(device: str | None = None) -> Iterator[Record]:
-    """All records, of a device if named, the newest first."""
-    yield from (record for record in Record.all() if device in (None, record.device))
+# --- files ---
+
+
+def records_folder(folder: Path | str | None = None) -> Path:
+    """The folder itself, or without one that of the project's records."""
+    return Path(folder) if folder else next((path for path in FOLDERS if path.is_dir()), FOLDERS[0])
+
+
+def load(path: Path | str) -> Record:
+    """Read a record. Raises ValueError for any other file."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        content = None
+    adjoint = path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content)
+    needs = (*HEAD, "costs") if adjoint else HEAD
+    if not isinstance(content, dict) or not set(needs) <= content.keys():
+        raise ValueError(f"{path} is not a record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
+    try:
+        folder = ADJOINT if adjoint else ""
+        return Record(**{key: _parsed(key, content[key]) for key in KEYS[folder] if key in content}, folder=folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is a damaged record ({type(error).__name__}: {error}).") from error
+
+
+def _times(content: Mapping[str, list[float]]) -> Times:
+    return {label: Timing.read(numbers) for label, numbers in content.items()}
+
+
+ENTRIES: dict[str, Callable[[str, Any], Any]] = {  # how to parse an entry of a table, from its title and content
+    "measurements": lambda title, entry: Measurement.read(title, entry),
+    "sweeps": lambda _, entry: _times(entry),
+    "steps": lambda _, entry: _times(entry),
+    "host": lambda _, entry: _times(entry),
+    "resources": lambda _, entry: tuple(entry),
+    "costs": lambda _, entry: AdjointCost.read(entry),
+}
+
+
+def _parsed(key: str, content: Any) -> Any:
+    if key == "chip":
+        return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
+    parse = ENTRIES.get(key)
+    return {title: parse(title, entry) for title, entry in content.items()} if parse else content
+
+
+def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
+    """The project's records, of one device if named, the newest first."""
+    files = [path for base in FOLDERS for path in (base / folder).glob("*.json")]
+    loaded = map(load, sorted(files, key=lambda path: path.stem[-10:], reverse=True))
+    yield from (record for record in loaded if device in (None, record.device))
 
 
 def newest(device: str | None = None) -> Record | None:
-    """The newest record, of a device if named."""
     return next(records(device), None)
 
 
-def load(path: Path | str) -> "Record":
-    """Read the record of a file."""
-    return Record.load(path)
+def newest_adjoints() -> Record | None:
+    return next(records(folder=ADJOINT), None)
 
 
-def recorded(title: str, device: str | None = None) -> tuple[Times, Record | None]:
+def recorded(title: str) -> tuple[Times, Record | None]:
     """The newest recorded sweep of that title, and the record it is from."""
-    return next(((r.sweeps[title], r) for r in records(device) if title in r.sweeps), ({}, None))
+    return next(((r.sweeps[title], r) for r in records() if title in r.sweeps), ({}, None))
 
 
-def _times(given: Mapping[str, list[float]]) -> Times:
-    return {key: Timing.read(times) for key, times in given.items()}
+# --- this machine ---
 
 
-def _measurement(title: str, given: Mapping[str, Any]) -> Measurement:
-    rivals = _times(given["rivals"])
-    return Measurement(
-        title, tuple(given["kernels"]), Timing.read(given["us"]), given["flops"], given["bytes"], given["unit"], rivals
-    )
+def todays_record(command: str, **tables: Any) -> Record:
+    """A record of this GPU and today, with these tables. Raises DeviceError without a GPU."""
+    gpu: Any = get(check("cuda"))
+    return Record(gpu.label, date.today().isoformat(), command, versions(), gpu.chip, **tables)
+
+
+def copy_bandwidth(nbytes: int = 2**30) -> float:
+    """Bytes per second of a copy within the device, reads plus writes: the bound for memory-bound work."""
+    gpu: Any = get(check("cuda"))
+    source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
+    gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
+    (timing,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
+    return 2 * nbytes / timing.seconds
+
+
+def versions() -> dict[str, str]:
+    """The versions of driver, CUDA compiler, Python, and of the packages that are imported."""
+    found = {}
+    if smi := shutil.which("nvidia-smi"):
+        query = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
+        found["driver"] = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    if nvcc := find_nvcc():
+        found["nvcc"] = nvcc_version(nvcc)
+    found |= {"python": platform.python_version(), "numpy": np.__version__}
+    return found | {name: metadata.version(name) for name in ("pycuda", "torch") if name in sys.modules}

@@ -1,7 +1,6 @@
-"""Every legal value of an op's tunables: which there are, what each launches, and what each takes."""
+"""Every legal setting of an op's tunables: its launches, and its time."""
 
 from collections.abc import Container, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from html import escape
 from itertools import product
@@ -11,20 +10,20 @@ from minigrad.devices import get, why_not
 from minigrad.display import Table, table
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.measure import Stage, staged
+from minigrad.lab.bench.measure import Experiment, set_up
 from minigrad.lab.bench.record import Times, recorded
 from minigrad.lab.bench.timer import Timing, timer
-from minigrad.lab.bench.work import Dry, Work, work_of
+from minigrad.lab.bench.work import DryWork, Work, work_of
 from minigrad.op import Op
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An op with values for its tunables, and what it would launch."""
+    """An op with values for its tunables, and its launches."""
 
     values: Mapping[str, int]
     op: Op
-    dry: Dry
+    dry: DryWork
 
     @property
     def label(self) -> str:
@@ -33,12 +32,12 @@ class Setting:
 
 
 def label(values: Mapping[str, int]) -> str:
-    """Values of tunables as words: BLOCK=256 CHUNK=8192"""
+    """BLOCK=256 CHUNK=8192"""
     return " ".join(f"{key}={value}" for key, value in sorted(values.items()))
 
 
 def settings(work: Work, **fixed: int) -> list[Setting]:
-    """The legal settings of the kernels that a work launches, one for each way in which the launches differ."""
+    """The legal settings of the kernels that a work launches; of those with the same launches only the first."""
     legal = {key: sorted(set(values)) for kernel in launched(work) for key, values in kernel.tunables.items()}
     legal |= {key: [value] for key, value in fixed.items()}
     found: dict[Any, Setting] = {}
@@ -48,54 +47,52 @@ def settings(work: Work, **fixed: int) -> list[Setting]:
         try:
             dry = work.dry(op)
         except LaunchError:
-            continue  # legal one by one, not together
+            continue  # each value is legal, this combination is not
         found.setdefault(alike(dry), Setting(setting, op, dry))
     return list(found.values())
 
 
 def default(work: Work) -> dict[str, int]:
-    """The values that the op takes by itself for this work."""
+    """The values that the op uses for this work if none are asked for."""
     own = alike(work.dry())
     same = next((s.values for s in settings(work) if alike(s.dry) == own), None)
     return dict(same) if same else {key: value for kernel in launched(work) for key, value in kernel.values.items()}
 
 
 def launched(work: Work) -> list[Kernel]:
-    """The kernels of the op that a work launches."""
+    """The op's kernels that a work launches."""
     names = {launch.kernel for launch in work.dry().launches}
     return [kernel for kernel in work.chosen.kernels.values() if kernel.name in names]
 
 
 def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = None) -> Op:
-    """The op with values for the tunables of its kernels, or of those of some names; what runs stays what it is."""
-    made: dict[int, Kernel] = {}
+    """A copy of the op with these values for the tunables of its kernels, or of those named in `only`."""
+    copies: dict[int, Kernel] = {}  # one kernel in two roles stays one
 
     def changed(kernel: Kernel) -> Kernel:
         wanted = values if only is None or kernel.name in only else {}
         known = {key: value for key, value in wanted.items() if key in kernel.tunables}
-        return made.setdefault(id(kernel), kernel.using(**known) if known else kernel)
+        return copies.setdefault(id(kernel), kernel.using(**known) if known else kernel)
 
-    other = copy(op)
-    other.kernels = {role: changed(kernel) for role, kernel in op.kernels.items()}  # one kernel in two roles stays one
-    return other
+    return op.with_kernels({role: changed(kernel) for role, kernel in op.kernels.items()})  # one in two roles stays one
 
 
-def alike(dry: Dry) -> tuple:
-    """Settings that launch the same are one."""
+def alike(dry: DryWork) -> tuple:
+    """The launches as a key: two settings with the same key are one."""
     return tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
 
 
-def swept(stage: Stage, chosen: Sequence[Setting], repeats: int = 20) -> Times:
-    """The time of each setting on this GPU, in turns, after a check that each gives what NumPy gives."""
+def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) -> Times:
+    """Time the settings on this GPU in turns, after comparing the result of each with NumPy's."""
     for setting in chosen:
-        stage.check(stage.calls(setting.op)(), setting.label)
-    runs = timer().interleaved([stage.calls(setting.op) for setting in chosen], repeats, 2e-4)
-    return {s.label: Timing.of(r.seconds, not r.queued) for s, r in zip(chosen, runs, strict=True)}
+        experiment.check(experiment.calls(setting.op)(), setting.label)
+    timings = timer().interleaved([experiment.calls(setting.op) for setting in chosen], repeats, 2e-4)
+    return {setting.label: timing for setting, timing in zip(chosen, timings, strict=True)}
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """The time of one op for each legal value of a tunable: on this machine's GPU, and as recorded on another."""
+class TunableSweep:
+    """The time of one op for each legal value of a tunable: live on this machine's GPU, and recorded on another."""
 
     title: str
     tunable: str
@@ -105,15 +102,9 @@ class Sweep:
     recorded_on: str
 
     def at(self, value: int) -> str:
-        """The time for one value, of what, and whether it is live or recorded; empty where it is not known."""
-        known = [
-            f"{runs[value]} {where}"
-            for runs, where in (
-                (self.live, f"live on {self.live_on}"),
-                (self.recorded, f"recorded on {self.recorded_on}"),
-            )
-            if value in runs
-        ]
+        """The live and the recorded time for one value, with place and title; empty if there is none."""
+        places = ((self.live, f"live on {self.live_on}"), (self.recorded, f"recorded on {self.recorded_on}"))
+        known = [f"{runs[value]} {where}" for runs, where in places if value in runs]
         return f"{'; '.join(known)}, for {self.title}" if known else ""
 
     def table(self) -> Table:
@@ -132,24 +123,22 @@ class Sweep:
 
 def sweep(
     op: Op, *shapes: Any, tunable: str = "BLOCK", variant: str | None = None, way: str = "forward", **params: Any
-) -> Sweep:
-    """Time an op on random float32 arrays of these shapes for each legal value of a tunable, the others as they are.
+) -> TunableSweep:
+    """Time an op on random float32 arrays of these shapes for each legal value of a tunable; others keep their default.
 
-    Where there is no GPU, the times are those that were recorded, and the result says so.
+    Without a GPU the times are recorded ones, and the result says so.
     """
     work = work_of(op, shapes, way, variant, **params)
     others = {key: value for key, value in default(work).items() if key != tunable}
     chosen = [s for s in settings(work, **others) if tunable in s.values]
     if not chosen:
-        raise ValueError(
-            f"{work.title}: no kernel with a tunable {tunable}; there is {label(default(work)) or 'none'}."
-        )
-    title = f"{work.title}, by {tunable}"
+        known = label(default(work)) or "none"
+        raise ValueError(f"{work.title}: no kernel with a tunable {tunable}; the tunables are {known}.")
+    gpu: Any = None if why_not("cuda") else get("cuda")
     times, record = recorded(work.title)
-    old = {s.values[tunable]: times[s.label] for s in chosen if s.label in times}
-    if why_not("cuda"):
-        return Sweep(title, tunable, {}, "", old, record.place if record else "")
-    device: Any = get("cuda")
-    live = swept(staged(work), chosen)
-    new = {s.values[tunable]: live[s.label] for s in chosen}
-    return Sweep(title, tunable, new, device.label, old, record.place if record else "")
+    live, old = (
+        {s.values[tunable]: found[s.label] for s in chosen if s.label in found}
+        for found in (swept(set_up(work), chosen) if gpu else {}, times)
+    )
+    title = f"{work.title}, by {tunable}"
+    return TunableSweep(title, tunable, live, gpu.label if gpu else "", old, record.place if record else "")

@@ -1,14 +1,15 @@
-"""Timer: how long the GPU works on what was queued, without the time in which the host prepares the queue.
+"""Timing on the GPU without the time that the host needs to queue the work, and on the host's clock.
 
-A launch takes the host some microseconds, and many a kernel is shorter. So the GPU is held back by a kernel that only
-waits; meanwhile the work is queued between two events. Only when the first event has not happened yet, once all is
-queued, does the time count: then nothing of the host is in it. Otherwise the wait is doubled.
+A launch takes the host some microseconds, and many kernels are shorter. So a kernel that only waits holds the GPU back
+while the work is queued between two events. The time counts only if the first event has not happened yet when all is
+queued: then it contains no time of the host. Otherwise the wait is doubled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,42 @@ extern "C" __global__ void spin(long long* ended, long long nanoseconds) {
 }
 """
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
-ENOUGH = 0.3  # seconds for all the runs of a work
-Work = Callable[[], Any]
+ENOUGH = 0.3  # seconds for all runs of a call
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median and spread of some runs, in seconds. `host`: they include the host's time."""
+
+    seconds: float
+    fastest: float
+    slowest: float
+    repeats: int
+    host: bool = False
+
+    @staticmethod
+    def of(seconds: Sequence[float], host: bool = False) -> "Timing":
+        return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
+
+    @staticmethod
+    def read(numbers: Sequence[float]) -> "Timing":
+        middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
+        return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
+
+    def written(self) -> list[float]:
+        """The numbers in a record: median, fastest, slowest in microseconds, repeats, and a 1 if `host` is true."""
+        times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
+        return [*times, self.repeats, *[1] * self.host]
+
+    def __repr__(self) -> str:
+        middle, low, high = (seconds * 1e6 for seconds in (self.seconds, self.fastest, self.slowest))
+        host = ", the host's time included" if self.host else ""
+        return f"{middle:.1f} us (median of {self.repeats}; {low:.1f} to {high:.1f}{host})"
 
 
 class Timer:
-    """Times work on the device `cuda`."""
+    """Times calls that queue work on the device `cuda`."""
 
     def __init__(self, gpu: Any):
         self.gpu = gpu
@@ -44,33 +75,33 @@ class Timer:
         self._flushed = Array.empty(gpu, (4 * gpu.chip.l2,), np.dtype(np.uint8))
 
     def interleaved(
-        self, works: Sequence[Work], repeats: int, seconds: float, calls: int = 0, flush: bool = True
-    ) -> list["Runs"]:
-        """Each work in turn, `repeats` times: so many calls in a row, or as many as fill `seconds`.
+        self, works: Sequence[Call], repeats: int, seconds: float, calls: int = 0, flush: bool = True
+    ) -> list[Timing]:
+        """Time the works in turns, `repeats` runs of each: `calls` calls in a row, or as many as fill `seconds`.
 
-        What has taken ENOUGH seconds after three turns is not measured further.
+        A work that has taken ENOUGH seconds after three runs is not measured further.
         """
         whole("a timing", "repeats", repeats, 1)
         counts = [calls or self._calls(work, seconds) for work in works]
-        runs = [Runs([], True) for _ in works]
-        holds = [SHORTEST] * len(works)
+        runs: list[list[float]] = [[] for _ in works]  # seconds per call
+        holds, host = [SHORTEST] * len(works), [False] * len(works)
         for _ in range(repeats):
             for i, (work, count) in enumerate(zip(works, counts, strict=True)):
-                if len(runs[i].seconds) >= 3 and sum(runs[i].seconds) * count > ENOUGH:
+                if len(runs[i]) >= 3 and sum(runs[i]) * count > ENOUGH:
                     continue
                 took, queued, holds[i] = self._held(work, count, holds[i], flush)
-                runs[i].seconds.append(took / count)
-                runs[i].queued &= queued
-        return runs
+                runs[i].append(took / count)
+                host[i] |= not queued
+        return list(map(Timing.of, runs, host))
 
-    def _calls(self, work: Work, seconds: float) -> int:
-        """How many calls fill the time; the first of them warms up: it compiles, and fills the memory pool."""
+    def _calls(self, work: Call, seconds: float) -> int:
+        """The number of calls that fill the time. The first call warms up: it compiles, and fills the memory pool."""
         work()
         took, _, _ = self._held(work, 1, SHORTEST, flush=True)
         return max(1, min(50, int(seconds / took)))
 
-    def _held(self, work: Work, calls: int, hold: float, flush: bool) -> tuple[float, bool, float]:
-        """The seconds of so many calls, whether all were queued before the first began, and the wait that did it."""
+    def _held(self, work: Call, calls: int, hold: float, flush: bool) -> tuple[float, bool, float]:
+        """(seconds of all calls, whether all were queued before the first began, seconds that the GPU was held)."""
         while True:
             if hold:
                 self._spin(self._ended, int(hold * 1e9), grid=1, block=1)
@@ -86,59 +117,40 @@ class Timer:
             hold = 2 * hold if hold < LONGEST else 0.0  # work that itself waits for the GPU can never be queued
 
 
-class Runs:
-    """Seconds per call, and whether the host's time is out of them."""
-
-    def __init__(self, seconds: list[float], queued: bool):
-        self.seconds, self.queued = seconds, queued
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Median and spread of some runs, in seconds. `host`: the host's time is in it, for the work waits for the GPU."""
-
-    seconds: float
-    fastest: float
-    slowest: float
-    repeats: int
-    host: bool = False
-
-    @staticmethod
-    def of(seconds: Sequence[float], host: bool = False) -> "Timing":
-        """The summary of these runs."""
-        return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
-
-    @staticmethod
-    def read(numbers: Sequence[float]) -> "Timing":
-        """The timing that a record holds as these numbers."""
-        middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
-        return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
-
-    def written(self) -> list[float]:
-        """As a record holds it: median, fastest, slowest in microseconds, repeats, and a 1 where `host` is true."""
-        times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
-        return [*times, self.repeats, *[1] * self.host]
-
-    def __repr__(self) -> str:
-        middle, low, high = (seconds * 1e6 for seconds in (self.seconds, self.fastest, self.slowest))
-        host = ", the host's time included" if self.host else ""
-        return f"{middle:.1f} us (median of {self.repeats}; {low:.1f} to {high:.1f}{host})"
-
-
 @cache
 def timer() -> Timer:
-    """The timer of this machine's GPU. Raises DeviceError where there is none."""
+    """The timer of this machine's GPU. Raises DeviceError without one."""
     return Timer(get(check("cuda")))
 
 
 def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
-    """The time of one call of `work`, which launches kernels on `cuda`; each run is so many calls in a row.
+    """The GPU's time for one call of `work`, which launches kernels on `cuda`; a run is `calls` calls in a row.
 
-    The host's time is not in it: the GPU waits until all calls are queued. calls=0 takes as many as fill 200 us. What
-    fits into the GPU's cache stays there from call to call. Raises DeviceError where there is no GPU.
+    The host's time is not in it: the GPU waits until all calls are queued. calls=0: as many as fill 200 us. Data that
+    fits into the GPU's cache stays there from call to call. Raises DeviceError without a GPU.
     """
     whole("mg.bench.time", "calls", calls)
     whole("mg.bench.time", "repeats", repeats, 1)
     a("mg.bench.time", work, Callable, "a function that launches kernels")
-    (runs,) = timer().interleaved([work], repeats, 2e-4, calls, flush=False)
-    return Timing.of(runs.seconds, not runs.queued)
+    return timer().interleaved([work], repeats, 2e-4, calls, flush=False)[0]
+
+
+def in_turns(
+    works: Mapping[str, Call], calls: Mapping[str, int], repeats: int, before: Call, after: Call = lambda: None
+) -> dict[str, Timing]:
+    """Time the works on the host's clock, in turns: `calls` of each in a row, then `after`; `before` is not timed."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            taken[name].append(clocked(work, calls[name], before, after))
+    return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
+
+
+def clocked(work: Call, calls: int, before: Call, after: Call) -> float:
+    """Seconds per call on the host's clock, `after` included."""
+    before()
+    start = perf_counter()
+    for _ in range(calls):
+        work()
+    after()
+    return (perf_counter() - start) / calls

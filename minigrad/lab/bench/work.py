@@ -1,4 +1,4 @@
-"""Work: one op on inputs of one size, forward or backward; what is measured, and its bytes and FLOPs."""
+"""A work is the unit of measurement: one op on inputs of one size, forward or backward, with its bytes and FLOPs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WAYS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class Work:
-    """An op, by one of its kernels if named, on the inputs of a case, forward or backward."""
+    """An op on the inputs of a case, forward or backward; `variant` names one of its kernels."""
 
     op: Op
     case: Case
@@ -35,41 +35,40 @@ class Work:
 
     @property
     def unit(self) -> str:
-        """What does the arithmetic: float32, or tensor cores where the dtype or the kernel's name says so."""
+        """The arithmetic: float32, or that of tensor cores, according to the dtype and the kernel's name."""
         return "bfloat16" if self.dtype == "bfloat16" else "tf32" if "tf32" in (self.variant or "") else "float32"
 
     @property
     def chosen(self) -> Op:
-        """The op with the kernel that the work names."""
         return self.op.using(self.variant) if self.variant else self.op
 
     def shapes(self) -> list[tuple[tuple[int, ...], np.dtype]]:
-        """Shape and dtype of each input."""
         inputs = [x if isinstance(x, np.ndarray) else None for x in self.case.inputs]
         return [
             (shape, dtype_of(self.dtype)) if x is None else (x.shape, x.dtype)
             for x, shape in zip(inputs, self.case.inputs, strict=True)
         ]
 
-    def dry(self, op: Op | None = None) -> "Dry":
-        """What it would launch and move, worked out without running it: this, or another setting of the op."""
+    def dry(self, op: Op | None = None) -> "DryWork":
+        """Its launches and costs, worked out without running it; `op`: another setting of the op."""
         device, op = dry_run(), op or self.chosen
         arrays = [Array.empty(device, shape, dtype) for shape, dtype in self.shapes()]
         params = op.prepare(*arrays, **self.case.params) if op.prepare else self.case.params
         flops, nbytes = op.cost(*arrays, **self.case.params)  # type: ignore[misc]
         if self.way == "forward":
             y = op.run(arrays, params)
-            return Dry(tuple(device.launches), flops, nbytes, y.shape)
+            return DryWork(tuple(device.launches), flops, nbytes, y.shape)
         y, pull = op.pullback(arrays, self.case.params)
         device.launches.clear()
         dy = Array.empty(device, y.shape, y.dtype)
-        moved = [dy, *pull.args[0].values(), *pull(dy)]  # the upstream gradient, what was kept, the gradients
-        return Dry(tuple(device.launches), op.backward_flops * flops, _distinct(moved), y.shape)
+        moved = [dy, *pull.args[0].values(), *pull(dy)]  # upstream gradient, saved arrays, gradients
+        nbytes = sum({x.address: x.nbytes for x in moved if isinstance(x, Array)}.values())  # each array once
+        return DryWork(tuple(device.launches), op.backward_flops * flops, nbytes, y.shape)
 
 
 @dataclass(frozen=True)
-class Dry:
-    """The launches of a work, its FLOPs (0: not counted), the fewest bytes that it must move, its output's shape."""
+class DryWork:
+    """The launches of a work, its FLOPs (0: not counted), the least bytes that it must move, its output's shape."""
 
     launches: tuple[RecordedLaunch, ...]
     flops: int
@@ -77,30 +76,22 @@ class Dry:
     output: tuple[int, ...]
 
 
-def _distinct(found: Sequence[Any]) -> int:
-    """The bytes of the arrays among these, each counted once."""
-    return sum({x.address: x.nbytes for x in found if isinstance(x, Array)}.values())
-
-
 def _extents(case: Case) -> str:
-    given = [
-        " x ".join(map(str, x if isinstance(x, tuple) else x.shape)) + ("" if isinstance(x, tuple) else f" {x.dtype}")
-        for x in case.inputs
-    ]
-    return ", ".join([*given, *(f"{key}={value}" for key, value in case.params.items())])
+    shapes = [(x, "") if isinstance(x, tuple) else (x.shape, f" {x.dtype}") for x in case.inputs]
+    inputs = [" x ".join(map(str, shape)) + dtype for shape, dtype in shapes]
+    return ", ".join([*inputs, *(f"{key}={value}" for key, value in case.params.items())])
 
 
 def work_of(
-    given: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
+    named: Op | str, shapes: Sequence[Any], way: str = "forward", variant: str | None = None, **params: Any
 ) -> Work:
     """The work of an op on inputs given as shapes, arrays or tensors. Raises ValueError or TypeError."""
-    op: Op = a(
-        "mg.bench or mg.tune", OPS.get(given, given) if isinstance(given, str) else given, Op, "an op, e.g. mg.relu"
-    )
+    found = OPS.get(named, named) if isinstance(named, str) else named
+    op: Op = a("mg.bench or mg.tune", found, Op, "an op, e.g. mg.relu")
     if way not in WAYS:
         raise ValueError(f"way={way!r} must be 'forward' or 'backward'.")
     if way == "backward" and op.backward is None:
-        raise ValueError(f"{op.name} has no gradient; way='forward' is all there is.")
+        raise ValueError(f"{op.name} has no gradient; use way='forward'.")
     if not op.inputs.variadic:
         try:
             shapes, params = op.inputs.split(shapes, params)
@@ -113,10 +104,10 @@ def work_of(
     return Work(op, Case(tuple(map(_input, shapes)), params, positive), way, variant, dtype)
 
 
-def _input(given: Any) -> Any:
-    """A shape, of numbers to be drawn, or an array of whole numbers or flags, as it is."""
-    if not hasattr(given, "dtype"):
-        return extents((given,))
-    if given.dtype.kind == "f" or is_bfloat16(given.dtype):
-        return tuple(given.shape)
-    return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
+def _input(x: Any) -> Any:
+    """The shape, for random numbers; an array of integers or flags itself."""
+    if not hasattr(x, "dtype"):
+        return extents((x,))
+    if x.dtype.kind == "f" or is_bfloat16(x.dtype):
+        return tuple(x.shape)
+    return np.asarray(x.numpy() if hasattr(x, "numpy") else x)

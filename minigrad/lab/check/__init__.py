@@ -1,6 +1,6 @@
-"""Is it right? One case of an op -> its value, its gradient, its bounds, at every block size and by every kernel.
+"""Correctness of an op: value, gradient and bounds of each case, for every kernel and every block size.
 
-NumPy's reference is the truth for a kernel; central differences in float64 are the truth for a gradient rule.
+Kernels are compared with the NumPy reference, gradient rules with central differences in float64.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +28,12 @@ __all__ = [
 
 
 class ValueMismatch(AssertionError):
-    """A kernel whose result is not the reference's."""
+    """A result that differs from the reference."""
 
 
 @dataclass(frozen=True)
 class OpCheck:
-    """What was tried of an op, and found right."""
+    """A passed check of an op: the number of cases and of settings (kernels and block sizes)."""
 
     op: str
     device: str
@@ -49,23 +49,23 @@ class OpCheck:
 
 
 def op(op: Op, device: str = "sim", dtypes: Sequence[str] | str = ("float32", "float64")) -> OpCheck:
-    """Everything about an op: its rule against central differences, its kernels against NumPy, at every block size.
+    """Check an op completely: its rule by central differences, its kernels against NumPy at every block size.
 
-    Raises GradientError, ValueMismatch or KernelError for the first thing that is wrong. Try it on an op of your own.
+    Raises GradientError, ValueMismatch or KernelError for the first error.
     """
-    given = a("check.op: dtypes", dtypes, str | tuple | list, "names of dtypes")
-    asked = tuple(map(dtype_name, [given] if isinstance(given, str) else given))
-    if not an_op(op).cases or not asked:
-        raise ValueError(f"check.op: {op.name} has {len(op.cases)} cases, for {len(asked)} dtypes: nothing to check.")
+    a("check.op: dtypes", dtypes, str | tuple | list, "names of dtypes")
+    names = tuple(map(dtype_name, [dtypes] if isinstance(dtypes, str) else dtypes))
+    if not an_op(op).cases or not names:
+        raise ValueError(f"check.op: {op.name} has {len(op.cases)} cases, for {len(names)} dtypes: nothing to check.")
     for case in op.cases:
         rule(op, case)
-        for dtype in asked:
+        for dtype in names:
             every_block(op, case, device, dtype)
-    return OpCheck(op.name, device, len(op.cases), asked, len(list(settings(op))))
+    return OpCheck(op.name, device, len(op.cases), names, len(list(settings(op))))
 
 
 def rule(op: Op, case: Case) -> GradientCheck | None:
-    """The NumPy gradient rule against central differences; None for an op without one, or a case without elements."""
+    """Check the NumPy gradient rule by central differences; None if there is no rule, or nothing to differentiate."""
     arrays = inputs_of(op, case, np.float64)
     if op.backward is None or not any(x.dtype.kind == "f" and x.size for x in arrays):
         return None
@@ -78,24 +78,24 @@ def rule(op: Op, case: Case) -> GradientCheck | None:
 
 
 def value(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
-    """Forward and backward kernels against the NumPy reference in float64. Raises ValueMismatch."""
+    """Compare forward and backward kernels with the NumPy reference in float64. Raises ValueMismatch."""
     _compare(op, _wanted(op, case, dtype), case, get(check(device)), dtype)
 
 
 def bounds(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
-    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch where only a stray NaN shows."""
+    """The same in guarded memory full of NaN. Raises KernelError, or ValueMismatch for a NaN read out of bounds."""
     _compare(op, _wanted(op, case, dtype), case, guarded(device), dtype)
 
 
 def every_block(op: Op, case: Case, device: str = "sim", dtype: str = "float32") -> None:
-    """Value and bounds through every forward kernel that the op has, and at every legal block size."""
+    """Check value and bounds with every forward kernel of the op, at every legal block size."""
     wanted, guard = _wanted(op, case, dtype), guarded(device)
     for name, chosen in settings(op):
         _compare(chosen, wanted, case, guard, dtype, name)
 
 
 def settings(op: Op) -> Iterator[tuple[str, Op]]:
-    """The op as it is, then by each of its kernels, each with all legal values of every tunable, one at a time."""
+    """The op itself, then with each of its kernels, and each of these with every legal value of one tunable."""
     found = variants(op)
     for variant in (None, *found):
         chosen = op.using(variant) if variant else op
@@ -108,28 +108,28 @@ def settings(op: Op) -> Iterator[tuple[str, Op]]:
 
 
 def _wanted(op: Op, case: Case, dtype: str) -> Results:
-    """What NumPy says in float64; in the dtype of the kernels it must say the same, in that dtype."""
+    """NumPy's results in float64; its results in the kernels' dtype must agree with them, and have that dtype."""
     wanted = expected(op, case, dtype)
     _compare(op, wanted, case, None, dtype)
     return wanted
 
 
 def _compare(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str, setting: str = "") -> None:
-    """Raise ValueMismatch where a device gives another result, or the reference itself where there is no device."""
+    """Raise ValueMismatch where the results of a device differ; device None: those of NumPy in this dtype."""
     place = ", ".join(filter(None, [f"{op.name} on {device.name if device else 'numpy'}", dtype, str(case), setting]))
     for name, got, should, tolerance in pairs(op, wanted, case, device, dtype):
         _same(f"{place}: {name}", got, should, dtype, tolerance)
 
 
 def _same(what: str, got: Any, wanted: Any, dtype: str, tolerance: float) -> None:
-    """Raise ValueMismatch with the first element that differs, or where floats are not of that dtype."""
+    """Raise ValueMismatch for the first element that differs, a wrong dtype or a wrong shape."""
     if got is None or wanted is None:
         if got is not wanted:
             raise ValueMismatch(f"{what}: one of kernel and reference gives no gradient, the other does.")
         return
     got, wanted = got.numpy() if isinstance(got, Array) else got, np.asarray(wanted)
-    if got.dtype != (one := np.dtype(dtype) if wanted.dtype.kind == "f" else wanted.dtype):
-        raise ValueMismatch(f"{what} is {got.dtype}; it should be {one}.")
+    if got.dtype != (right := np.dtype(dtype) if wanted.dtype.kind == "f" else wanted.dtype):
+        raise ValueMismatch(f"{what} is {got.dtype}; it should be {right}.")
     if got.shape != wanted.shape:
         raise ValueMismatch(f"{what} has shape {got.shape}; the reference has {wanted.shape}.")
     wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))

@@ -1,4 +1,4 @@
-"""Instant answers: what you made against the truth, case by case, and the first thing that is wrong."""
+"""Instant answers to exercises: the learner's function against the true one, case by case, and the first error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,11 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether an attempt is right, and if not, the first thing that is wrong.
+    """The verdict on an attempt: correct, or its first error.
 
-    kind is what is wrong in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
-    "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty where all is right. line is the
-    line of the text, where it is known. result is, after a pass, what can be used from now on: an op, a kernel or a
-    function.
+    kind: the error in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
+    "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty after a pass. line: the line
+    of the text, if known. result: after a pass, the op, kernel or function to use.
     """
 
     correct: bool
@@ -35,7 +34,7 @@ class Answer:
 def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
     """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
 
-    The answer is "Correct", or names the first case that differs, the element, what came and what was wanted.
+    The answer is "Correct", or names the first case that differs, with the element, its value and the true one.
     """
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
@@ -49,25 +48,25 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
         wanted = np.asarray(truth(*arguments))
         try:
             got = np.asarray(mine(*arguments))
-        except Exception as error:  # a learner's function may raise anything, and that is the answer
-            return Answer(False, f"{place}it raised {raised(error)}.", "raised")
-        if kind := _unlike(got, wanted):
-            return Answer(False, f"{place}{kind[1]}.", kind[0])
+        except Exception as exception:  # a learner's function may raise anything
+            return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
+        if error := _error(got, wanted):
+            return Answer(False, f"{place}{error[1]}.", error[0])
     return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
 
 
 def arguments_of(case: Sequence) -> list:
-    """What a function is called with: lists become arrays."""
+    """The arguments of a case: lists become arrays."""
     return [np.asarray(value) if isinstance(value, list) else value for value in case]
 
 
 def raised(error: Exception) -> str:
-    """An exception in words, to go on with."""
+    """An exception in words, without a full stop."""
     return f"{type(error).__name__}: {error}".rstrip(".")
 
 
-def _unlike(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
-    """What is wrong first, as a kind and in words."""
+def _error(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
+    """The first error: its kind, and in words."""
     if got.dtype == object and got.shape == () and got.item() is None:
         return "none", "it returns None: a `return` is missing"
     if got.ndim == 0 and wanted.ndim == 1:
@@ -87,7 +86,7 @@ def differing(got: np.ndarray, wanted: np.ndarray, rtol: float, atol: float | No
 
 
 def in_words(got: np.ndarray, wanted: np.ndarray, wrong: np.ndarray, name: str = "") -> str:
-    """The first element that is wrong, of an array of that name: "y[3] is nan, wanted 8; 1 of 5 differs"."""
+    """The first wrong element of the array `name`: "y[3] is nan, wanted 8; 1 of 5 differs"."""
     at = tuple(int(i) for i in wrong[0])
     index = ", ".join(map(str, at))
     where = f"{name}[{index}]" if name and at else name or (f"element {index}" if at else "the result")
@@ -97,12 +96,12 @@ def in_words(got: np.ndarray, wanted: np.ndarray, wrong: np.ndarray, name: str =
 
 
 def _numbers(value: Any) -> tuple[str, ...]:
-    """A number in words, short and then exact: two that are close differ in the second."""
+    """A number with 6 and with 17 digits: two close numbers differ in the second."""
     return (f"{value:.6g}", f"{value:.17g}") if value.dtype.kind == "f" else (str(value),) * 2
 
 
 def _short(value: Any) -> str:
-    """A value for a sentence: an array longer than a few elements by its shape."""
+    """A value in a sentence; an array of more than four elements by its shape."""
     if isinstance(value, np.ndarray | list) and np.size(value) > 4:
         return f"array of shape {np.shape(value)}"
     return str(value)

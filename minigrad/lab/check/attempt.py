@@ -1,4 +1,7 @@
-"""What is wrong with a reader's kernel: the first fault, or the first wrong element and who wrote it."""
+"""Try a reader's kernel in all cases, dtypes and block sizes on `sim`, and report its first fault.
+
+Launches run under the microscope, which finds races, undefined values and the thread that wrote a wrong element.
+"""
 
 import re
 import sys
@@ -22,13 +25,87 @@ from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
 from minigrad.source import Param
 
-__all__ = ["Fault", "Trial", "attempt", "outcomes"]
+CELL = "cell.cu"  # the name of the reader's text in messages
+FRESH = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
+ALL = 2**31 - 1  # blocks
+PATIENCE = 5.0  # seconds for a launch: the cases are small, and an endless loop is a common mistake
+SOON = 1.0  # seconds for a launch that is known to be wrong, or only compared
+RIGHT = "every element is right this time.\n"  # said of a race without a wrong result
+WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
-FRESH = b"\xff\x7f"  # fresh memory is full of it, and so is a sum with what lay there: see native/memory.cpp
+
+class Trial(Protocol):
+    """The right kernel, the cases, and pairs of results with the true ones.
+
+    Launches in the first of the dtypes are watched.
+    """
+
+    kernel: Kernel
+    cases: Sequence[Case]
+    dtypes: tuple[str, ...]
+
+    @property
+    def tunables(self) -> dict[str, tuple[int, ...]]:
+        """The values to try; the first are the kernel's defaults."""
+
+    def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
+        """Run this kernel: (name, result, true result, tolerance) for each output and each input."""
+
+
+def attempt(trial: Trial, text: str) -> Answer:
+    """Try a reader's text. The answer is a pass, or the first fault with its place and cause."""
+    try:
+        mine = _defined(trial.kernel, text)
+        for dtype, values in settings(trial):
+            for case in trial.cases:
+                CaseRun(trial, mine, values, case, dtype).check()
+        if not mine.launched:
+            raise Fault("unused", f"No case launches {mine.name}, so your kernel was not tried.")
+    except Fault as fault:
+        known = text.splitlines()
+        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines if fault.kind != "compile"]
+        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
+    except DeviceError as error:  # no compiler, or no tool that finds lines
+        return Answer(False, f"Not yet: {error}", "device")
+    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
+
+
+def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
+    """Every dtype with the default values, then every other legal value of each tunable."""
+    other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
+    return [*((dtype, {}) for dtype in trial.dtypes), *((trial.dtypes[0], each) for each in other)]
+
+
+def outcomes(trial: Trial, text: str) -> Iterator[str]:
+    """The outcome of each case with the default block size: its problems, or without any its arrays.
+
+    Ends before a launch that had to be stopped: its result depends on the time.
+    """
+    mine = _defined(trial.kernel, text)
+    mine.printed = True
+    for case in trial.cases:
+        if (outcome := CaseRun(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
+            return
+        yield outcome
+
+
+def _defined(right: Kernel, text: str) -> "ReaderKernel":
+    try:
+        return ReaderKernel(right, text)
+    except ValueError as error:
+        raise Fault("signature", str(error)) from None
+
+
+def _tried(trial: Trial) -> str:
+    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
+    return (
+        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right, every access is "
+        "within its array, and no thread gets in another's way."
+    )
 
 
 class Fault(Exception):
-    """The first thing that is wrong with a reader's kernel, and the lines that it is about."""
+    """The first error of a reader's kernel, and the lines of the text that are to blame."""
 
     def __init__(self, kind: str, text: str, *lines: int | None):
         super().__init__(text)
@@ -36,23 +113,23 @@ class Fault(Exception):
 
 
 class Difference(NamedTuple):
-    """The first element of an array that is wrong: its place counted flat, and all in words."""
+    """The first wrong element of an array: its flat index, and the error in words."""
 
     name: str
     size: int
     element: int
     nan: bool
-    undefined: bool  # it holds what memory holds before it is written
+    undefined: bool  # it holds the pattern of unwritten memory
     text: str
 
 
 def first_wrong(pairs: Iterable[Pair]) -> Difference | None:
-    """The first element of the first array that is not as it should be."""
+    """The first wrong element of the first wrong array."""
     return next(filter(None, (_difference(*pair) for pair in pairs)), None)
 
 
 def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Difference | None:
-    if wanted is None:  # the gradient of whole numbers
+    if wanted is None:  # the gradient of integers
         return None
     got, wanted = got.numpy(), np.asarray(wanted)
     wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))
@@ -65,6 +142,7 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
 
 
 def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
+    """The fault of a wrong element, with the thread and line that wrote it last."""
     seen = record.traffic
     mine = (seen["variable"] == wrong.name) & (seen["kind"] != "read")
     if mine.any():
@@ -81,42 +159,65 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
 
 
-ALL = 2**31 - 1  # blocks
-PATIENCE = 5.0  # seconds for a launch: the cases are small, and a loop without end is a common mistake
-SOON = 1.0  # and where it is known to be wrong, and is only compared
-RIGHT = "every element is right this time.\n"  # where two threads race
-WAITS = ("barrier-divergence", "timeout")  # what ends a launch in which many threads wait: no one of them is to blame
+class Endless(Exception):
+    """A launch was stopped, and later ones would be, too."""
 
 
-class Trial(Protocol):
-    """How a kernel is tried: the right one, the cases, and what comes out beside what should.
+class ReaderKernel(Kernel):
+    """A kernel from the reader's text, planned and launched as the right one. Raises ValueError for another signature.
 
-    Launches in the first of the dtypes are watched.
+    numbers, launched and printed are shared by all kernels that `using` makes of this one.
     """
 
-    kernel: Kernel
-    cases: Sequence[Case]
-    dtypes: tuple[str, ...]
+    def __init__(self, right: Kernel, text: str):
+        vars(self).update(vars(right))
+        vars(self).pop("parts", None)
+        self.source = right.source.with_kernel(text, CELL)
+        self.signature = self.source.signature(right.name)
+        self._modules, self._plans = Cache(), Cache()
+        self.waits = True
+        self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
+        self.launched: set[base.Dim3] = set()  # block sizes
+        self.printed = False  # the reader has seen its output
+        self.report: Microscope | None = None  # the microscope of the running launches
+        if _types(self.signature.params) != _types(right.signature.params):
+            ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
+            raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
 
-    @property
-    def tunables(self) -> dict[str, tuple[int, ...]]:
-        """The values to try, first those that the kernel has by itself."""
+    def launch(self, *sizes: int, **named: int) -> Launch:
+        """Record the sizes that differ from their defaults, then plan."""
+        planned = super().launch(*sizes, **named)
+        self.numbers |= {name: size for name, size in planned.sizes.items() if size != self.sizes[name]}
+        return planned
 
-    def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
-        """Run this kernel: (name, what came, what was wanted, tolerance) for each output and each input."""
+    def run(
+        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
+    ) -> None:
+        """Record the launch's numbers, then run. Raises Endless if a watched launch was stopped."""
+        pairs = zip(self.signature.params, args, strict=False)
+        self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
+        self.numbers |= values
+        self.launched.add(block)
+        super().run(args, grid, block, shared, values)
+        if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
+            raise Endless
 
 
-class Run:
+def _types(params: Sequence[Param]) -> list[Param]:
+    return [param._replace(name="", const=param.const and param.pointer) for param in params]
+
+
+class CaseRun:
     """One case at one block size."""
 
-    def __init__(self, trial: Trial, mine: "Written", values: Mapping[str, int], case: Case, dtype: str):
+    def __init__(self, trial: Trial, mine: ReaderKernel, values: Mapping[str, int], case: Case, dtype: str):
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
         self.printed: list[str] = []
         sim: Any = get(check("sim"))
         self.device = sim.using(timeout=PATIENCE, tell=self.printed.append)
 
     def check(self) -> None:
-        """Raise Fault with what is wrong first. A run that was not watched is watched where anything went wrong."""
+        """Raise the first Fault. A run that failed without the microscope is repeated under it."""
         watched = self.dtype == self.trial.dtypes[0]
         with through(self.device):
             fault = self._watched() if watched else self._plain()
@@ -133,7 +234,7 @@ class Run:
         return Fault("value", f"{self.place}: {wrong.text}.") if wrong else None
 
     def _watched(self) -> Fault | None:
-        """What the microscope finds, with the value that comes of it; or a wrong value, with who wrote it."""
+        """The microscope's first problem with the wrong value that it causes, or a wrong value and its writer."""
         pairs, launches = self._watch(0)
         wrong = first_wrong(pairs)
         problem = next((problem for record in launches for problem in record.problems), None)
@@ -144,13 +245,13 @@ class Run:
         return self._value(wrong) if wrong else None
 
     def _in_cell(self, problem: Problem) -> Problem:
-        """What was stopped in a header's function: without a watch that has been made part of the reader's line."""
+        """The problem in a header's function, placed on the reader's line into which it is inlined without a watch."""
         with through(self.device.using(timeout=SOON)):
             fault = self._plain()
         return replace(problem, file=CELL, line=fault.lines[0]) if fault and fault.lines else problem
 
     def outcome(self) -> str | None:
-        """What comes of it, in words that are the same for the same; None where it had to be stopped."""
+        """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped."""
         try:
             with through(self.device.using(timeout=SOON)):
                 pairs, launches = self._watch(0)
@@ -167,10 +268,10 @@ class Run:
             return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
         except CompileError as error:
             line = re.search(rf"{re.escape(CELL)}\((\d+)\)", str(error))
-            text = f"The compiler does not accept it.\n{error}{self._known(str(error))}"
+            text = f"The compiler does not accept it.\n{error}{self._redefined(str(error))}"
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
-            if self._refused():
+            if self._rejected():
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
@@ -182,20 +283,20 @@ class Run:
             self._show()
 
     def _show(self) -> None:
-        """What a kernel prints is shown for the first launches in which it prints, and not for every case again."""
+        """Print the kernel's output for the first case that prints, not for every case."""
         if self.printed and not self.mine.printed:
             sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
             self.mine.printed = True
         self.printed.clear()
 
-    def _known(self, error: str) -> str:
-        """What to say where the text brings along what stands ahead of it already."""
+    def _redefined(self, error: str) -> str:
+        """A hint for a text that repeats the functions of the kernel's file."""
         own = self.trial.kernel.source.name
-        said = f"\nAll that is no kernel in {own} stands ahead of your text already: leave it out."
-        return said if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
+        text = f"\nYour text follows everything in {own} except its kernels: leave that out."
+        return text if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
 
-    def _refused(self) -> bool:
-        """Whether the right kernel is not launched either: this case is not for these values."""
+    def _rejected(self) -> bool:
+        """True if the right kernel cannot be launched with these values either."""
         try:
             list(self.trial.pairs(self.trial.kernel.using(**self.values), self.case, self.dtype))
         except LaunchError:
@@ -215,129 +316,28 @@ class Run:
 
     @property
     def place(self) -> str:
-        """The numbers of the launch, or the shapes where there was none; and another dtype than the usual one."""
+        """The integer arguments of the launch, or the shapes if there was none; the dtype unless it is the first."""
         numbers = ", ".join(f"{name}={value}" for name, value in self.mine.numbers.items()) or str(self.case)
         return numbers if self.dtype == self.trial.dtypes[0] else f"{self.dtype}, {numbers}"
 
-    def _problem(self, problem: Problem, came: str) -> Fault:
-        """What the microscope has found; a problem that says nothing of its thread is told whose it is."""
+    def _problem(self, problem: Problem, result: str) -> Fault:
+        """The fault of a problem that the microscope found, with thread and file where its message lacks them."""
         words, other = problem.message, problem.other
         if problem.thread and not other and problem.kind not in WAITS:
             words = f"thread {problem.thread} of block {problem.block}{':' * (not problem.access)} {words}"
         if problem.line and problem.file != CELL:
             words = f"in {problem.file}({problem.line}), {words}"
         words = re.sub("; set the device's timeout[^.]*", "", words)  # the cases are small
-        if came:
-            words = came + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
+        if result:
+            words = result + (words if words.startswith(f"{problem.variable} ") else words[0].upper() + words[1:])
         sides = [(problem.file, problem.line), (other.file, other.line) if other else ("", None)]
         return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
 
     def _value(self, wrong: Difference) -> Fault:
-        """A wrong element, and who wrote it."""
+        """The fault of a wrong element, with its writer."""
         what = f"{self.place}: {wrong.text}."
         for record in reversed(self._watch(ALL)[1]):
             variable = record.variables.get(wrong.name)
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
                 return written_by(record, wrong, what)
         return Fault("value", what)
-
-
-CELL = "cell.cu"  # what messages call the reader's text
-
-
-class Endless(Exception):
-    """A launch took too long: those that come after it would, too."""
-
-
-class Written(Kernel):
-    """A reader's text in place of a kernel. Raises ValueError where it defines no such kernel."""
-
-    def __init__(self, right: Kernel, text: str):
-        vars(self).update(vars(right))
-        vars(self).pop("parts", None)
-        self.source = right.source.with_kernel(text, CELL)
-        self.signature = self.source.signature(right.name)
-        self._modules, self._plans = Cache(), Cache()
-        self.waits = True
-        self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
-        self.launched: set[base.Dim3] = set()  # the blocks that it was launched with; shared, too
-        self.printed = False  # whether the reader has seen what it prints
-        self.report: Microscope | None = None  # what watches the launches
-        if _types(self.signature.params) != _types(right.signature.params):
-            ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
-            raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
-
-    def launch(self, *sizes: int, **named: int) -> Launch:
-        """Remember the sizes that are not as they are by default, then plan."""
-        planned = super().launch(*sizes, **named)
-        self.numbers |= {name: size for name, size in planned.sizes.items() if size != self.sizes[name]}
-        return planned
-
-    def run(
-        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
-    ) -> None:
-        """Remember the launch's numbers, then run. Raises Endless where a watched launch had to be stopped."""
-        pairs = zip(self.signature.params, args, strict=False)
-        self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
-        self.numbers |= values
-        self.launched.add(block)
-        super().run(args, grid, block, shared, values)
-        if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
-            raise Endless
-
-
-def _types(params: Sequence[Param]) -> list[Param]:
-    return [param._replace(name="", const=param.const and param.pointer) for param in params]
-
-
-def attempt(trial: Trial, text: str) -> Answer:
-    """Try a reader's text. The answer says that it is right, or what is wrong first, where, and why."""
-    try:
-        mine = _written(trial.kernel, text)
-        for dtype, values in settings(trial):
-            for case in trial.cases:
-                Run(trial, mine, values, case, dtype).check()
-        if not mine.launched:
-            raise Fault("unused", f"No case came to {mine.name}, so nothing is known of yours.")
-    except Fault as fault:
-        known = text.splitlines()
-        quoted = [f"\n    line {line}: {known[line - 1].strip()}" for line in fault.lines if fault.kind != "compile"]
-        return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
-    except DeviceError as error:  # this machine has no compiler, or no tool that finds lines
-        return Answer(False, f"Not yet: {error}", "device")
-    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
-
-
-def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
-    """Every dtype with the kernel's own values, then every other legal value of each tunable."""
-    other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
-    return [*((dtype, {}) for dtype in trial.dtypes), *((trial.dtypes[0], each) for each in other)]
-
-
-def outcomes(trial: Trial, text: str) -> Iterator[str]:
-    """What comes of each case, with the kernel's own block size: the problems, or where there are none the arrays.
-
-    It ends ahead of a launch that had to be stopped: what such a one has done by then, no other need have done.
-    """
-    mine = _written(trial.kernel, text)
-    mine.printed = True
-    for case in trial.cases:
-        if (outcome := Run(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
-            return
-        yield outcome
-
-
-def _written(right: Kernel, text: str) -> Written:
-    try:
-        return Written(right, text)
-    except ValueError as error:
-        raise Fault("signature", str(error)) from None
-
-
-def _tried(trial: Trial) -> str:
-    """What is known now."""
-    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
-    return (
-        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right, every access is "
-        "within its array, and no thread gets in another's way."
-    )

@@ -1,4 +1,4 @@
-"""What an op makes of a case, beside what NumPy says that it should."""
+"""Run an op on a test case, and pair each result with that of the NumPy reference."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,22 +18,22 @@ Pair = tuple[str, Any, Any, float]
 
 
 def an_op(given: Any) -> Op:
-    """The op itself. Raises TypeError."""
+    """The op itself. Raises TypeError for anything else."""
     return a("check", given, Op, "an op, e.g. mg.exp")
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype that ops are checked in. Raises TypeError."""
+    """The name of a float dtype. Raises TypeError for another one."""
     return check_dtype(dtype, FLOATS).name
 
 
 def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
-    """The inputs of a case. Raises TypeError where it is no case, the op no op, or the dtype not a float."""
+    """The inputs of a case. Raises TypeError for a wrong type of op, case or dtype."""
     return a(f"check of {an_op(op).name}", case, Case, "a case, e.g. mg.exp.cases[0]").arrays(dtype_name(dtype))
 
 
 def variants(op: Op) -> list[str]:
-    """The kernels that can stand in for each other in the forward pass: those with the parameters of the first."""
+    """The interchangeable forward kernels: those with the parameters of the first."""
     others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
     kernels = {name: k for name, k in op.kernels.items() if name != "forward" or k.name not in others}
     first = op.kernels.get("forward") or next(iter(kernels.values()), None)
@@ -42,7 +42,7 @@ def variants(op: Op) -> list[str]:
 
 
 def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
-    """The output y, and the gradients: dx is that of the input x."""
+    """The output y, and the gradients: dx for the input x."""
     complete = op.prepare(*arrays, **params) if op.prepare else params
     results: Results = {"y": op.run(arrays, complete)}
     if dy is not None:
@@ -53,21 +53,21 @@ def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
 
 
 def _upstream(op: Op, y: AnyArray, dtype: str) -> np.ndarray | None:
-    """A random gradient for the output of an op that has a rule."""
+    """A random upstream gradient; None for an op without a rule, or an output of integers."""
     if op.backward is None or y.dtype.kind != "f":
         return None
     return np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
 
 
 def expected(op: Op, case: Case, dtype: str) -> Results:
-    """What the reference says in float64, from the very inputs that the kernels get; and the upstream gradient."""
+    """The reference's results in float64 for the inputs that the kernels get, and the upstream gradient dy."""
     arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
     dy = _upstream(op, _results(op, arrays, case.params, None)["y"], dtype)
     return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
 
 
 def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str) -> Iterator[Pair]:
-    """What a device, or NumPy itself, makes of a case beside what it should, each by its name, with the tolerance."""
+    """(name, result, true result, tolerance) of a case on a device, or in NumPy: outputs, gradients, then inputs."""
     hosts = case.arrays(dtype)
     arrays = [_put(x, device) for x in hosts]
     got = _results(op, arrays, case.params, _put(wanted["dy"], device))
@@ -77,7 +77,7 @@ def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str
 
 
 def alone(op: Op, wanted: Results, case: Case, device: Device, dtype: str) -> Iterator[Pair]:
-    """The gradients of an op with several inputs again, each where it is the only one that is wanted."""
+    """The gradients of an op with several inputs again, each computed without the others."""
     arrays, dy = [_put(x, device) for x in case.arrays(dtype)], _put(wanted["dy"], device)
     names = [name for name in wanted if name not in ("y", "dy")]
     for i, name in enumerate(names if len(names) > 1 else []):
@@ -91,5 +91,5 @@ def _put(host: Any, device: Device | None) -> Any:
 
 
 def largest(wanted: np.ndarray) -> float:
-    """The size of the numbers, which an absolute tolerance is relative to; at least 1."""
+    """max(1, max |wanted|), the scale of an absolute tolerance; 0 for integers."""
     return float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1)) if wanted.dtype.kind == "f" else 0

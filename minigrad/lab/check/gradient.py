@@ -1,4 +1,4 @@
-"""Central differences: whether a gradient is the slope that it claims to be."""
+"""Gradient check by central differences in float64, with the likely cause of an error."""
 
 import inspect
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from minigrad.errors import a, number, whole
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
-SMALL = 1000  # elements for which every single slope is worked out, to find the cause of a failure
+SMALL = 1000  # elements; up to this size a failure is diagnosed by the slope of every element
 
 
 class GradientError(AssertionError):
@@ -44,7 +44,8 @@ def gradient(
 
     fn takes tensors and returns one of any shape, which is contracted with a random upstream gradient. inputs are
     arrays or tensors; those of float dtype are differentiated, the others are passed on. Raises GradientError with the
-    input, the direction, both numbers and the likely cause. NaN never passes; an empty input has nothing to compare.
+    input, the direction, both numbers and the likely cause; NaN never passes. ValueError if no input has an element of
+    float dtype.
     """
     eps, rtol = number("check.gradient", "eps", eps, 1e-300), number("check.gradient", "rtol", rtol)
     directions = whole("check.gradient", "directions", directions, 1)
@@ -55,14 +56,14 @@ def gradient(
             f"check.gradient: {probe.name} got no input of floats that has an element: nothing to compare."
         )
     for i, grad in grads.items():
-        for turn in range(directions):
+        for trial in range(1, directions + 1):
             v = probe.rng.standard_normal(grad.shape)
             rule, slope = float((grad * v).sum()), probe.slope(i, v)
             size = max(abs(slope), float(np.linalg.norm(grad)))
             error = abs(rule - slope)
             if not error <= rtol * size + probe.noise(i):
                 raise GradientError(
-                    f"gradient of {probe.name} with respect to input {i + 1} ({probe.names[i]}), direction {turn + 1} "
+                    f"gradient of {probe.name} with respect to input {i + 1} ({probe.names[i]}), direction {trial} "
                     f"of {directions}: the tape says {rule:.8g}, central differences say {slope:.8g}. "
                     f"Likely cause: {_cause(probe, i, grad, v)}."
                 )
@@ -71,7 +72,7 @@ def gradient(
 
 
 class _Probe:
-    """A function made scalar by a random upstream gradient, at a point."""
+    """f(x) = <fn(x), dy> at a point, with a random upstream gradient dy."""
 
     def __init__(self, fn: Callable, inputs: tuple, eps: float, seed: int):
         a("check.gradient", fn, Callable, "a function of tensors")
@@ -90,7 +91,7 @@ class _Probe:
         return [Tensor(move(x, self.device), requires_grad and x.dtype in FLOATS) for x in arrays]
 
     def call(self, arrays: list[np.ndarray]) -> np.ndarray:
-        """The output, as float64 and free of NaN."""
+        """fn(arrays); raises TypeError unless it is float64, GradientError for NaN."""
         with no_grad():
             y = self.fn(*self.tensors(arrays))
         if not isinstance(y, Tensor) or y.dtype != np.float64:
@@ -99,7 +100,7 @@ class _Probe:
         return _without_nan(y.numpy(), f"the value of {self.name}")
 
     def gradients(self) -> dict[int, np.ndarray]:
-        """What the tape says, by the number of the input; zeros where no gradient arrived."""
+        """The tape's gradients by number of the input; zeros where none arrived."""
         xs = self.tensors(self.point, requires_grad=True)
         y = self.fn(*xs)
         if y.requires_grad:
@@ -111,7 +112,7 @@ class _Probe:
         }
 
     def step(self, i: int) -> float:
-        """How far to go: eps, in units of the input's own size."""
+        """h = eps * max(1, RMS of the input)"""
         x = self.point[i]
         return self.eps * max(1.0, float(np.sqrt(np.mean(x * x))) if x.size else 1.0)
 
@@ -125,12 +126,12 @@ class _Probe:
         return (self.at(i, h * v) - self.at(i, -h * v)) / (2 * h)
 
     def noise(self, i: int) -> float:
-        """How far rounding alone moves a slope."""
+        """The rounding error of a slope."""
         return 8 * float(np.finfo(np.float64).eps) * self.size / self.step(i)
 
 
 def _names(fn: Callable, count: int) -> list[str]:
-    """The names of fn's parameters, as far as it tells them."""
+    """The names of fn's parameters, as far as its signature has them."""
     target = getattr(fn, "forward", fn)  # an op's are those of its reference
     try:
         known = [p.name for p in inspect.signature(target).parameters.values() if p.kind is not p.VAR_POSITIONAL]
@@ -148,7 +149,6 @@ def _without_nan(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
-    """What would explain it."""
     h, name = probe.step(i), probe.names[i]
     if probe.at(i, 0 * v) != probe.value:
         return f"{probe.name} gives another value for the same input; is there randomness in it?"
@@ -163,13 +163,11 @@ def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
 
 
 def _slopes(probe: _Probe, i: int, shape: tuple[int, ...]) -> np.ndarray:
-    """The slope along every single element."""
     ones = np.eye(int(np.prod(shape)))
     return np.array([probe.slope(i, one.reshape(shape)) for one in ones]).reshape(shape)
 
 
 def _pattern(grad: np.ndarray, slopes: np.ndarray) -> str:
-    """How a wrong gradient relates to the right one."""
     factor = float((grad * slopes).sum() / (slopes * slopes).sum()) if slopes.any() else 0.0
 
     def near(other: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-"""A reader's kernel in place of one of an op's."""
+"""Check a reader's kernel in place of one of an op's kernels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,13 +15,13 @@ from minigrad.lab.check.attempt import attempt, first_wrong
 from minigrad.lab.check.compare import Pair, alone, an_op, expected, pairs, variants
 from minigrad.op import Case, Op
 
-ODD = 33  # threads of a block: a tree that halves forgets one, and the last warp has one lane
+ODD = 33  # threads of a block: a reduction that halves forgets one, and the last warp has one lane
 
 
 class OpTrial:
-    """An op's own cases, with the reader's kernel under one of its names.
+    """An op's cases, with the reader's kernel in place of the op's kernel `name`.
 
-    The legal sizes of a block are whole warps and powers of two. One that is neither is tried beside them.
+    Legal block sizes are powers of two and whole warps; BLOCK=33, which is neither, is tried as well.
     """
 
     dtypes: tuple[str, ...] = ("float32", "float64")
@@ -30,18 +30,18 @@ class OpTrial:
         self.op, self.name, self.kernel = op, name, op[name]
         self.cases: Sequence[Case] = op.cases
         forward = name in variants(op) or self.kernel is op.kernels.get("forward")
-        self.names = {"y": self.kernel.outputs[0]} if forward else {}  # the kernel's own name for it
+        self.names = {"y": self.kernel.outputs[0]} if forward else {}  # the name in the kernel
         self.names |= {f"input {i + 1}": f"the input {name}" for i, name in enumerate(op.inputs.names)}
 
     @cached_property
     def tunables(self) -> dict[str, tuple[int, ...]]:
-        """The kernel's own, and a block that is odd."""
+        """The tunables of the op's kernel, with an odd block size if that kernel allows it."""
         legal = self.kernel.tunables
         odd = "BLOCK" in legal and self._right(self.kernel.using(BLOCK=ODD))
         return legal | {"BLOCK": (*legal["BLOCK"], ODD)} if odd else legal
 
-    def refused(self) -> str:
-        """Why the simulator does not even run the file's own kernel; empty where it does."""
+    def unsupported(self) -> str:
+        """The reason why the simulator cannot run the op's own kernel; empty if it can."""
         own = self.kernel
         if not any("asm" in text for text in own.source.texts):
             return ""
@@ -54,19 +54,19 @@ class OpTrial:
         return ""
 
     def _right(self, own: Kernel) -> bool:
-        """Whether the file's own kernel is right in every case, with these tunables; then the reader's must be, too."""
+        """True if the op's own kernel is right in every case with these tunables, so that the reader's must be, too."""
         try:
             return not any(first_wrong(self.pairs(own, case, self.dtypes[0])) for case in self.cases)
         except (KernelError, LaunchError):
             return False
 
     def through(self, kernel: Kernel) -> Op:
-        """The op with this kernel. One of the forward pass runs wherever it can, as if asked for by its name."""
+        """The op with this kernel; a forward kernel runs wherever it can, as if chosen by its name."""
         other = self.op.with_kernel(self.name, kernel)
         return other if "backward" in self.name else other.using(self.name)
 
     def pairs(self, kernel: Kernel, case: Case, dtype: str) -> Iterator[Pair]:
-        """Values and gradients beside NumPy's in float64."""
+        """Results and gradients on `sim`, paired with NumPy's in float64."""
         op, wanted = self.through(kernel), expected(self.op, case, dtype)
         sim = get(check("sim"))
         for name, *pair in chain(pairs(op, wanted, case, sim, dtype), alone(op, wanted, case, sim, dtype)):
@@ -74,18 +74,18 @@ class OpTrial:
 
 
 def kernel(op: Op, name: str, text: str) -> Answer:
-    """Your text in place of one of the op's kernels, over all cases and block sizes on `sim`; the file stays as it is.
+    """Try your text in place of one of the op's kernels, in all cases and block sizes on `sim`.
 
-    The answer says what is wrong first, on which line of the text, and why. After a pass its `result` is the op with
-    your kernel: `check.kernel(mg.matmul, "tiled", text).result(a, b)`.
+    The answer names the first error, its line in the text, and the cause. After a pass its `result` is the op with your
+    kernel: `check.kernel(mg.matmul, "tiled", text).result(a, b)`. The op itself does not change.
     """
     trial = OpTrial(an_op(op), a("check.kernel", name, str, "the name of one of the op's kernels"))
     a("check.kernel", text, str, "the text of a kernel")
-    if why := trial.refused():
+    if why := trial.unsupported():
         return Answer(False, f"Not yet: {why}", "device")
     found = attempt(trial, text)
     if not found.correct:
         return found
     mine = trial.through(found.result)
-    mine.name = mine.__name__ = f"my_{op.name}"  # times and tapes are told from those of the package's own
+    mine.name = mine.__name__ = f"my_{op.name}"  # a name of its own on tapes and in records
     return replace(found, result=mine)

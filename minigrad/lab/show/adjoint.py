@@ -8,16 +8,17 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from minigrad import errors
 from minigrad.display import table
-from minigrad.lab.bench.ladder import AdjointRecord, Cost, Growth, Ratio, newest, saturated
+from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, saturated
+from minigrad.lab.bench.record import Record, newest_adjoints
 from minigrad.lab.show.draw.curves import STYLES, frame, names
 from minigrad.lab.show.draw.picture import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION, Picture, canvas, words
 
-KINDS: dict[str, Callable[[Cost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
+KINDS: dict[str, Callable[[AdjointCost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
 FLAT = 1.3  # the largest ratio over the smallest, of what is called flat
 TARGETS = (4, 10, 20)  # for the median, for each rung up to the multipole lookup, for the discontinuous Galerkin term
 
 
-def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
+def adjoint_costs(record: Record | None = None) -> Picture:
     """The time of each adjoint as a multiple of its kernel's, of the newest record if none is given; beside it Warp's.
 
     Raises ValueError where there is no record.
@@ -49,7 +50,7 @@ def adjoint_costs(record: AdjointRecord | None = None) -> Picture:
     return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
 
 
-def adjoint_growth(record: AdjointRecord | None = None, only: Sequence[str] = ()) -> Picture:
+def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Picture:
     """Whether the ratio stays the same as threads (left) and work per thread (right) grow 32-fold on a saturated GPU.
 
     In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
@@ -113,8 +114,8 @@ def _rival(beside: Ratio | str | None) -> str:
     return f"{beside.ratio:.2f}" if isinstance(beside, Ratio) else beside or "-"
 
 
-def _known(record: AdjointRecord | None) -> AdjointRecord:
-    found = record or newest()
+def _known(record: Record | None) -> Record:
+    found = record or newest_adjoints()
     if found is None:
         raise ValueError("there is no record of adjoints. On a GPU: minigrad bench --adjoint.")
     return found

@@ -202,7 +202,7 @@ def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
 def block_slider(
     kernel: Kernel,
     *sizes: int | Sequence[int],
-    time: Callable[[int], Any] | bench.Sweep | None = None,
+    time: Callable[[int], Any] | bench.TunableSweep | None = None,
     **named: int | Sequence[int],
 ) -> Slider:
     """A slider over the kernel's legal block sizes above the picture of its threads: `block_slider(k, 1000)`.
@@ -232,11 +232,11 @@ def _takes(kernel: Kernel) -> str:
     return f"{kernel.name} takes {', '.join([*kernel.sizes, *kernel.tunables]) or 'no sizes'}"
 
 
-def measured(time: Callable[[int], Any] | bench.Sweep | None, value: int) -> str:
+def measured(time: Callable[[int], Any] | bench.TunableSweep | None, value: int) -> str:
     """The time for one block size, and whether it is live, recorded or absent."""
     if time is None:
         return "absent: none was asked for"
-    if isinstance(time, bench.Sweep):
+    if isinstance(time, bench.TunableSweep):
         return time.at(value) or SILENT
     if why_not("cuda"):
         return SILENT

@@ -1,4 +1,4 @@
-"""Occupancy: how many blocks of a kernel a multiprocessor holds at once, which resource says so, and the waves.
+"""Occupancy: the blocks of a kernel that a multiprocessor holds at once, the resource that limits them, the waves.
 
 The arithmetic is that of NVIDIA's occupancy calculator, `cuda_occupancy.h`, for compute capability 7.0 and newer.
 """
@@ -15,14 +15,14 @@ from minigrad.kernels.launch import ceil_div
 from minigrad.op import Op
 
 WARP = 32
-REGISTERS = 256  # are given to a warp at a time
-PARTS = 4  # of a multiprocessor; each has its own share of the registers
+REGISTERS = 256  # the unit in which a warp's registers are allocated
+PARTITIONS = 4  # of a multiprocessor, each with a quarter of the registers
 Resources = tuple[int, int, int]  # registers a thread, static shared memory, local memory, in bytes
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """A kernel's blocks on a chip: `limits` is how many of them fit on a multiprocessor, by each resource."""
+    """A kernel's blocks on a chip; `limits`: the blocks that fit on a multiprocessor, by resource."""
 
     kernel: str
     grid: int  # blocks
@@ -40,12 +40,12 @@ class Occupancy:
 
     @property
     def warps(self) -> int:
-        """Warps of a block; the last may be partly empty."""
+        """Warps of a block, rounded up."""
         return ceil_div(self.threads, WARP)
 
     @property
     def limits(self) -> dict[str, int]:
-        """Blocks that fit on a multiprocessor, by each of its resources."""
+        """Blocks that fit on a multiprocessor, by resource."""
         chip = self.chip
         return {
             "warps": chip.warps // self.warps,
@@ -58,20 +58,20 @@ class Occupancy:
         taken = self.registers_taken
         if not taken:
             return self.chip.blocks
-        if taken * ceil_div(self.warps, PARTS) * PARTS > self.chip.registers:
-            return 0  # a launch is refused where not even one block fits
-        return self.chip.registers // PARTS // taken * PARTS // self.warps
+        if taken * ceil_div(self.warps, PARTITIONS) * PARTITIONS > self.chip.registers:
+            return 0  # not even one block fits: the launch is rejected
+        return self.chip.registers // PARTITIONS // taken * PARTITIONS // self.warps
 
     @property
     def registers_taken(self) -> int:
-        """Registers of a warp, in whole portions."""
+        """Registers of a warp, rounded up to the allocation unit."""
         return ceil_div(self.registers * WARP, REGISTERS) * REGISTERS
 
     @property
     def shared_taken(self) -> int:
-        """Bytes of a block with what the driver adds, in whole portions."""
-        portion = 128 if self.chip.compute >= (8, 0) else 256
-        return ceil_div(self.shared + self.chip.reserved, portion) * portion
+        """Bytes of a block with the driver's own, rounded up to the allocation unit."""
+        unit = 128 if self.chip.compute >= (8, 0) else 256
+        return ceil_div(self.shared + self.chip.reserved, unit) * unit
 
     @property
     def blocks(self) -> int:
@@ -80,22 +80,22 @@ class Occupancy:
 
     @property
     def limiters(self) -> tuple[str, ...]:
-        """The resources that run out first."""
-        return tuple(name for name, most in self.limits.items() if most == self.blocks)
+        """The resources with the smallest limit."""
+        return tuple(name for name, limit in self.limits.items() if limit == self.blocks)
 
     @property
     def share(self) -> float:
-        """Warps on a multiprocessor, of those that it can hold."""
+        """Resident warps / the most that a multiprocessor can hold."""
         return self.blocks * self.warps / self.chip.warps
 
     @property
     def waves(self) -> float:
-        """How often the chip is filled with blocks: grid / (multiprocessors * blocks on each)."""
+        """grid / (multiprocessors * blocks on each)"""
         return self.grid / (self.chip.sms * self.blocks) if self.blocks else 0.0
 
     @property
     def tail(self) -> float:
-        """How full the last wave is, from above 0 to 1."""
+        """The occupied share of the last wave; 1 is full."""
         return self.waves % 1 or 1.0 if self.waves else 0.0
 
     @property
@@ -103,7 +103,7 @@ class Occupancy:
         return "1 warp" if self.warps == 1 else f"{self.warps} warps"
 
     def _steps(self) -> dict[str, str]:
-        """How each limit comes about."""
+        """The arithmetic of each limit."""
         chip, warps = self.chip, self.warps
         return {
             "warps": f"{chip.warps} of a multiprocessor / {warps} of a block",
@@ -115,9 +115,9 @@ class Occupancy:
     def __repr__(self) -> str:
         limits, steps, chip = self.limits, self._steps(), self.chip
         lines = [f"{self.kernel}: blocks of {self.threads} threads on {chip.name}"]
-        for name, most in limits.items():
+        for name, limit in limits.items():
             mark = ": the limit" if name in self.limiters else ""
-            lines.append(f"  {name:14} {steps[name]} = {most} blocks{mark}")
+            lines.append(f"  {name:14} {steps[name]} = {limit} blocks{mark}")
         held = f"{self.blocks} blocks x {self._warps} = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"
         waves += f"; the last one is {100 * self.tail:.0f} % full"
@@ -131,18 +131,18 @@ class Occupancy:
 
 
 def occupancy(launch: RecordedLaunch, taken: Resources, chip: Chip) -> Occupancy:
-    """The occupancy of a launch, from what its kernel takes."""
+    """The occupancy of a launch, from the resources of its kernel."""
     registers, static, _ = taken
     return Occupancy(launch.kernel, prod(launch.grid), prod(launch.block), registers, static + launch.shared, chip)
 
 
 def key(launch: RecordedLaunch) -> str:
-    """A kernel and what is compiled into it, as records name it: "matmul_tiled TILE=16"."""
+    """A kernel with the macros compiled into it, as in records: "matmul_tiled TILE=16"."""
     values = sorted((name, value) for name, value in launch.defines.items() if name != "real")
     return " ".join([launch.kernel, *(f"{name}={value}" for name, value in values)])
 
 
 def heaviest(launches: Sequence[RecordedLaunch], op: Op) -> RecordedLaunch:
-    """The launch that takes the time: of the op's own kernels, not those that copy for them, that of most threads."""
+    """The launch with most threads among the op's own kernels; kernels that copy for them come last."""
     own = {kernel.name for kernel in op.kernels.values()}
     return max(launches, key=lambda run: (run.kernel in own, prod(run.grid) * prod(run.block)))

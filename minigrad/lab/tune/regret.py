@@ -1,21 +1,21 @@
-"""Regret: how much slower a choice is than the best of a full sweep, for every op."""
+"""Regret of a choice: its time relative to the best of a full sweep, minus 1."""
 
 from dataclasses import dataclass
 
 from minigrad.display import Table, table
 from minigrad.errors import a, whole
-from minigrad.lab.bench.measure import Stage
+from minigrad.lab.bench.measure import Experiment
 from minigrad.lab.bench.record import Record, newest
 from minigrad.lab.bench.sweeps import default, label, settings, swept
 from minigrad.lab.tune.search import fastest, halving, resources_of
 
-LONGEST = 4e-3  # seconds of a work that is swept
+LONGEST = 4e-3  # seconds; longer works are not swept
 HEADERS = ("work", "best", "us", "search", "regret", "default", "regret")
 
 
 @dataclass(frozen=True)
 class Regret:
-    """A full sweep of one work: the best setting, that of the search and the op's own, each with its regret."""
+    """A full sweep of one work: the best setting, and the regret of the search's and of the default."""
 
     title: str
     best: str
@@ -26,30 +26,27 @@ class Regret:
     of_default: float
 
     def row(self) -> tuple[str, ...]:
-        """As the table shows it."""
         late = [f"{100 * share:.1f} %" for share in (self.of_search, self.of_default)]
         return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late[0], self.default, late[1]
 
 
 @dataclass(frozen=True)
 class Regrets:
-    """The regret of every work of a record that was swept."""
+    """The regret of every sweep of a record."""
 
     place: str
     rows: tuple[Regret, ...]
 
     @property
     def worst(self) -> float:
-        """The largest regret of the search."""
         return max((row.of_search for row in self.rows), default=0.0)
 
     def largest(self, count: int = 10) -> "Regrets":
-        """The works in which the op's own values lose most."""
+        """The works in which the default loses most."""
         rows = sorted(self.rows, key=lambda row: row.of_default, reverse=True)
         return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
-        """A row for each work."""
         return table([row.row() for row in self.rows], HEADERS)
 
     def __repr__(self) -> str:
@@ -60,7 +57,7 @@ class Regrets:
 
 
 def regret(record: Record | None = None) -> Regrets:
-    """The table of a record, the newest if none is given. Raises ValueError where there is none."""
+    """The table of a record, by default the newest. Raises ValueError if there is none."""
     record = a("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     if record is None:
         raise ValueError("there is no record; on a GPU: minigrad bench --sweep.")
@@ -76,12 +73,13 @@ def _of(record: Record, title: str) -> Regret:
     )
 
 
-def sweep(record: Record, stage: Stage) -> None:
-    """Sweep a work on this GPU unless it takes long, let the search choose too, and add both to the record."""
-    a("mg.tune.sweep", stage, Stage, "a record and a stage, as mg.bench.run(more=mg.tune.sweep) gives them")
-    work, found = stage.work, settings(stage.work)
+def sweep(record: Record, experiment: Experiment) -> None:
+    """Add a full sweep of a work and the search's choice to the record, unless the work takes LONGEST or more."""
+    wanted = "a record and an experiment, from mg.bench.run(more=mg.tune.sweep)"
+    a("mg.tune.sweep", experiment, Experiment, wanted)
+    work, found = experiment.work, settings(experiment.work)
     record.resources |= resources_of(found)
     if len(found) > 1 and record.measurements[work.title].timing.seconds < LONGEST:
-        searched = fastest(halving(stage, found))
-        record.sweeps[work.title] = swept(stage, found)
+        searched = fastest(halving(experiment, found))
+        record.sweeps[work.title] = swept(experiment, found)
         record.choices[work.title] = {"search": searched, "default": label(default(work))}

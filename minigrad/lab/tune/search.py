@@ -1,4 +1,4 @@
-"""The search: a few runs of every legal setting, then more of the fastest. Or what a record says, without a GPU."""
+"""The search: a few runs of every legal setting, then more of the fastest; without a GPU the newest record decides."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +7,11 @@ from typing import Any
 from minigrad.devices import get, why_not
 from minigrad.devices.cuda.chip import Chip
 from minigrad.errors import a
-from minigrad.lab.bench.measure import Stage, staged
-from minigrad.lab.bench.record import Record, Times, newest, recorded
+from minigrad.lab.bench.measure import Experiment, set_up
+from minigrad.lab.bench.record import Times, newest, recorded
 from minigrad.lab.bench.sweeps import Setting, default, label, settings, swept
 from minigrad.lab.bench.work import Work
-from minigrad.lab.tune import cache
+from minigrad.lab.tune import choices
 from minigrad.lab.tune.occupancy import Occupancy, Resources, heaviest, key, occupancy
 
 FINALISTS = 4
@@ -20,7 +20,7 @@ LIVE, CACHED, RECORDED, UNTIMED = "timed now", "timed before", "recorded", "not 
 
 @dataclass(frozen=True)
 class Search:
-    """The settings of one work, their times, and the one that was chosen; how it is known, and on what."""
+    """The settings of one work, their times and the choice. how: timed now, timed before, recorded; place: the GPU."""
 
     work: Work
     settings: tuple[Setting, ...]
@@ -33,7 +33,6 @@ class Search:
 
     @property
     def chosen(self) -> Setting:
-        """The setting that was chosen."""
         return self.at(self.choice)
 
     def at(self, wanted: str | Mapping[str, int]) -> Setting:
@@ -46,14 +45,14 @@ class Search:
         raise ValueError(f"{self.work.title} has no setting {name!r}; it has {there}.")
 
     def occupancy(self, setting: Setting | None = None) -> Occupancy | None:
-        """The occupancy of the kernel that takes the time; None where nobody knows its registers."""
+        """The occupancy of the heaviest launch, by default of the choice; None if its registers are unknown."""
         setting = setting or self.chosen
         launch = heaviest(setting.dry.launches, setting.op)
         taken = self.resources.get(key(launch))
         return occupancy(launch, taken, self.chip) if taken and self.chip else None
 
     def explain(self) -> str:
-        """What was chosen and why, what limits its occupancy, with the numbers."""
+        """The choice, its time, and the limit of its occupancy."""
         found = self.occupancy()
         return f"{self!r}\n{found!r}" if found else f"{self!r}\nIts registers are not recorded, so no occupancy."
 
@@ -65,60 +64,57 @@ class Search:
 
 
 def choose(work: Work, again: bool = False) -> Search:
-    """The setting for a work: from the cache of this GPU or by timing; without a GPU from the newest record."""
+    """Choose a setting for a work: cached or timed on this GPU; without a GPU from the newest record."""
     found = settings(a("mg.tune.choose", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if why_not("cuda"):
         return _from_record(work, found)
     gpu: Any = get("cuda")
     resources = resources_of(found)
-    choice = None if again else cache.find(gpu.label, work)
+    choice = None if again else choices.find(gpu.label, work)
     if choice in [s.label for s in found]:
         return Search(work, tuple(found), {}, str(choice), CACHED, gpu.label, gpu.chip, resources)
-    times = halving(staged(work), found)
+    times = halving(set_up(work), found)
     best = fastest(times)
     done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
-    cache.keep(gpu.label, work, best, cache.plans(work, done.chosen.op) if work.op.listed else [])
+    choices.save(gpu.label, work, best, choices.plans(work, done.chosen.op) if work.op.listed else [])
     return done
 
 
 def survey(work: Work) -> Search:
-    """The time of every setting, and the choice among them: timed now, or without a GPU those of the newest record."""
+    """Time every setting, next to the choice; without a GPU times come from the newest record."""
     found = choose(a("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if not found.place or found.how == RECORDED:
         return found
-    times = swept(staged(work), found.settings, 10)
+    times = swept(set_up(work), found.settings, 10)
     return replace(found, times=times, how=LIVE)
 
 
-def halving(stage: Stage, found: Sequence[Setting]) -> Times:
-    """Three runs of each, then ten of the fastest few, in turns; the times of those."""
-    short = swept(stage, found, 3)
+def halving(experiment: Experiment, found: Sequence[Setting]) -> Times:
+    """The times of the finalists, ten runs of each: the fastest of three runs of every setting."""
+    short = swept(experiment, found, 3)
     finalists = sorted(found, key=lambda s: short[s.label].seconds)[:FINALISTS]
-    return swept(stage, finalists, 10)
+    return swept(experiment, finalists, 10)
 
 
 def fastest(times: Times) -> str:
-    """The setting with the shortest time."""
     return min(times, key=lambda name: times[name].seconds)
 
 
 def resources_of(found: Sequence[Setting]) -> dict[str, Resources]:
-    """What the kernels of these settings take, as the driver says."""
+    """Registers and memory of the settings' kernels, from the driver."""
     gpu: Any = get("cuda")
     launches = {key(run): run for setting in found for run in setting.dry.launches}
     return {name: gpu.resources(gpu.build(run.source, run.defines), run.kernel) for name, run in launches.items()}
 
 
 def _from_record(work: Work, found: Sequence[Setting]) -> Search:
+    """The choice in the newest record with a sweep of this work; without one, the op's own values."""
     times, record = recorded(work.title)
     known = {s.label: times[s.label] for s in found if s.label in times}
-    if record is None or not known:
-        return Search(work, tuple(found), {}, label(default(work)), UNTIMED, "", *_chip(newest()))
-    choice = record.choices.get(work.title, {}).get("search", "")
-    return Search(
-        work, tuple(found), known, choice if choice in known else fastest(known), RECORDED, record.place, *_chip(record)
-    )
-
-
-def _chip(record: Record | None) -> tuple[Chip | None, Mapping[str, Resources]]:
-    return (record.chip, record.resources) if record else (None, {})
+    if record and known:
+        choice, how, place = record.choices.get(work.title, {}).get("search", ""), RECORDED, record.place
+        choice = choice if choice in known else fastest(known)
+    else:
+        record, choice, how, place = newest(), label(default(work)), UNTIMED, ""
+    chip, resources = (record.chip, record.resources) if record else (None, {})
+    return Search(work, tuple(found), known, choice, how, place, chip, resources)

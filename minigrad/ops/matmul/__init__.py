@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.call import must_be_floats
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
-from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.dtypes import is_bfloat16, must_be_floats
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, broadcast
 from minigrad.op import Case, Op

@@ -1,1 +1,1 @@
-""""""
+"""Rivals of the benchmarks, imported only when they are asked for."""

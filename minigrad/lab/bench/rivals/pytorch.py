@@ -1,6 +1,8 @@
-"""PyTorch's version of every op, on the very arrays and the stream of minigrad, so that both are timed alike."""
+"""PyTorch's version of every op, on minigrad's arrays and stream, and of a training step."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
 from itertools import cycle
 from typing import Any
 
@@ -9,16 +11,17 @@ import torch
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
+from minigrad.lab.bench.timer import Call
 from minigrad.op import Op
 
 NAMES = {"power": "pow", "max": "amax", "equal": "eq"}  # where NumPy's name is not PyTorch's
 
 
 class Shared:
-    """Device memory of minigrad under the name by which other libraries take it without a copy."""
+    """An array with `__cuda_array_interface__`, by which other libraries share its memory without a copy."""
 
     def __init__(self, array: Array):
-        kind = "<i2" if array.dtype.name == "bfloat16" else array.dtype.str  # which the interface has no name for
+        kind = "<i2" if array.dtype.name == "bfloat16" else array.dtype.str  # the interface has no name for bfloat16
         self.keep = array
         self.__cuda_array_interface__ = {
             "shape": array.shape, "typestr": kind, "data": (array.address, False), "version": 3, "strides": None,
@@ -26,52 +29,66 @@ class Shared:
 
 
 class PyTorch:
-    """The rival: results by `torch`, gradients by its autograd."""
+    """Results by `torch`, gradients by its autograd."""
 
     def __init__(self, gpu: Any):
-        import torch
-
-        self.torch, self.gpu = torch, gpu
+        self.gpu = gpu
         self.stream = torch.cuda.ExternalStream(gpu.stream.handle)
 
-    def calls(self, stage: Any) -> Callable[[], Sequence[Any]]:
-        """A function that runs the op on the next set of inputs each time."""
-        with self.torch.cuda.stream(self.stream):
-            each = cycle([self._call(stage.work, arrays) for arrays in stage.inputs])
+    def calls(self, experiment: Any) -> Call:
+        """A function that runs the op on the next set of inputs at each call."""
+        work = experiment.work
+        with torch.cuda.stream(self.stream):
+            each = cycle([self._call(work, arrays) for arrays in experiment.inputs])
 
         def call() -> Sequence[Any]:
-            self.torch.backends.cuda.matmul.allow_tf32 = stage.work.unit == "tf32"
-            with self.torch.cuda.stream(self.stream):
+            torch.backends.cuda.matmul.allow_tf32 = work.unit == "tf32"
+            with torch.cuda.stream(self.stream):
                 return next(each)()
 
         return call
 
+    def passes(self, fn: Callable, x: Array) -> dict[str, Call]:
+        """Functions that run fn forward and backward, eager and compiled; each call returns the value and gradient."""
+        compiled = {"torch.compile": torch.compile(fn)} if find_spec("triton") else {}
+        return {name: self._pass(f, x) for name, f in ({"torch": fn} | compiled).items()}
+
+    def _pass(self, fn: Callable, x: Array) -> Call:
+        leaf = torch.as_tensor(Shared(x), device="cuda").requires_grad_()
+
+        def call() -> Sequence[Array]:
+            with torch.cuda.stream(self.stream):
+                leaf.grad = None
+                y = fn(leaf)
+                y.backward()
+            return self.arrays([y, leaf.grad])
+
+        return call
+
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
-        """Results as arrays of minigrad, in the memory where PyTorch keeps them."""
+        """Results as arrays of minigrad, in PyTorch's memory."""
         return [
             Array(self.gpu, tuple(x.shape), dtype_of(str(x.dtype).removeprefix("torch.")), x, x.data_ptr())
             for x in (tensor.detach().contiguous() for tensor in tensors)
         ]
 
-    def _call(self, work: Any, arrays: Sequence[Array]) -> Callable[[], Sequence[Any]]:
-        tensors = [self.torch.as_tensor(Shared(array), device="cuda") for array in arrays]
+    def _call(self, work: Any, arrays: Sequence[Array]) -> Call:
+        tensors = [torch.as_tensor(Shared(array), device="cuda") for array in arrays]
         if work.dtype == "bfloat16":
-            tensors = [x.view(self.torch.bfloat16) for x in tensors]
+            tensors = [x.view(torch.bfloat16) for x in tensors]
         inputs = tensors[: len(work.case.inputs)]
         if work.way == "forward":
             return lambda: [self.run(work.op, inputs, **work.case.params)]
         wanted = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
         y = self.run(work.op, inputs, **work.case.params)
-        # contiguous: where PyTorch would return a view of dy, it has to make the gradient, too
-        return lambda: [
-            grad.contiguous() for grad in self.torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)
-        ]
+        # contiguous: where PyTorch returns a view of dy, it must write the gradient, too
+        return lambda: [grad.contiguous() for grad in torch.autograd.grad(y, wanted, tensors[-1], retain_graph=True)]
 
     def run(self, op: Op, xs: Sequence[Any], **params: Any) -> Any:
-        """The op by PyTorch, with its result in memory of its own."""
-        torch, name = self.torch, op.name
+        """The op by PyTorch, with the result in new memory."""
+        name = op.name
         if fn := getattr(op, "fn", None):
-            return fn(*xs)  # a fused function takes tensors of PyTorch, too
+            return fn(*xs)  # the function that was fused takes tensors of PyTorch, too
         match name:
             case "transpose":
                 return torch.permute(*xs, params.get("axes") or tuple(range(xs[0].ndim))[::-1]).contiguous()
@@ -93,15 +110,17 @@ class PyTorch:
                 return getattr(torch, NAMES.get(name, name))(*xs)
 
 
-Step = Callable[[], Any]
+def constructors() -> tuple[Callable, Callable]:
+    """Constructors of a tensor on the GPU, and of SGD."""
+    return partial(torch.tensor, device="cuda"), torch.optim.SGD
 
 
-def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Step]:
-    """Steps from these weights and biases, on this batch: eager, and as a CUDA graph. Each returns its loss."""
+def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Call]:
+    """Steps from these weights and biases on this batch, eager and as a CUDA graph. Each call returns its loss."""
     torch.backends.cuda.matmul.allow_tf32 = False
     x, y = torch.tensor(images, device="cuda"), torch.tensor(labels, device="cuda")
 
-    def made() -> Step:
+    def new_step() -> Call:
         layers: list[Any] = []
         for w, b in zip(start[::2], start[1::2], strict=True):
             layers += [torch.nn.Linear(*w.shape, device="cuda"), torch.nn.ReLU()]
@@ -121,11 +140,11 @@ def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, label
 
         return step
 
-    return {"PyTorch": made(), "PyTorch, graph": replayed(made())}
+    return {"PyTorch": new_step(), "PyTorch, graph": replayed(new_step())}
 
 
-def replayed(step: Step, first: int = 3) -> Step:
-    """PyTorch's step as a CUDA graph. As its documentation asks, the first steps run, on another stream."""
+def replayed(step: Call, first: int = 3) -> Call:
+    """PyTorch's step as a CUDA graph. As its documentation demands, the first steps run on a side stream."""
     captured, side, taken, loss = torch.cuda.CUDAGraph(), torch.cuda.Stream(), 0, None
 
     def take() -> Any:

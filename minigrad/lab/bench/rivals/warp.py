@@ -1,4 +1,4 @@
-"""NVIDIA Warp's own gradients of kernels of the ladder, on the arrays and the stream of minigrad."""
+"""NVIDIA Warp's gradients of the ladder's kernels, on minigrad's arrays and stream."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,12 +8,12 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import copied
-from minigrad.lab.bench.ladder import Ratio
+from minigrad.lab.bench.costs import Ratio
 from minigrad.lab.bench.measure import Reference
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import timer
 
 REPEATS = 9
-THREADS: dict[str, Callable[[dict[str, Any]], int]] = {  # by the arguments; n where nothing stands here
+THREADS: dict[str, Callable[[dict[str, Any]], int]] = {  # from the arguments; other kernels launch n threads
     "laplacian": lambda args: args["rows"] * args["columns"],
     "matmul_tiled": lambda args: args["m"] * args["n"],
     "nbody": lambda args: args["p"].size // 3,
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3  # of the largest element of a gradient
 
 
 class Warp:
-    """The rival. It gives no gradient of a scalar parameter; those of arrays are compared before any is timed."""
+    """Warp returns no gradient of a scalar parameter; those of arrays are compared before any is timed."""
 
     def __init__(self, device: Any):
         try:
@@ -44,19 +44,17 @@ class Warp:
         self.stream = warp.Stream(self.place, cuda_stream=device.stream.handle) if gpu else None
 
     def ratio(self, subject: Any, size: int, work: int) -> Ratio | str | None:
-        """Its times; in words why there are none, or None where the kernel is not written for Warp."""
+        """Warp's times, the reason why there are none, or None for a kernel that is not written for Warp."""
         if subject.name not in self.kernels:
             return None
         if not (off := self.error(subject)) <= TOLERANCE:
             return f"wrong: off by {off:.2g}"
         (args, _, _), dy = subject.at(size, work)
         forward, backward, _ = self.calls(subject, args, dy)
-        runs = timer().interleaved([forward, backward], REPEATS, 2e-4)
-        primal, adjoint = (Timing.of(r.seconds, not r.queued) for r in runs)
-        return Ratio(primal, adjoint)
+        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4))
 
     def error(self, subject: Any) -> float:
-        """The largest distance of its gradients from those of the adjoint, as a share of the largest element."""
+        """The largest distance of Warp's gradients from those of the adjoint, as a share of the largest element."""
         (args, grid, block), dy = subject.at(subject.rung.checked, subject.rung.work)
         wanted = dict(zip(subject.adjoint.wrt, subject.adjoint.vjp(*args, dy=dy, grid=grid, block=block), strict=True))
         forward, backward, gradients = self.calls(subject, args, dy)
@@ -66,12 +64,12 @@ class Warp:
         return float(np.max([Reference(self.device, wanted[name].numpy()).error(gradients[name]) for name in names]))
 
     def calls(self, subject: Any, args: list, dy: list[Array]) -> tuple[Callable, Callable, dict[str, Array]]:
-        """Its kernel, its adjoint, which first sets gradients to zero, and the gradients by name."""
+        """Functions that launch Warp's kernel, and its adjoint after clearing gradients; the gradients by name."""
         kernel, adjoint = self.kernels[subject.name], subject.adjoint
         named = dict(zip((p.name for p in adjoint.module.kernel.params), args, strict=True))
         labels = [arg.label for arg in kernel.adj.args]
         upstream = dict(zip(adjoint.outputs, map(copied, dy), strict=True))
-        if "out" in labels:  # what the ladder's kernel overwrites
+        if "out" in labels:  # Warp's version of a kernel in place writes to an array of its own
             (name,) = upstream
             named["out"], upstream = copied(named[name]), {"out": upstream[name]}
         floats = {k: x for k, x in named.items() if k in labels and isinstance(x, Array) and x.dtype.kind == "f"}
@@ -79,24 +77,24 @@ class Warp:
             name: upstream[name] if name in upstream else Array.zeros(self.device, x.shape, x.dtype)
             for name, x in floats.items()
         }
-        given = [self._given(named[label], gradients.get(label)) for label in labels]
+        arguments = [self._argument(named[label], gradients.get(label)) for label in labels]
         threads = THREADS[subject.name](named) if subject.name in THREADS else named["n"]
-        launch = partial(self.warp.launch, kernel, threads, given, device=self.place, stream=self.stream)
+        launch = partial(self.warp.launch, kernel, threads, arguments, device=self.place, stream=self.stream)
         cleared = [d for name, d in gradients.items() if name not in upstream]
 
         def backward() -> None:
             for d in cleared:
                 self.device.zero(d.address, d.nbytes)
-            launch(adj_inputs=[None] * len(given), adjoint=True)  # which leaves zeros of the upstream gradient
+            launch(adj_inputs=[None] * len(arguments), adjoint=True)  # which sets the upstream gradient to 0
 
         return launch, backward, gradients
 
-    def _given(self, value: Any, gradient: Array | None) -> Any:
-        """An argument as Warp takes it: an array in the memory where it is, with its gradient."""
+    def _argument(self, value: Any, gradient: Array | None) -> Any:
+        """An argument for Warp: arrays share minigrad's memory and have their gradient attached."""
         if not isinstance(value, Array):
             return value
         kind = self.warp.dtype_from_numpy(value.dtype)
-        d = self._given(gradient, None) if gradient else None
+        d = self._argument(gradient, None) if gradient else None
         made = self.warp.array(ptr=value.address, dtype=kind, shape=value.shape, device=self.place, grad=d)
-        made.owner = value  # whose memory stays as long as this
+        made.owner = value  # keeps the memory alive
         return made

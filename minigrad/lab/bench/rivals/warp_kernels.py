@@ -1,7 +1,7 @@
 """Kernels of the adjoint's ladder, written for NVIDIA Warp.
 
-Each takes what the ladder's takes, but that one in place writes to an array of its own: else Warp's gradient is wrong.
-A variable that a loop changes is declared as float(0.0), as Warp asks for.
+Parameters are those of the ladder's kernels, except that a kernel in place writes to an array of its own: otherwise
+Warp's gradient is wrong. A variable that a loop changes is declared as float(0.0), as Warp requires.
 """
 
 # mypy: ignore-errors
@@ -194,6 +194,6 @@ def multipole_cold(
         at = 2 * (w * places + j)
         x = root - pole[at]
         y = -pole[at + 1]
-        # divided here, and not once after the loop: there Warp has lost the sum, and its gradient of energy is wrong
+        # Divided in the loop: after it Warp has lost the sum, and its gradient of energy is wrong.
         total += (residue[at] * y - residue[at + 1] * x) / ((x * x + y * y) * energy[i])
     sigma[i] = total

@@ -5,15 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from bench_examples import H200
 
 import minigrad as mg
-from minigrad.devices.cuda.chip import Chip
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
 from minigrad.lab.show.matmul import counted, ladder, rung, rung_slider, rungs, settings
 from minigrad.source import Source
-
-H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
 
 
 def counts(name):
@@ -55,7 +53,7 @@ def test_owners_are_those_who_write():
 
 
 def record(n, **speeds):
-    """A record with a rung for each name, at so many TFLOP/s."""
+    """A record with a rung for each name, at these TFLOP/s."""
     made = Record("Some GPU", "2026-01-02", "minigrad bench", {}, H200, 4e12)
     for name, speed in speeds.items():
         seconds = 2 * n**3 / speed / 1e12

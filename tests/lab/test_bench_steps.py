@@ -1,6 +1,4 @@
-"""The training-step benchmark: what is compared before, and how it is timed. The times themselves need a GPU."""
-
-import dataclasses
+"""The training-step benchmark: losses are compared first, then steps take turns. The times themselves need a GPU."""
 
 import pytest
 
@@ -19,7 +17,8 @@ def test_the_step_is_the_same_on_sim_and_numpy(optimizer, monkeypatch):
     monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
     monkeypatch.setattr(steps, "BATCH", 6)
     images, labels = steps.batch()
-    works = {way.__name__: steps.ours(optimizer, "sim", images, labels, way) for way in (steps.eager, mg.graph)}
+    works = {"eager": steps.ours(optimizer, "sim", images, labels)}
+    works["graph"] = steps.ours(optimizer, "sim", images, labels, mg.graph)
     steps.must_agree(works, steps.ours(optimizer, "numpy", images, labels))
 
 
@@ -32,15 +31,15 @@ def test_a_wrong_loss_is_not_timed():
 def test_works_take_turns():
     order = []
     works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
-    times = steps.in_turns(works, lambda: order.append("wait"), 3)
-    first = ["wait", "a", "wait", "wait", "b", "wait"]  # how long is one?
+    times = steps.timed(works, lambda: order.append("wait"), 3)
+    first = ["wait", "a", "wait", "wait", "b", "wait"]  # one step of each, for the number of calls
     turn = ["wait", *"a" * steps.CALLS, "wait", "wait", *"b" * steps.CALLS, "wait"]
     assert order == first + 3 * turn and times["a"].repeats == 3 and times["a"].host
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """A network that takes no time."""
+    """A network that trains in no time."""
     monkeypatch.setattr(steps, "WIDTHS", (9, 8, 5))
     monkeypatch.setattr(steps, "BATCH", 6)
     monkeypatch.setattr(steps, "CALLS", 4)
@@ -63,7 +62,7 @@ def test_the_clock_stops_when_the_work_of_other_streams_is_done(small, gpu, driv
         steps, "ours", lambda optimizer, device, *given, plain=steps.ours: plain(optimizer, "numpy", *given)
     )
     monkeypatch.setattr(steps, "pytorch", rival)
-    monkeypatch.setattr(steps, "perf_counter", clock)
+    monkeypatch.setattr("minigrad.lab.bench.timer.perf_counter", clock)
     times = steps.training_step("SGD", against=("torch",), repeats=2).times
     assert len(read) == 3 * 2 * 3 and set(read) == {0}, "something was still queued when the clock was read"
     assert list(times) == ["minigrad", "minigrad, graph", "elsewhere"]
@@ -102,12 +101,15 @@ MADE = steps.TrainingStep("SGD step", "Some GPU", "2026-11-21", {"minigrad": Tim
 
 @pytest.fixture
 def command(tmp_path, monkeypatch):
-    """The command line, with a made-up step; what is tested is what becomes of it."""
+    """The command line with a fake step: the test is of its record."""
     monkeypatch.setattr(dated, "FOLDERS", (tmp_path,))
     monkeypatch.setattr(steps, "OPTIMIZERS", ("SGD",))
     monkeypatch.setattr(mg.bench, "training_step", lambda optimizer, against: MADE)
-    blank = mg.bench.Record("Some GPU", "2026-11-21", "minigrad bench --step --against torch", {"python": "3.12"})
-    monkeypatch.setattr(mg.bench.machine, "blank", lambda command: dataclasses.replace(blank, command=command))
+    monkeypatch.setattr(
+        dated,
+        "todays_record",
+        lambda command, **tables: mg.bench.Record("Some GPU", "2026-11-21", command, {}, **tables),
+    )
     return command_line.main
 
 
@@ -159,7 +161,7 @@ def test_without_a_gpu_nothing_is_timed():
         mg.bench.training_step("sgd")
     with pytest.raises(ValueError, match="must be one of SGD, Adam"):
         mg.bench.recorded_step("sgd")
-    with pytest.raises(DeviceError, match="ernels run on 'sim'"):  # and not: time it there
+    with pytest.raises(DeviceError, match="ernels run on 'sim'"):  # not a hint to time it there
         mg.bench.measure(mg.relu, (8,))
 
 

@@ -1,0 +1,19 @@
+"""A chip and a record that several tests of the benchmarks share."""
+
+from minigrad import bench
+from minigrad.devices.cuda.chip import Chip
+
+H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
+
+
+def example(date="2026-01-02"):
+    made = bench.Record("NVIDIA H200", date, "minigrad bench", {"python": "3.12"}, H200, 4e12)
+    times = {"torch": bench.Timing(1e-3, 1e-3, 1e-3, 20)}
+    timing = bench.Timing(5e-4, 4e-4, 6e-4, 20)
+    made.measurements["matmul of 2 x 2"] = bench.Measurement(
+        "matmul of 2 x 2", ("matmul_tiled",), timing, 16 * 10**9, 10**9, "float32", times
+    )
+    made.sweeps["relu forward of 8"] = {"BLOCK=32": timing, "BLOCK=64": bench.Timing(1e-4, 1e-4, 1e-4, 20, host=True)}
+    made.resources["relu_forward BLOCK=32"] = (16, 0, 0)
+    made.choices["relu forward of 8"] = {"search": "BLOCK=64", "default": "BLOCK=32"}
+    return made

@@ -1,0 +1,238 @@
+"""Works: bytes and FLOPs are counted, every op is right at the benchmark's inputs, a wrong result is not timed."""
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import bench
+from minigrad.devices import dry_run as dry
+from minigrad.devices import get
+from minigrad.devices.array import Array
+from minigrad.devices.dry_run import DryRun
+from minigrad.errors import DeviceError
+from minigrad.lab.bench import chain
+from minigrad.lab.bench.measure import Experiment, Reference, verified
+from minigrad.lab.bench.sweeps import settings
+from minigrad.lab.bench.work import Work, work_of
+from minigrad.lab.bench.workloads import rivals
+from minigrad.lab.check import ValueMismatch
+from minigrad.op import OPS
+
+COSTS = [pytest.param(op, case, id=f"{op.name} {case}") for op in OPS.values() for case in op.cases]
+
+
+@pytest.mark.parametrize(("op", "case"), COSTS)
+def test_an_op_costs_the_bytes_of_the_arrays_that_its_kernels_read_and_write(op, case):
+    device = DryRun()
+    inputs = [Array.empty(device, x.shape, x.dtype) for x in case.arrays("float32")]
+    params = op.prepare(*inputs, **case.params) if op.prepare else case.params
+    y = op.run(inputs, params)
+    read, written = set(), set()
+    for launch in device.launches:
+        pointers = {p.name: p.const for p in launch.source.signature(launch.kernel).params if p.pointer}
+        for name, array in launch.arrays:
+            (read if pointers[name] else written).add(array.address)
+    inside = sum({x.address: x.nbytes for x in inputs if x.address in read}.values())
+    if op.name == "getitem":
+        inside = y.nbytes  # it reads only the elements that the key selects
+    outside = y.nbytes if y.address in written else 0
+    flops, nbytes = op.cost(*inputs, **case.params)
+    assert flops >= 0
+    if y.size:
+        assert nbytes == inside + outside
+
+
+def test_a_work_knows_what_it_moves_and_computes():
+    product = work_of("matmul", [(64, 32), (32, 16)]).dry()
+    assert (product.flops, product.nbytes) == (2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16))
+    back = work_of("matmul", [(64, 32), (32, 16)], "backward", "tiled").dry()
+    assert [run.kernel for run in back.launches] == ["matmul_backward_a", "matmul_backward_b"]
+    assert back.flops == 2 * product.flops
+    assert back.nbytes == 4 * (64 * 16 + 2 * (64 * 32 + 32 * 16))
+    assert work_of("relu", [(1000,)], "backward").dry().nbytes == 3 * 4000
+    with pytest.raises(ValueError, match="less has no gradient"):
+        work_of("less", [(3,), (3,)], "backward")
+    with pytest.raises(ValueError, match="'sideways' must be"):
+        work_of("relu", [(3,)], "sideways")
+
+
+def test_a_work_is_planned_for_the_gpu_that_is_there(monkeypatch):
+    work = work_of("matmul", [(64, 65536), (65536, 64)])
+    parts = [run.grid[2] for run in work.dry().launches if "parts" in run.kernel]
+    monkeypatch.setattr(dry, "why_not", lambda name: "")
+    monkeypatch.setattr(dry, "get", lambda name: SimpleNamespace(arch="sm_90a", processors=24))
+    here = [run.grid[2] for run in work.dry().launches if "parts" in run.kernel]
+    assert 0 < here[0] < parts[0]
+
+
+def test_the_set_holds_every_op_that_launches_a_kernel():
+    measured = {work.op.name for work in bench.suite()}
+    assert measured == {op.name for op in OPS.values() if op.kernels}
+    assert len({work.title for work in bench.suite()}) == len(bench.suite())
+    assert {work.op.name for work in bench.suite("softmax")} == {"softmax"}
+    with pytest.raises(ValueError, match="only='sofmax' is not an op; the ops are add, "):
+        bench.suite("sofmax")
+
+
+def test_inputs_are_given_as_shapes_arrays_or_tensors():
+    labels = mg.tensor(np.array([0, 1]), device="sim")
+    work = work_of("cross_entropy", [mg.zeros(2, 3, device="sim"), labels])
+    assert work.shapes() == [((2, 3), np.dtype("float32")), ((2,), np.dtype("int64"))]
+    assert work.title == "cross_entropy of 2 x 3, 2 int64"
+    assert work_of(mg.relu, [8]).title == work_of(mg.relu, [np.zeros(8)]).title == "relu of 8"
+
+
+def test_settings_are_the_legal_values_that_make_a_difference():
+    alone = settings(work_of("relu", [(100,)], variant="forward"))
+    assert [s.label for s in alone] == [f"BLOCK={2**i}" for i in range(5, 11)]
+    both = [s.label for s in settings(work_of("sum", [(10**6,)], variant="warp"))]
+    assert "BLOCK=64 CHUNK=100" in both and "BLOCK=64 CHUNK=8192" in both
+    alone = settings(work_of("sum", [(10,)], variant="warp"), BLOCK=64)
+    assert [s.values["BLOCK"] for s in alone] == [64], "with 10 elements no CHUNK makes a difference"
+
+
+SMALL = {
+    "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
+    "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
+    "cross_entropy": ((7, 10), np.arange(7)),
+}  # fmt: skip
+
+
+PARAMS = {"getitem": {"key": (slice(None, None, 2), 1)}}
+
+
+def small(op, way):
+    return work_of(op, SMALL.get(op.name, ((1000,),) * len(op.inputs.names)), way, **PARAMS.get(op.name, {}))
+
+
+@pytest.mark.parametrize("way", ["forward", "backward"])
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.kernels], ids=lambda op: op.name)
+def test_every_op_is_right_on_every_set_of_inputs(op, way, kernel_device):
+    if way == "backward" and op.backward is None:
+        return
+    experiment = Experiment(small(op, way), get(kernel_device), cache=12_000)
+    assert experiment.windows > 1 and len({row[0].address for row in experiment.inputs}) in (1, experiment.windows)
+    call = verified(experiment)["minigrad"]
+    for _ in range(experiment.windows):
+        call()
+    experiment.check(call(), "the first set again")
+
+
+def test_a_wrong_result_is_not_timed():
+    def launch(kernels, x):
+        y = mg.relu.launch(kernels, x)
+        y.device.zero(y.address, 4)
+        return y
+
+    wrong = mg.relu.using()
+    wrong.launch = launch
+    (reference,) = Experiment(work_of(mg.relu, [(100,)]), get("sim")).wanted
+    assert reference.host[0] > 0
+    with pytest.raises(ValueMismatch, match=r"relu of 100 by minigrad is off by .* It is not timed"):
+        verified(Experiment(work_of(wrong, [(100,)]), get("sim")))
+
+
+def test_a_chain_is_compared_with_numpy_before_it_is_timed(kernel_device):
+    device, host = get(kernel_device), np.linspace(-2, 2, 10_001, dtype=np.float32)
+    fused, x = mg.fuse(chain.chain), Array.upload(device, host)
+    calls = {"op by op": chain.passes(chain.chain, x), "fused": chain.passes(fused, x)}
+    chain.must_agree(calls, fused, host, device)
+    with pytest.raises(ValueMismatch, match=r"chain: the gradient of other is off by 0\.\d+ of the largest; not timed"):
+        chain.must_agree({"other": lambda: (calls["fused"]()[0], x)}, fused, host, device)
+
+
+def test_nan_is_wrong():
+    experiment = Experiment(work_of(mg.relu, [(100,)]), get("sim"))
+    with pytest.raises(ValueMismatch, match="off by inf"):
+        experiment.check([Array.upload(get("sim"), np.full(100, np.nan, np.float32))], "nobody")
+    with pytest.raises(ValueMismatch, match="off by inf"):
+        experiment.check([Array.zeros(get("sim"), (99,), np.dtype(np.float32))], "nobody")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_the_error_is_that_of_the_worst_element(dtype, kernel_device):
+    host = (np.arange(3000) % 4).astype(dtype)
+    reference, other = Reference(get(kernel_device), host), host.copy()
+    assert reference.error(Array.upload(get(kernel_device), host)) == 0
+    other[2999] = not host[2999] if dtype == "bool" else 2.5
+    assert reference.error(Array.upload(get(kernel_device), other)) == pytest.approx(1 if dtype == "bool" else 0.5 / 3)
+
+
+def test_tensor_cores_are_compared_with_tensor_cores_and_measured_by_their_own_peak():
+    exact, tf32 = work_of("matmul", [(8, 8), (8, 8)]), work_of("matmul", [(8, 8), (8, 8)], variant="mma_tf32")
+    bfloat16, taught = replace(exact, dtype="bfloat16"), work_of("matmul", [(8, 8), (8, 8)], variant="naive")
+    assert [w.unit for w in (exact, tf32, bfloat16, taught)] == ["float32", "tf32", "bfloat16", "float32"]
+    both = ("torch", "numpy")
+    assert [list(rivals(w, both)) for w in (exact, tf32, bfloat16, taught)] == [list(both), ["torch"], ["torch"], []]
+    assert bfloat16.title == "matmul of 8 x 8, 8 x 8, bfloat16"
+
+
+def test_bfloat16_is_checked_and_measured_in_two_bytes():
+    pytest.importorskip("ml_dtypes")
+    dry = replace(work_of("matmul", [(64, 64), (64, 64)]), dtype="bfloat16").dry()
+    assert [run.kernel for run in dry.launches] == ["matmul_wgmma"] and dry.nbytes == 3 * 64 * 64 * 2
+    given = work_of("matmul", [mg.ones(64, 64, device="numpy").astype("bfloat16")] * 2)
+    assert (given.title, given.unit) == ("matmul of 64 x 64, 64 x 64, bfloat16", "bfloat16")
+
+
+def test_an_unknown_rival():
+    for measure in (partial(bench.measure, mg.relu, (100,)), bench.run, bench.training_step):
+        with pytest.raises(ValueError, match=r"mg\.bench\.\w+: against='cupy' must be among torch, numpy"):
+            measure(against="cupy")
+    with pytest.raises(TypeError, match=r"mg\.bench\.run: against takes a list of torch, numpy; got int 3"):
+        bench.run(against=3)
+
+
+def test_what_launches_nothing_is_not_timed():
+    with pytest.raises(
+        ValueError, match=r"reshape of 4, shape=\(2, 2\) launches no kernel, so there is nothing to time"
+    ):
+        bench.measure(mg.reshape, (4,), shape=(2, 2))
+    with pytest.raises(ValueError, match="relu backward of 0 launches no kernel"):
+        bench.measure("relu", (0,), way="backward")
+
+
+def test_no_time_of_sim(monkeypatch):
+    if mg.bench.newest() is None or "cuda" in mg.devices():
+        pytest.skip("for a machine without a GPU")
+    for call in (lambda: mg.bench.measure(mg.relu, (8,)), lambda: mg.bench.time(print), mg.bench.run):
+        with pytest.raises(DeviceError, match="device 'cuda'"):
+            call()
+
+
+@pytest.mark.gpu
+def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
+    fast = mg.bench.measure(mg.relu, (2**26,), against=["numpy"])
+    assert not fast.timing.host and fast.against("numpy") > 1
+    assert fast.bytes_per_second < get("cuda").chip.bandwidth
+    tiny = mg.bench.measure(mg.relu, (32,))
+    assert 1e-7 < tiny.timing.seconds < 2e-5, "the launch takes the host longer than this"
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from inside torch.compile
+def test_a_chain_takes_its_turn_with_pytorch():
+    pytest.importorskip("torch")
+    by_op, fused = chain.measured(["torch"], 2**20, 3)
+    assert by_op.rivals == fused.rivals and "torch" in fused.rivals
+    assert (by_op.title, fused.title) == ("chain op by op of 1048576", "chain fused of 1048576")
+
+
+@pytest.mark.gpu
+def test_pytorch_does_the_same_on_the_same_arrays():
+    pytest.importorskip("torch")
+    for op in OPS.values():
+        for way in ("forward", "backward") if op.backward else ("forward",):
+            if op.kernels:
+                verified(Experiment(small(op, way), get("cuda"), cache=40_000), ["torch"])
+
+
+@pytest.mark.gpu
+def test_the_chip_is_what_the_driver_says():
+    chip = get("cuda").chip
+    assert chip.sms > 0 and chip.threads % 32 == 0 and chip.l2 > 0 and 1e11 < chip.bandwidth < 1e14
+    assert isinstance(small(mg.relu, "forward"), Work)
