@@ -1,16 +1,12 @@
 """Caches: a bounded dict, a function that runs once whatever the threads, and files on disk."""
 
-import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
-
-from platformdirs import user_cache_dir
 
 from minigrad.errors import DeviceError
 
@@ -45,6 +41,8 @@ def once(make: Callable[..., Made]) -> Callable[..., Made]:
 
 def folder() -> Path:
     """The folder of the disk cache: MINIGRAD_CACHE, or the user's cache."""
+    from platformdirs import user_cache_dir  # here, like the imports below: `import minigrad` needs none
+
     return Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
 
 
@@ -61,6 +59,8 @@ def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], ag
     Where it is not there, or with `again`, build(an empty folder) makes it. Several processes may do the same at once:
     each builds in its own folder, and one rename puts the file in place. Raises DeviceError where that cannot be done.
     """
+    import hashlib
+
     path = folder() / f"{stem}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}{suffix}"
     if again or not path.is_file():
         with _scratch(path.parent) as scratch:
@@ -71,6 +71,8 @@ def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], ag
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     """An empty folder that lasts as long as the block."""
+    import tempfile
+
     try:
         parent.mkdir(parents=True, exist_ok=True)
         scratch = tempfile.TemporaryDirectory(dir=parent, prefix="building-")
