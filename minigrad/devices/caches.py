@@ -1,14 +1,14 @@
 """Caches: a bounded dict, a function that runs once whatever the threads, and files on disk."""
 
 import os
-import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from platformdirs import user_cache_dir
+from minigrad.errors import DeviceError
 
 MOST = 4096  # entries of one cache: more means sizes that differ every time
 
@@ -40,13 +40,43 @@ def once(make: Callable[..., Made]) -> Callable[..., Made]:
 
 
 def folder() -> Path:
-    """Where it is kept: MINIGRAD_CACHE, or the user's cache."""
+    """The folder of the disk cache: MINIGRAD_CACHE, or the user's cache."""
+    from platformdirs import user_cache_dir  # here, like the imports below: `import minigrad` needs none
+
     return Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-        part.write(content)
-    os.replace(part.name, path)
+    """Write a file whole or not at all, even if others write it at the same time. Raises DeviceError."""
+    with _scratch(path.parent) as scratch:
+        (scratch / path.name).write_bytes(content)
+        os.replace(scratch / path.name, path)
+
+
+def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], again: bool = False) -> Path:
+    """The compiled file for a key, whose repr names all that the file is made of.
+
+    Where it is not there, or with `again`, build(an empty folder) makes it. Several processes may do the same at once:
+    each builds in its own folder, and one rename puts the file in place. Raises DeviceError where that cannot be done.
+    """
+    import hashlib
+
+    path = folder() / f"{stem}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}{suffix}"
+    if again or not path.is_file():
+        with _scratch(path.parent) as scratch:
+            os.replace(build(scratch), path)
+    return path
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """An empty folder that lasts as long as the block."""
+    import tempfile
+
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=parent, prefix="building-")
+    except OSError as error:
+        raise DeviceError(f"cannot write {parent} ({error}); name another folder in MINIGRAD_CACHE.") from error
+    with scratch as name:
+        yield Path(name)

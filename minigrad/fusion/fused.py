@@ -11,7 +11,7 @@ import numpy as np
 from minigrad import display
 from minigrad.create import extents
 from minigrad.devices.array import Array
-from minigrad.devices.dry_run import DryRun, Launched
+from minigrad.devices.dry_run import DryRun, RecordedLaunch
 from minigrad.devices.dtypes import FLOATS, check_dtype
 from minigrad.display import Table, table
 from minigrad.fusion.launches import Launches
@@ -70,7 +70,7 @@ def nbytes(launches: Sequence[LaunchTraffic]) -> int:
     return sum(m.read + m.written for m in launches)
 
 
-def _traffic(launch: Launched) -> LaunchTraffic:
+def _traffic(launch: RecordedLaunch) -> LaunchTraffic:
     const = {param.name: param.const for param in launch.source.signature(launch.kernel).params}
 
     def size(read: bool) -> int:

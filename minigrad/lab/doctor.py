@@ -15,9 +15,9 @@ import numpy as np
 
 from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
+from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
 from minigrad.kernels.kernel import kernel
-from minigrad.simulator.compiler import find_compiler
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
@@ -98,8 +98,7 @@ def try_kernel(device: str) -> str:
 
 
 def _compiler() -> str:
-    command = [*find_compiler().compile, "--version"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return find_compiler().version
 
 
 def _version_of(distribution: str) -> Callable[[], str]:

@@ -11,11 +11,11 @@ from weakref import finalize
 
 import numpy as np
 
-from minigrad.devices import NAMES, get, why_not
+from minigrad.devices import canonical, in_use
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import device_of
 from minigrad.display import Table, table
-from minigrad.errors import a, words
+from minigrad.errors import a
 from minigrad.optim import Optimizer
 from minigrad.replay.graph import Graph
 from minigrad.tape import Node
@@ -55,7 +55,7 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
     if not inputs:
         raise TypeError(f"show.memory takes {takes}; got no tensor.")
     array = a("show.memory", inputs[0], Tensor, takes).array
-    if not isinstance(array, Array) or array.device.name != "sim":
+    if not isinstance(array, Array) or array.device.is_gpu:
         raise ValueError("show.memory watches the launches of device 'sim'; move model and inputs there: .to('sim').")
     device: Any = array.device
     live, kernels, after = [0], [], []
@@ -105,7 +105,7 @@ class Memory:
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of all holders with this prefix, on one device or on all."""
         a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
-        words("Memory.nbytes", "device", device or "numpy", NAMES)
+        device = device and canonical(device)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
     def _table(self) -> Table:
@@ -146,7 +146,7 @@ def _held(objects: list[Any]) -> Iterator[tuple[str, Block, int]]:
         by_type.setdefault(type(x), []).append(x)
     yield from ((holder, *_block(array)) for holder, array in _holders(by_type))
     for graph in by_type.get(Graph, ()):  # its intermediate results belong to no array
-        yield from ((f"graph: {graph.name}", ("cuda", address), size) for address, size in graph.pieces)
+        yield from ((f"graph: {graph.name}", block, size) for block, size in graph.pieces)
 
 
 def _holders(by_type: dict[type, list[Any]]) -> Iterator[tuple[str, Any]]:
@@ -175,8 +175,8 @@ def _saved(rule: Any) -> list[Any]:
 
 
 def _is_real(array: Array) -> bool:
-    """True for an array on a device of this machine, False for one of a dry run or a wrapped device."""
-    return array.device.name in ("sim", "cuda") and not hasattr(array.device, "device")
+    """True for an array in a device's memory, False for one in a record of launches."""
+    return array.device in in_use()
 
 
 def _block(array: Any) -> tuple[Block, int]:
@@ -190,5 +190,4 @@ def _block(array: Any) -> tuple[Block, int]:
 
 def _pools() -> tuple[tuple[str, int, int], ...]:
     """Name, bytes taken and bytes free of the pool of each GPU in use."""
-    memory = None if why_not("cuda") else getattr(get("cuda"), "memory", None)
-    return (("cuda", *memory.usage),) if memory else ()
+    return tuple((device.name, *device.memory.usage) for device in in_use() if device.is_gpu)  # type: ignore[attr-defined]

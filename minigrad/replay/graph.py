@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from minigrad.devices import is_gpu
 from minigrad.devices.array import Array, Spec
 from minigrad.errors import a
 from minigrad.replay.recorder import StepRecorder
@@ -48,7 +49,7 @@ class Graph:
         self._device = inputs[0].device if inputs else ""
         if mode.recorder:  # the step is part of another that is being captured
             return self.step(*inputs)
-        if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
+        if not arrays or not all(isinstance(array, Array) and array.device.is_gpu for array in arrays):
             return self.step(*inputs)
         like = (current(), *[array.spec for array in arrays])
         captured = self._captured.get(like)
@@ -86,14 +87,14 @@ class Graph:
         return getattr(self.step, "__name__", "a step")
 
     @property
-    def pieces(self) -> list[tuple[int, int]]:
-        """Address and bytes of each piece of memory that its graphs work in."""
-        pools = [capture.captured.pool for capture in [*self._captured.values()]]
-        return [(address, size) for pool in pools for address, (_, size) in pool.pieces.items()]
+    def pieces(self) -> list[tuple[tuple[str, int], int]]:
+        """The memory of its graphs in pieces: device and address, and bytes."""
+        captures = [*self._captured.values()]
+        return [((c.device.name, at), size) for c in captures for at, (_, size) in c.captured.pool.pieces.items()]
 
     def __repr__(self) -> str:
         name = self.name
-        if self._device in ("numpy", "sim"):
+        if self._device and not is_gpu(self._device):
             return f"graph of {name}: on {self._device!r} there are no graphs, so the step runs as it is"
         if not self._captured:
             return f"graph of {name}: not captured yet; the second call does that"

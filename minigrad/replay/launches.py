@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array, Spec, array_over, spec_of
-from minigrad.devices.device import Arguments, Dim3, Placed, Step
-from minigrad.devices.dry_run import Nowhere
+from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, Step
+from minigrad.devices.dry_run import FakeBuffer
 from minigrad.source import Source
 
 SLOT = 48  # bits of an address; the bits above them hold the number of the array, from 1
@@ -105,7 +105,7 @@ class RecordingDevice:
 
     def __init__(self, device: Any, inputs: int):
         self.device, self.name, self._inputs = device, device.name, inputs
-        self.arch, self.processors = device.arch, device.processors
+        self.is_gpu, self.arch, self.processors = device.is_gpu, device.arch, device.processors
         self.sizes: list[int] = []
         self.steps: list[
             Callable[[Callable[[int], int]], Sequence[Step]]
@@ -115,12 +115,12 @@ class RecordingDevice:
     def input(self, number: int, spec: Spec) -> Array:
         """An input of the function."""
         start = number + 1 << SLOT
-        return Array(self, spec.shape, spec.dtype, Nowhere(start, spec.nbytes), start + spec.offset)
+        return Array(self, spec.shape, spec.dtype, FakeBuffer(start, spec.nbytes), start + spec.offset)
 
-    def allocate(self, nbytes: int) -> Nowhere:
+    def allocate(self, nbytes: int) -> FakeBuffer:
         """Memory with the next number."""
         self.sizes.append(nbytes)
-        return Nowhere(self._inputs + len(self.sizes) << SLOT, nbytes)
+        return FakeBuffer(self._inputs + len(self.sizes) << SLOT, nbytes)
 
     def build(self, source: Source, defines: Mapping[str, str]) -> Any:
         """Compile for the device itself."""
@@ -138,7 +138,7 @@ class RecordingDevice:
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
             places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            return self.device.queued(Placed(module, name, grid, block, shared, packed, places, arguments.maps))
+            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
 
         self.steps.append(step)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_SHARED, Arguments, Dim3
-from minigrad.devices.hints import meant
+from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.simulator.translate import PTX
 
@@ -104,7 +104,7 @@ def compile_message(log: str, parts: Mapping[str, str], own: str) -> CompileErro
         errors[_message(file, int(number), words, parts) + where * (not said)] = None
     ptx = [error for error in errors if "inline PTX" in error][:1]  # says all; the others only follow from it
     words = "\n".join(ptx or list(errors)[:MOST]) or log.strip()
-    return CompileError(words + meant(words))
+    return CompileError(words + hint(words))
 
 
 def undefined(file: str, message: str) -> CompileError:

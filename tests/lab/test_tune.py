@@ -15,6 +15,7 @@ from minigrad.devices import get
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.cuda.toolkit import find_headers, find_nvcc
+from minigrad.devices.host_compiler import find_compiler
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench import record as dated
 from minigrad.lab.bench.sweeps import alike, default, settings
@@ -23,7 +24,6 @@ from minigrad.lab.bench.workloads import suite
 from minigrad.lab.tune import choices, search
 from minigrad.lab.tune.occupancy import Occupancy, heaviest, key, occupancy
 from minigrad.lab.tune.regret import Regrets
-from minigrad.simulator.compiler import find_compiler
 from minigrad.source import Source
 
 T4 = Chip("Tesla T4", (7, 5), 40, 1.59e9, 3.2e11, 4194304, 65536, 65536, 0, 1024, 16)
@@ -96,7 +96,7 @@ int main() {
 @pytest.mark.skipif(find_nvcc() is None, reason="no CUDA toolkit on this machine")
 def test_the_arithmetic_is_that_of_nvidias_calculator(tmp_path):
     (tmp_path / "c.cpp").write_text(CALCULATOR)
-    command = [*find_compiler().compile[:1], "-w", "-std=c++17", f"-I{find_headers(find_nvcc())}", "c.cpp", "-o", "c"]
+    command = [*find_compiler().command[:1], "-w", "-std=c++17", f"-I{find_headers(find_nvcc())}", "c.cpp", "-o", "c"]
     subprocess.run(command, cwd=tmp_path, check=True)
     asked = [
         Occupancy("k", 1, threads, registers, shared, chip)

@@ -1,4 +1,4 @@
-"""mg.graph: a step captured and replayed takes the same steps as one that runs, here over a driver that is played."""
+"""mg.graph: a step captured and replayed takes the same steps as one that runs, here over a fake driver."""
 
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ from minigrad.devices import check, get, through
 from minigrad.devices import device as base
 from minigrad.devices.caches import Cache
 from minigrad.devices.device import index_of
-from minigrad.devices.hints import meant
+from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -292,8 +292,8 @@ class CaseRun:
     def _redefined(self, error: str) -> str:
         """A hint for a text that repeats the functions of the kernel's file."""
         own = self.trial.kernel.source.name
-        hint = f"\nYour text follows everything in {own} except its kernels: leave that out."
-        return hint if ("redefinition" in error or "redeclared" in error) and not meant(error) else ""
+        text = f"\nYour text follows everything in {own} except its kernels: leave that out."
+        return text if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
 
     def _rejected(self) -> bool:
         """True if the right kernel cannot be launched with these values either."""

@@ -12,7 +12,7 @@ from minigrad.display import WIDTH as COLUMNS
 from minigrad.errors import a
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch, ceil_div
-from minigrad.lab.bench.sweeps import TunableSweep
+from minigrad.lab import bench
 from minigrad.lab.show.draw import bands
 from minigrad.lab.show.draw.colours import BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PALE, VERMILLION
 from minigrad.lab.show.draw.grid import Axis, element_axes, facts, headline, idle_threads, rows_and_columns
@@ -215,11 +215,11 @@ def block_slider(
     return Slider(picture, choices, {tunable: start}).show()
 
 
-def _timing(time: Callable[[int], Any] | TunableSweep | None, value: int) -> str:
+def _timing(time: Callable[[int], Any] | bench.TunableSweep | None, value: int) -> str:
     """The time for one block size, and its origin: live, recorded or absent."""
     if time is None:
         return "absent: none was asked for"
-    if isinstance(time, TunableSweep):
+    if isinstance(time, bench.TunableSweep):
         return time.at(value) or NO_GPU
     if why_not("cuda"):
         return NO_GPU
