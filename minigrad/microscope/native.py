@@ -194,7 +194,7 @@ def watch(order: Order, buffers: Sequence[tuple[int, int]]) -> Iterator[np.ndarr
 def seen() -> Seen:
     """What the launch that is watched has done so far."""
     answer = Answer()
-    runtime().minigrad_watch_answer(ctypes.byref(answer))
+    runtime().minigrad_watch_result(ctypes.byref(answer))
     variables = [_copy(answer.variable[i]) for i in range(answer.variables)]
     return Seen(
         variables,
