@@ -1,15 +1,19 @@
 """Alive: a set that keeps nothing alive, for what is made and gone through on several threads."""
 
+import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from platformdirs import user_cache_dir
+
+from minigrad.errors import DeviceError
 
 T = TypeVar("T")
 
@@ -78,13 +82,37 @@ def once(make: Callable[..., Made]) -> Callable[..., Made]:
 
 
 def folder() -> Path:
-    """Where it is kept: MINIGRAD_CACHE, or the user's cache."""
+    """The folder of the disk cache: MINIGRAD_CACHE, or the user's cache."""
     return Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
 
 
 def keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-        part.write(content)
-    os.replace(part.name, path)
+    """Write a file whole or not at all, even if others write it at the same time. Raises DeviceError."""
+    with _scratch(path.parent) as scratch:
+        (scratch / path.name).write_bytes(content)
+        os.replace(scratch / path.name, path)
+
+
+def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], again: bool = False) -> Path:
+    """The compiled file for a key, whose repr names all that the file is made of.
+
+    Where it is not there, or with `again`, build(an empty folder) makes it. Several processes may do the same at once:
+    each builds in its own folder, and one rename puts the file in place. Raises DeviceError where that cannot be done.
+    """
+    path = folder() / f"{stem}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}{suffix}"
+    if again or not path.is_file():
+        with _scratch(path.parent) as scratch:
+            os.replace(build(scratch), path)
+    return path
+
+
+@contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """An empty folder that lasts as long as the block."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=parent, prefix="building-")
+    except OSError as error:
+        raise DeviceError(f"cannot write {parent} ({error}); name another folder in MINIGRAD_CACHE.") from error
+    with scratch as name:
+        yield Path(name)

@@ -96,10 +96,9 @@ def try_kernel(device: str) -> str:
 
 
 def _compiler() -> str:
-    from minigrad.simulator.compiler import find_compiler
+    from minigrad.devices.host_compiler import find_compiler
 
-    command = [*find_compiler().compile, "--version"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return find_compiler().version
 
 
 def _version_of(distribution: str) -> Callable[[], str]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.simulator.compiler import GARBAGE, KERNEL, VOLATILE, is_clang
+from minigrad.devices.host_compiler import GARBAGE, VOLATILE, find_compiler
+from minigrad.simulator.compiler import KERNEL
 from minigrad.simulator.module import Recipe
 from minigrad.simulator.runtime import runtime
 
@@ -44,7 +45,8 @@ WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("m
 
 def recipe() -> Recipe:
     """The options for the compiler that this machine has."""
-    return Recipe([*WATCHED, *(CLANG if is_clang() else GCC)], WRAP, once=not is_clang())
+    is_clang = find_compiler().is_clang
+    return Recipe([*WATCHED, *(CLANG if is_clang else GCC)], WRAP, once=not is_clang)
 
 
 Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access: Access in watch.h

@@ -1,6 +1,6 @@
 """The device `sim`: CUDA C++ compiled for the CPU and run thread by thread.
 
-A kernel's file goes through `rewrite`, the host's C++ compiler (`compiler`) and the disk cache (`cache`). The runtime
+A kernel's file goes through `rewrite`, the host's C++ compiler (options in `compiler`) and the disk cache. The runtime
 in `native/` then runs it: blocks over the processor's cores, the threads of a block as fibers that switch at
 barriers. Its memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
 """
@@ -17,9 +17,9 @@ import numpy as np
 
 from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
+from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError, KernelError
 from minigrad.simulator import messages
-from minigrad.simulator.compiler import find_compiler
 from minigrad.simulator.module import Module, Modules
 from minigrad.simulator.runtime import GuardedBuffer, Order, Pool, runtime
 from minigrad.source import Source

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minigrad.devices.host_compiler import BuildError
 from minigrad.errors import CompileError
-from minigrad.simulator.compiler import KERNEL, Refused, find_compiler, load
+from minigrad.simulator.compiler import KERNEL, load
 from minigrad.simulator.messages import ENTRY, compile_message, undefined
 from minigrad.simulator.runtime import runtime
 from minigrad.simulator.translate import Change, translate
@@ -73,19 +74,13 @@ def _build_once(source: Source, defines: Mapping[str, str], recipe: Recipe) -> M
 
 def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module:
     runtime()  # the kernels' calls are bound to it when they are loaded
-    translation, compiler = translate(source, recipe.once), find_compiler()
+    translation = translate(source, recipe.once)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
     text = f'#include "dialect.h"\n{macros}{translation.text}\n'
-    stem = Path(source.name).stem
-
-    def compile(scratch: Path) -> Path:
-        try:
-            return compiler.build(text, f"{stem}.cu", recipe.flags, scratch, recipe.link)
-        except Refused as error:
-            raise compile_message(str(error), translation.parts, source.name) from None
-
     try:
-        library, path = load(stem, text + str(recipe), compiler, compile, ctypes.DEFAULT_MODE)
+        library, path = load(Path(source.name).stem, text, recipe.flags, recipe.link)
+    except BuildError as error:
+        raise compile_message(str(error), translation.parts, source.name) from None
     except OSError as error:
         raise undefined(source.name, str(error)) from error
     return Module(source, path, translation.parts, library, _stamps(translation.files), translation.changes)

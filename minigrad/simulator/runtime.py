@@ -5,12 +5,12 @@ import mmap
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from minigrad.devices.caches import once
+from minigrad.devices.host_compiler import BuildError, find_compiler
 from minigrad.errors import DeviceError
-from minigrad.simulator.compiler import NATIVE, PORTABLE, RUNTIME, Refused, find_compiler, load
+from minigrad.simulator.compiler import NATIVE, PORTABLE, RUNTIME, load
 
 PAGE = mmap.PAGESIZE
 HELD = 512 * 2**20  # bytes that a pool keeps for reuse at most
@@ -130,16 +130,12 @@ class Report(ctypes.Structure):
 def runtime() -> Any:
     """The runtime, loaded. Its names are made visible to the kernels that are loaded later."""
     portable = ["-DMINIGRAD_PORTABLE"] if os.environ.get(PORTABLE) == "1" else []
-    text, compiler = f'#include "{NATIVE / "runtime.cpp"}"\n', find_compiler()
-
-    def build(scratch: Path) -> Path:
-        try:
-            return compiler.build(text, "runtime.cpp", [*RUNTIME, *portable], scratch)
-        except Refused as error:
-            message = f"device 'sim': {compiler.compile[0]} does not compile the simulator.\n{error}"
-            raise DeviceError(message) from error
-
-    library, _ = load("runtime", text + str(portable), compiler, build, ctypes.RTLD_GLOBAL)
+    text = f'#include "{NATIVE / "runtime.cpp"}"\n'
+    try:
+        library, _ = load("runtime", text, [*RUNTIME, *portable], mode=ctypes.RTLD_GLOBAL)
+    except BuildError as error:
+        command = find_compiler().command[0]
+        raise DeviceError(f"device 'sim': {command} does not compile the simulator.\n{error}") from error
     library.minigrad_launch.argtypes = [ctypes.c_void_p]
     library.minigrad_report.restype = ctypes.POINTER(Report)
     library.minigrad_output.restype = ctypes.c_void_p

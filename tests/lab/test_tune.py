@@ -14,6 +14,7 @@ from minigrad.devices import get
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.cuda.toolkit import find_headers, find_nvcc
+from minigrad.devices.host_compiler import find_compiler
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench import record as dated
 from minigrad.lab.bench.sweeps import alike, default, settings
@@ -22,7 +23,6 @@ from minigrad.lab.bench.workloads import suite
 from minigrad.lab.tune import automatic, cache, search
 from minigrad.lab.tune.occupancy import Occupancy, heaviest, key, occupancy
 from minigrad.lab.tune.regret import Regrets
-from minigrad.simulator.compiler import find_compiler
 from minigrad.source import Source
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.9e12, 62914560, 65536, 233472, 1024, 2048, 32)
@@ -96,7 +96,7 @@ int main() {
 @pytest.mark.skipif(find_nvcc() is None, reason="no CUDA toolkit on this machine")
 def test_the_arithmetic_is_that_of_nvidias_calculator(tmp_path):
     (tmp_path / "c.cpp").write_text(CALCULATOR)
-    command = [*find_compiler().compile[:1], "-w", "-std=c++17", f"-I{find_headers(find_nvcc())}", "c.cpp", "-o", "c"]
+    command = [*find_compiler().command[:1], "-w", "-std=c++17", f"-I{find_headers(find_nvcc())}", "c.cpp", "-o", "c"]
     subprocess.run(command, cwd=tmp_path, check=True)
     asked = [
         Occupancy("k", 1, threads, registers, shared, chip)
