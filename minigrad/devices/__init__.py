@@ -8,7 +8,7 @@ from importlib import import_module
 from threading import get_ident
 
 from minigrad.devices.caches import once
-from minigrad.devices.device import Device
+from minigrad.devices.device import Device, Launcher
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
@@ -60,10 +60,10 @@ def kernel_device() -> str:
     return "sim" if why_not("cuda") else "cuda"
 
 
-_instead: list[tuple[int, Device]] = []  # by thread, what takes the place of `sim`, the innermost last
+_instead: list[tuple[int, Launcher]] = []  # by thread, what takes the place of `sim`, the innermost last
 
 
-def for_launch(device: Device | None) -> Device:
+def for_launch(device: Device | None) -> Launcher:
     """The device for a launch with arrays on this one, or without; a microscope in use takes the place of `sim`."""
     if _instead and (device is None or device.name == "sim"):
         mine = [other for thread, other in _instead if thread == get_ident()]
@@ -73,9 +73,9 @@ def for_launch(device: Device | None) -> Device:
 
 
 @contextmanager
-def through(device: Device) -> Iterator[None]:
-    """Let every launch that this thread makes on `sim` go through another device: a microscope, or a `sim.using`."""
-    entry = get_ident(), device
+def through(launcher: Launcher) -> Iterator[None]:
+    """Send every launch that this thread makes on `sim` to a microscope, or to a `sim.using(...)`."""
+    entry = get_ident(), launcher
     _instead.append(entry)
     try:
         yield

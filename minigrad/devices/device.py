@@ -60,10 +60,24 @@ class Placed(NamedTuple):
     maps: Maps
 
 
-class Device(Protocol):
-    """Memory, a compiler and a launch."""
+class Launcher(Protocol):
+    """A compiler and a launch: all that a kernel needs of a device, or of what stands in for `sim`."""
 
     name: str
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+        """Compile, or take from the cache. Raises CompileError."""
+
+    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Run a kernel. Its arguments and limits have been checked. Raises KernelError."""
+
+    def synchronize(self) -> None:
+        """Wait until every launch has ended."""
+
+
+class Device(Launcher, Protocol):
+    """A launcher with memory."""
+
     repeats: bool  # whether it also is a Repeater
     arch: str  # what its kernels are compiled for, as "sm_90a"; empty where that is no GPU
     processors: int  # multiprocessors, each of which runs blocks of its own
@@ -82,15 +96,6 @@ class Device(Protocol):
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
-
-    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
-        """Compile, or take from the cache. Raises CompileError."""
-
-    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run a kernel. Its arguments and limits have been checked. Raises KernelError."""
-
-    def synchronize(self) -> None:
-        """Wait until every launch has ended."""
 
 
 class Repeater(Device, Protocol):

@@ -95,7 +95,7 @@ def inspect(
     a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
     a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), anew=True)
+    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), reset=True)
     _check_outputs(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):

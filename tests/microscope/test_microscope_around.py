@@ -16,14 +16,14 @@ from minigrad.devices import get
 from minigrad.errors import KernelError
 from minigrad.microscope import native, watching
 from minigrad.simulator import Simulator
-from minigrad.simulator.runtime import Order, Report, runtime
+from minigrad.simulator.runtime import FaultReport, LaunchRequest, runtime
 
 
 def test_python_and_the_runtime_mean_the_same_records():
     sizes = runtime().minigrad_sizes
     sizes.restype = ctypes.POINTER(ctypes.c_uint32)
-    structures = (Order, Report, native.Order, native.Answer, native.Variable, native.Finding)
-    here = [*map(ctypes.sizeof, structures), *(each.itemsize for each in (native.RECORD, native.CELL, native.PAIR))]
+    structures = (LaunchRequest, FaultReport, native.WatchRequest, native.WatchResult, native.ShadowedVariable, native.Finding)
+    here = [*map(ctypes.sizeof, structures), *(each.itemsize for each in (native.RECORD, native.CELL, native.ATOMIC_CELL))]
     assert sizes()[: len(here)] == here
 
 

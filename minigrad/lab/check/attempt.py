@@ -113,7 +113,7 @@ class Run:
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
         self.printed: list[str] = []
         sim: Any = get(check("sim"))
-        self.device = sim.using(timeout=PATIENCE, tell=self.printed.append)
+        self.device = sim.using(timeout=PATIENCE, write=self.printed.append)
 
     def check(self) -> None:
         """Raise Fault with what is wrong first. A run that was not watched is watched where anything went wrong."""

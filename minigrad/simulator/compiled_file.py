@@ -1,4 +1,4 @@
-"""A compiled file: CUDA C++ through the rewriter, the host's compiler and the disk cache, loaded."""
+"""Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 from minigrad.devices.host_compiler import BuildError
 from minigrad.errors import CompileError
 from minigrad.simulator.compiler import KERNEL, load
-from minigrad.simulator.messages import ENTRY, compile_message, undefined
+from minigrad.simulator.diagnostics import ENTRY, compile_error, undefined_function
 from minigrad.simulator.runtime import runtime
 from minigrad.simulator.translate import Change, translate
 from minigrad.source import Source
 
 
 @dataclass
-class Module:
-    """A compiled file."""
+class CompiledFile:
+    """A loaded file with kernels."""
 
     source: Source
     path: Path
     parts: dict[str, str]  # the texts that it was made of, by the names that messages use
     library: Any
-    stamps: dict[Path, int]  # the included files, by their dates
-    changes: dict[tuple[str, int], list[Change]]  # of a line of a part
+    stamps: dict[Path, int]  # modification times of the included files
+    changes: dict[tuple[str, int], list[Change]]  # by part and line
     entries: dict[str, int] = field(default_factory=dict)
 
     def entry(self, kernel: str) -> int:
@@ -40,50 +40,50 @@ class Recipe(NamedTuple):
 
     flags: Sequence[str]
     link: Sequence[str] = ()
-    once: bool = False  # each index is evaluated once
+    evaluate_once: bool = False  # each index is evaluated once; see translate
 
 
 PLAIN = Recipe(KERNEL)
 
 
-class Modules:
-    """What has been compiled by one recipe, kept in memory and on disk."""
+class FileCompiler:
+    """Compiles files by one recipe, and keeps them in memory and on disk."""
 
     def __init__(self, recipe: Callable[[], Recipe] = lambda: PLAIN):
         self._recipe = recipe
-        self._known: dict[tuple, Module] = {}
+        self._known: dict[tuple, CompiledFile] = {}
 
-    def get(self, source: Source, defines: Mapping[str, str]) -> Module:
-        """Compile for this CPU and load, where that is not done. Raises CompileError."""
+    def get(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
+        """The compiled file, built anew if an included file has changed. Raises CompileError."""
         key = (source, *sorted(defines.items()))
-        module = self._known.get(key)
-        if module is None or module.stamps != _stamps(module.stamps):
-            module = self._known[key] = _build_once(source, defines, self._recipe())
-        return module
+        file = self._known.get(key)
+        if file is None or file.stamps != _stamps(file.stamps):
+            file = self._known[key] = _compile(source, defines, self._recipe())
+        return file
 
 
-def _build_once(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module:
-    """With indices that are evaluated once, if the recipe says so and the compiler takes them in all places."""
+def _compile(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+    """Build by the recipe; without `evaluate_once` where the compiler rejects that."""
     try:
         return _build(source, defines, recipe)
     except CompileError:
-        if not recipe.once:
+        if not recipe.evaluate_once:
             raise
-        return _build(source, defines, recipe._replace(once=False))  # what is wrong is told in the words of the text
+        return _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
 
 
-def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Module:
-    runtime()  # the kernels' calls are bound to it when they are loaded
-    translation = translate(source, recipe.once)
+def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+    runtime()  # loading a kernel binds its calls to the runtime
+    translation = translate(source, recipe.evaluate_once)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
     text = f'#include "dialect.h"\n{macros}{translation.text}\n'
     try:
         library, path = load(Path(source.name).stem, text, recipe.flags, recipe.link)
     except BuildError as error:
-        raise compile_message(str(error), translation.parts, source.name) from None
+        raise compile_error(str(error), translation.parts, source.name) from None
     except OSError as error:
-        raise undefined(source.name, str(error)) from error
-    return Module(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
+        raise undefined_function(source.name, str(error)) from error
+    return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, int]:
