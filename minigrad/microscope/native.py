@@ -18,7 +18,7 @@ import numpy as np
 from minigrad.devices.host_compiler import GARBAGE, VOLATILE, find_compiler
 from minigrad.simulator.compiled_file import Recipe
 from minigrad.simulator.compiler import KERNEL
-from minigrad.simulator.runtime import runtime
+from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE,
@@ -68,81 +68,48 @@ THREAD_BITS = 10
 class WatchRequest(ctypes.Structure):
     """The launch to watch."""
 
-    _fields_ = (
-        ("packed", ctypes.c_uint64),
-        ("packed_bytes", ctypes.c_uint64),
-        ("blocks", ctypes.c_uint64),
-        ("grid", ctypes.c_uint64),
-        ("limit", ctypes.c_uint64),
-        ("kernel", ctypes.c_void_p),
-        ("vectors", ctypes.c_uint32),
-        ("buffers", ctypes.c_uint32),
-        ("shared", ctypes.c_uint32),
-        ("reversed", ctypes.c_uint32),
-        ("keep_history", ctypes.c_uint32),
-        ("bytes", ctypes.c_void_p),
-        ("elements", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
+    _fields_ = fields(
+        (U64, "packed packed_bytes blocks grid limit"),
+        (POINTER, "kernel"),
+        (U32, "vectors buffers shared reversed keep_history"),
+        (POINTER, "bytes elements starts"),
     )
 
 
 class ShadowedVariable(ctypes.Structure):
     """A buffer, a __device__ variable or a shared array, with the shadow memory of its elements."""
 
-    _fields_ = (
-        ("start", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
-        ("cells", ctypes.c_void_p),
-        ("atomics", ctypes.c_void_p),
-        ("count", ctypes.c_uint64),
-        ("shift", ctypes.c_uint32),
-        ("shared", ctypes.c_uint32),
-        ("element", ctypes.c_uint32),
-        ("align", ctypes.c_uint32),
-        ("dims", ctypes.c_uint32),
-        ("extent", ctypes.c_uint32 * 8),
-        ("name", ctypes.c_char * 64),
+    _fields_ = fields(
+        (U64, "start bytes"),
+        (POINTER, "cells atomics"),
+        (U64, "count"),
+        (U32, "shift shared element align dims"),
+        (U32 * 8, "extent"),
+        (ctypes.c_char * 64, "name"),
     )
 
 
 class Finding(ctypes.Structure):
     """A problem as the runtime reports it."""
 
-    _fields_ = (
-        ("kind", ctypes.c_int32),
-        ("access", ctypes.c_int32),
-        ("variable", ctypes.c_int32),
-        ("count", ctypes.c_uint32),
-        ("pc", ctypes.c_uint32),
-        ("block", ctypes.c_uint32),
-        ("thread", ctypes.c_uint32),
-        ("other_access", ctypes.c_uint32),
-        ("other_pc", ctypes.c_uint32),
-        ("other_block", ctypes.c_uint32),
-        ("other_thread", ctypes.c_uint32),
-        ("line", ctypes.c_int32),
-        ("column", ctypes.c_int32),
-        ("offset", ctypes.c_int64),
-        ("file", ctypes.c_char_p),
-        ("type", ctypes.c_char_p),
+    _fields_ = fields(
+        (INT, "kind access variable"),
+        (U32, "count pc block thread other_access other_pc other_block other_thread"),
+        (INT, "line column"),
+        (ctypes.c_int64, "offset"),
+        (ctypes.c_char_p, "file type"),
     )
 
 
 class WatchResult(ctypes.Structure):
     """The runtime's records, valid until the end of the watch."""
 
-    _fields_ = (
-        ("variable", ctypes.POINTER(ShadowedVariable)),
-        ("findings", ctypes.POINTER(Finding)),
-        ("records", ctypes.c_void_p),
-        ("block_epochs", ctypes.c_void_p),
-        ("variables", ctypes.c_uint64),
-        ("found", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("full", ctypes.c_uint64),
-        ("fenced", ctypes.c_uint32),
-        ("order_dependent", ctypes.c_uint32),
-        ("lost", ctypes.c_uint32),
+    _fields_ = fields(
+        (ctypes.POINTER(ShadowedVariable), "variable"),
+        (ctypes.POINTER(Finding), "findings"),
+        (POINTER, "records block_epochs"),
+        (U64, "variables found count full"),
+        (U32, "fenced order_dependent lost"),
     )
 
 

@@ -90,39 +90,35 @@ class PageBuffer:
         self._pool.release(self._base, self._size)
 
 
-Index = ctypes.c_uint32 * 3
+INT, U32, U64, POINTER = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+
+
+def fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """The fields of a C struct, from (type, names) in the order of its declaration."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
 
 
 class LaunchRequest(ctypes.Structure):
     """The struct of that name in grid.cpp."""
 
-    _fields_ = (
-        ("kernel", ctypes.c_void_p),
-        ("packed", ctypes.c_void_p),
-        ("grid", Index),
-        ("block", Index),
-        ("shared", ctypes.c_uint32),
-        ("workers", ctypes.c_uint32),
-        ("interruptible", ctypes.c_uint32),
-        ("printed", ctypes.c_uint32),
-        ("timeout", ctypes.c_double),
+    _fields_ = fields(
+        (POINTER, "kernel packed"),
+        (U32 * 3, "grid block"),
+        (U32, "shared workers interruptible printed"),
+        (ctypes.c_double, "timeout"),
     )
 
 
 class FaultReport(ctypes.Structure):
-    """The struct of that name in runtime.h."""
+    """The struct of that name in runtime.h, with its Fault: address, bytes and pc."""
 
-    _fields_ = (
-        ("cause", ctypes.c_int),
-        ("line", ctypes.c_int),
-        ("address", ctypes.c_uint64),  # these three: struct Fault
-        ("bytes", ctypes.c_uint64),
-        ("pc", ctypes.c_uint64),
-        ("has_thread", ctypes.c_int),
-        ("block", Index),
-        ("thread", Index),
-        ("file", ctypes.c_char * 256),
-        ("text", ctypes.c_char * 512),
+    _fields_ = fields(
+        (INT, "cause line"),
+        (U64, "address bytes pc"),
+        (INT, "has_thread"),
+        (U32 * 3, "block thread"),
+        (ctypes.c_char * 256, "file"),
+        (ctypes.c_char * 512, "text"),
     )
 
 

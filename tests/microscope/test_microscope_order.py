@@ -5,6 +5,8 @@ import random
 import numpy as np
 
 import minigrad as mg
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import Source
 
 BARRIER, WARP = "__syncthreads();", "__syncwarp();"
 DOES = {"read": "v += {};", "write": "{} = t;", "atomic": "atomicAdd(&{}, 1);"}
@@ -62,10 +64,10 @@ def test_a_program_has_a_race_where_the_definition_says_so():
     rng = random.Random(0)
     programs = [program(rng) for _ in range(16)]
     source = "".join(text(number, steps) for number, steps in enumerate(programs))
-    racing = 0
+    file, racing = Source(source, "random.cu"), 0  # one file, so that it is compiled once
     for number, steps in enumerate(programs):
         start = source[: source.index(f"void k{number}(")].count("\n")
-        problems = mg.inspect(source, np.zeros(64, np.int32), grid=1, block=64, name=f"k{number}", blocks=0).problems
+        problems = mg.inspect(Kernel(file, f"k{number}"), np.zeros(64, np.int32), grid=1, block=64, blocks=0).problems
         found = {frozenset((problem.line - start, problem.other.line - start)) for problem in problems}
         assert found <= races(steps), text(number, steps)
         assert bool(found) == bool(races(steps)), text(number, steps)

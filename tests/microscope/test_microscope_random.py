@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import Source
 
 CELLS, KERNELS = 8, 20
 Step = tuple[str, int, int, int]  # what, by which threads, and (t * times + plus) % CELLS
@@ -67,9 +69,10 @@ def test_the_races_of_random_kernels_are_those_that_clocks_find(seed):
         text.append(f'extern "C" __global__ void k{number}(int* x, int* y) {{ int t = threadIdx.x, v = 0;')
         first.append(len(text) + 1)
         text += [*map(line, each), "y[t] = v;", "}"]
+    source = Source("\n".join(text), "random.cu")  # one, so that it is compiled once
     for number, (each, threads) in enumerate(zip(made, blocks, strict=True)):
         x, y = (np.zeros(size, np.int32) for size in (CELLS, 64))
-        problems = mg.inspect("\n".join(text), x, y, grid=1, block=threads, name=f"k{number}").problems
+        problems = mg.inspect(Kernel(source, f"k{number}"), x, y, grid=1, block=threads).problems
         assert all((problem.kind, problem.variable) == ("race", "x") for problem in problems), problems
         lines = {tuple(sorted((p.line - first[number], p.other.line - first[number]))) for p in problems}
         wanted = races(each, threads)
