@@ -30,7 +30,7 @@ def race(me: Access, other: Access, at: str, scene: Scene) -> str:
 
 
 _LOCKED = (
-    " Where a lock is to order the two, each thread needs a __threadfence() behind the atomic that takes it, and one "
+    " Where a lock is to order the two, each thread needs a __threadfence() after the atomic that takes it, and one "
     "before the atomicExch() that gives it back."
 )
 _HANDED_OVER = (
@@ -92,11 +92,12 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         return "Read from one array and write to another."
     if scene.barrier and scene.in_one_loop:
         first, last = sorted((me.line, other.line))
-        return f"Line {first} is in the next turn of the loop: put a __syncthreads() between line {last} and its end."
+        where = f"between line {last} and its end"
+        return f"Line {first} is in the next iteration of the loop: put a __syncthreads() {where}."
     if scene.barrier:
         return (
             f"The __syncthreads() in line {scene.barrier} does not come between the two. Take it out of its branch, or "
-            "of its #if; or if the first line is reached again behind it, as by another call, wait there once more."
+            "of its #if; or if the first line is reached again after it, as by another call, wait there once more."
         )
     mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     if me.kind == "write":
@@ -104,7 +105,7 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
     if scene.one_warp:
         mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
     if _same_line(me, other):
-        mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next turn."
+        mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
     return mend + _LOCKED * scene.locks
 
 
@@ -134,7 +135,7 @@ def index(value: int, array: str, name: str) -> str:
     of = f" of {name}" if name else ""
     return (
         f"index {signed(value)}{as_unsigned(value)} is outside an extent{of}, which is {array}: it lands in the next "
-        "row, or beside the array. Check which index goes with which extent."
+        "row, or next to the array. Check which index goes with which extent."
     )
 
 

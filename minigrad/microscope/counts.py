@@ -62,8 +62,8 @@ def sectors(requests: Requests, rows: np.ndarray, chosen: np.ndarray) -> tuple[n
     owner, at, size = requests.of_row[chosen], rows["offset"][chosen], rows["bytes"][chosen]
     touched = _pairs(*_spread(owner, at // SECTOR, (at + size - 1) // SECTOR))[0]
     elements = np.bincount(_pairs(owner, at)[0], minlength=requests.count)
-    asked = elements * rows["bytes"][requests.first]
-    return np.bincount(touched, minlength=requests.count), -(-asked // SECTOR)
+    requested = elements * rows["bytes"][requests.first]
+    return np.bincount(touched, minlength=requests.count), -(-requested // SECTOR)
 
 
 def wavefronts(

@@ -87,7 +87,7 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             if "have returned" in text:
                 way_out = (
                     "Move the call out of the condition, and let no thread return before it: what it must not touch "
-                    "goes behind a guard, as in if (i < n)."
+                    "goes into a guard, as in if (i < n)."
                 )
             return Diagnosis("barrier-divergence", f"not all threads reach the same call; {text}", way_out)
         case Cause.TIMEOUT if text:  # the number of running blocks, all of which seem to wait

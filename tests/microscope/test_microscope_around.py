@@ -22,8 +22,18 @@ from minigrad.simulator.runtime import FaultReport, LaunchRequest, runtime
 def test_python_and_the_runtime_mean_the_same_records():
     sizes = runtime().minigrad_sizes
     sizes.restype = ctypes.POINTER(ctypes.c_uint32)
-    structures = (LaunchRequest, FaultReport, native.WatchRequest, native.WatchResult, native.ShadowedVariable, native.Finding)
-    here = [*map(ctypes.sizeof, structures), *(each.itemsize for each in (native.RECORD, native.CELL, native.ATOMIC_CELL))]
+    structures = (
+        LaunchRequest,
+        FaultReport,
+        native.WatchRequest,
+        native.WatchResult,
+        native.ShadowedVariable,
+        native.Finding,
+    )
+    here = [
+        *map(ctypes.sizeof, structures),
+        *(each.itemsize for each in (native.RECORD, native.CELL, native.ATOMIC_CELL)),
+    ]
     assert sizes()[: len(here)] == here
 
 
