@@ -9,6 +9,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,60 +163,43 @@ def _program(unit: bytes) -> Iterator[tuple[int, int]]:
         return
     step, line_range, base = unit[at], unit[at + 4], unit[at + 5]
     operands = unit[at + 6 : at + 5 + base]
-    code, address, column = _Bytes(unit, at + length), 0, 0
-    while code.more():
-        opcode = code.byte()
-        if opcode >= base:
+    code, address, column = BytesIO(unit[at + length :]), 0, 0
+    while byte := code.read(1):
+        opcode = byte[0]
+        if opcode >= base:  # a special opcode
             address += (opcode - base) // line_range * step
             yield address, column
-        elif opcode == 0:
-            size = code.number()
-            kind, rest = code.byte(), code.take(size - 1)
+        elif opcode == 0:  # an extended opcode
+            size = _leb128(code)
+            kind, operand = code.read(1)[0], code.read(size - 1)
             if kind == 2:  # DW_LNE_set_address
-                address = int.from_bytes(rest, "little")
+                address = int.from_bytes(operand, "little")
             elif kind == 1:  # DW_LNE_end_sequence
                 address = column = 0
         elif opcode == 1:  # DW_LNS_copy
             yield address, column
         elif opcode == 2:  # DW_LNS_advance_pc
-            address += code.number() * step
+            address += _leb128(code) * step
         elif opcode == 5:  # DW_LNS_set_column
-            column = code.number()
+            column = _leb128(code)
         elif opcode == 8:  # DW_LNS_const_add_pc
             address += (255 - base) // line_range * step
         elif opcode == 9:  # DW_LNS_fixed_advance_pc
-            address += int.from_bytes(code.take(2), "little")
+            address += int.from_bytes(code.read(2), "little")
         else:
             for _ in range(operands[opcode - 1]):
-                code.number()
+                _leb128(code)
 
 
-class _Bytes:
-    """A byte string read from front to back."""
-
-    def __init__(self, data: bytes, at: int):
-        self._data, self._at = data, at
-
-    def more(self) -> bool:
-        return self._at < len(self._data)
-
-    def byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def take(self, count: int) -> bytes:
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def number(self) -> int:
-        """A LEB128 number: groups of seven bits, the lowest first. Signed ones are only skipped here."""
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
+def _leb128(code: BytesIO) -> int:
+    """A number in groups of seven bits, the lowest first. Signed ones are only skipped here."""
+    value = shift = 0
+    while True:
+        byte = code.read(1)[0]
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value
 
 
 def indexed_array(text: str, column: int) -> str:

@@ -1,9 +1,9 @@
 """Inspection: the record of one launch."""
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -43,9 +43,9 @@ class Inspection:
     outputs: dict[str, np.ndarray]
     problems: list[Problem]
     complete: bool  # all problems are there, and not only the first few hundred
-    _accesses: Callable[[], Accesses]
-    _branches: Callable[[], list[Branch]]
-    _missing: str  # why there are no counts; else empty
+    _seen: Observations
+    _info: DebugInfo
+    _variables: Variables
 
     @property
     def lines(self) -> list[Line]:
@@ -56,9 +56,18 @@ class Inspection:
 
     @cached_property
     def _read(self) -> Accesses:
+        return Accesses.read(self._records, self._info, self._variables)
+
+    @property
+    def _records(self) -> np.ndarray:
         if self._missing:
             raise MemoryError(self._missing)
-        return self._accesses()
+        return self._seen.records
+
+    @property
+    def _missing(self) -> str:
+        limit = f"there are more than {self._seen.full} accesses to record; give fewer blocks="
+        return f"{self.kernel}: no counts, as {limit}" if self._seen.full else ""
 
     @cached_property
     def per_thread(self) -> dict[str, int]:
@@ -68,9 +77,7 @@ class Inspection:
     @cached_property
     def branches(self) -> list[Branch]:
         """The basic blocks that only some lanes of a warp entered."""
-        if self._missing:
-            raise MemoryError(self._missing)
-        return self._branches()
+        return branches(self._records, self._info, prod(self.block))
 
     @cached_property
     def traffic(self) -> np.ndarray:
@@ -135,11 +142,8 @@ def inspection(
     if not error:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
         problems = sort([*problems, *check_outputs(outputs, arrays, seen, finder)])
-    missing = f"{kernel}: no counts, as there are more than {seen.full} accesses to record; give fewer blocks="
     return Inspection(
-        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost,
-        partial(Accesses.read, seen.records, info, variables),
-        partial(branches, seen.records, info, prod(block)), missing if seen.full else "",
+        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost, seen, info, variables
     )  # fmt: skip
 
 

@@ -64,12 +64,13 @@ def addresses():  # GiB that the process has, of which most are reserved alone
     return int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 2**20
 
 text = 'extern "C" __global__ void k(float* y) { y[0] = 1; }'
-small, large = np.zeros(1, np.float32), np.zeros(2**28, np.float32)
+small, large = np.zeros(1, np.float32), np.zeros(2**26, np.float32)
 mg.inspect(text, small, grid=1, block=1)
 before = addresses()
-resource.setrlimit(resource.RLIMIT_AS, (int((before + 12) * 2**30), -1))
+resource.setrlimit(resource.RLIMIT_AS, (int((before + 17) * 2**30), -1))
+mg.inspect(text, small, grid=1, block=1)  # its window and the free one take 16 GiB
 try:
-    mg.inspect(text, large, grid=1, block=1)
+    mg.inspect(text, large, grid=1, block=1)  # its shadow cells would take 2.25 GiB more
 except MemoryError:
     print("no memory,", end=" ")
 print("all given back" if addresses() - before < 1 else addresses() - before)
