@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,14 @@ CLANG = [
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
 # Some versions of Clang do not rename the calls that copy structs; the linker does.
-WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
+WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 
 
+@cache
 def recipe() -> Recipe:
     """The options of the checking build for this machine's compiler."""
     is_clang = find_compiler().is_clang
-    return Recipe([*WATCHED, *(CLANG if is_clang else GCC)], WRAP, evaluate_once=not is_clang)
+    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), WRAP, evaluate_once=not is_clang)
 
 
 # The enums and structs of shadow_memory.h and watched_launch.cpp.

@@ -19,7 +19,7 @@ from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, add_new
 from minigrad.microscope.record import Inspection, inspection
 from minigrad.microscope.variables import Variables
-from minigrad.simulator.compiled_file import CompiledFile, FileCompiler
+from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
 from minigrad.source import Source, blank
 
@@ -34,7 +34,6 @@ _VECTORS = {
 }
 # What orders one thread and not its neighbour: a fence, or a __syncwarp of some lanes.
 _ORDERS_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
-_COMPILER = FileCompiler(native.recipe)  # one for all microscopes, so that no file is built twice
 _INITIAL: dict[Path, list[tuple[int, bytes]]] = {}  # the __device__ variables of a file before its first launch
 
 
@@ -67,7 +66,7 @@ class Microscope:
 
     def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
         """The checking build. Raises CompileError."""
-        return _COMPILER.get(source, defines)
+        return compile_file(source, defines, native.recipe())
 
     def synchronize(self) -> None:
         """Return at once, as the simulator does."""

@@ -21,7 +21,7 @@ from minigrad.devices.device import PROCESSORS, Arguments, Dim3
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError, KernelError
 from minigrad.simulator import faults
-from minigrad.simulator.compiled_file import CompiledFile, FileCompiler
+from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import LaunchRequest, PageBuffer, PagePool, runtime
 from minigrad.source import Source
 
@@ -44,7 +44,6 @@ class Simulator:
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # looked up anew: notebooks replace it
         find_compiler()
-        self._compiler = FileCompiler()
         self._pool = once(lambda: PagePool(runtime()))  # at its first use, as it may compile the runtime
 
     def using(self, **settings: Any) -> "Simulator":
@@ -60,26 +59,21 @@ class Simulator:
         return self._pool().allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
-        """Copy a contiguous host array to the device."""
         ctypes.memmove(address, _address(host), host.nbytes)
 
     def download(self, address: int, host: np.ndarray) -> None:
-        """Copy device memory into a contiguous host array."""
         ctypes.memmove(_address(host), address, host.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
         ctypes.memmove(target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Fill with zero bytes."""
         ctypes.memset(address, 0, nbytes)
 
     # --- kernels ---
 
     def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
-        """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError."""
-        return self._compiler.get(source, defines)
+        return compile_file(source, defines)
 
     def launch(
         self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments

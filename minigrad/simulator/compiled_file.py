@@ -1,7 +1,7 @@
 """Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,38 +38,31 @@ class CompiledFile:
 class Recipe(NamedTuple):
     """The options of a build."""
 
-    flags: Sequence[str]
-    link: Sequence[str] = ()
+    flags: tuple[str, ...]
+    link: tuple[str, ...] = ()
     evaluate_once: bool = False  # each index is evaluated once; see translate
 
 
-PLAIN = Recipe(KERNEL)
+PLAIN = Recipe(tuple(KERNEL))
+_KNOWN: dict[tuple, CompiledFile] = {}
 
 
-class FileCompiler:
-    """Compiles files by one recipe, and keeps them in memory and on disk."""
+def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
+    """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
 
-    def __init__(self, recipe: Callable[[], Recipe] = lambda: PLAIN):
-        self._recipe = recipe
-        self._known: dict[tuple, CompiledFile] = {}
-
-    def get(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
-        """The compiled file, built anew if an included file has changed. Raises CompileError."""
-        key = (source, *sorted(defines.items()))
-        file = self._known.get(key)
-        if file is None or file.stamps != _stamps(file.stamps):
-            file = self._known[key] = _compile(source, defines, self._recipe())
-        return file
-
-
-def _compile(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
-    """Build by the recipe; without `evaluate_once` where the compiler rejects that."""
-    try:
-        return _build(source, defines, recipe)
-    except CompileError:
-        if not recipe.evaluate_once:
-            raise
-        return _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
+    A file is built anew where an included file has changed; without `evaluate_once` where the compiler rejects that.
+    """
+    key = (source, recipe, *sorted(defines.items()))
+    file = _KNOWN.get(key)
+    if file is None or file.stamps != _stamps(file.stamps):
+        try:
+            file = _build(source, defines, recipe)
+        except CompileError:
+            if not recipe.evaluate_once:
+                raise
+            file = _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
+        _KNOWN[key] = file
+    return file
 
 
 def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
