@@ -5,7 +5,6 @@ one access, in the same iteration of the same loops, since the same barrier or w
 diverged lanes reconverge as early as they can.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -181,28 +180,6 @@ def branches(records: np.ndarray, info: DebugInfo, threads: int) -> list[Branch]
     bodies = {branch.lanes for branch in found if not branch.text.startswith("for")}
     kept = [branch for branch in found if branch.lanes not in bodies or not branch.text.startswith("for")]
     return sorted(kept, key=lambda branch: (branch.file, branch.line, -sum(branch.lanes), branch.lanes))
-
-
-_LOOP = re.compile(r"\b(?:for|while|do)\b")
-
-
-def in_one_loop(code: str, first: int, last: int) -> bool:
-    """True if a loop contains both lines, its head included. The code has no comments."""
-
-    def line(at: int) -> int:
-        return code.count("\n", 0, at) + 1
-
-    return any(line(loop.start()) <= first and last <= line(_end(code, loop.end())) for loop in _LOOP.finditer(code))
-
-
-def _end(code: str, start: int) -> int:
-    """The end of a loop: its closing brace, or without braces its semicolon."""
-    depth = 0
-    for at, sign in enumerate(code[start:], start):
-        depth += (sign in "({[") - (sign in ")}]")
-        if depth <= 0 and sign in ";}":
-            return at
-    return len(code)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Debug info of a compiled file: the source line and column of an instruction, from its DWARF line table.
 
-addr2line finds the lines; it has no columns, so these are read from the table itself. Two questions about the text at a
-column follow: which array an index belongs to, and whether a read only repeats the value of an assignment.
+addr2line finds the lines; it has no columns, so these are read from the table itself. The text around a line or column
+then answers questions about loops and barriers, the array of an index, and reads of an assignment's value.
 """
 
 import re
@@ -17,6 +17,8 @@ from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
 from minigrad.source import blank
+
+_LOOP = re.compile(r"\b(?:for|while|do)\b")
 
 
 class SourceLine(NamedTuple):
@@ -90,6 +92,16 @@ class DebugInfo:
         lines = self.text(file).splitlines()[first : last - 1]
         return next((number for number, line in enumerate(lines, first + 1) if "__syncthreads" in line), 0)
 
+    def in_one_loop(self, file: str, first: int, last: int) -> bool:
+        """True if a loop contains both lines, its head included."""
+        code = self.text(file)
+
+        def line(at: int) -> int:
+            return code.count("\n", 0, at) + 1
+
+        loops = ((loop.start(), _loop_end(code, loop.end())) for loop in _LOOP.finditer(code))
+        return any(line(start) <= first and last <= line(end) for start, end in loops)
+
     def indexed_array(self, file: str, line: int, column: int) -> str:
         """The name of the array that has an index at the column."""
         name = self.line(file, line).file
@@ -114,6 +126,16 @@ class DebugInfo:
     @cached_property
     def _columns(self) -> "ColumnTable":
         return ColumnTable(self._file.path)
+
+
+def _loop_end(code: str, start: int) -> int:
+    """The end of a loop: its closing brace, or without braces its semicolon."""
+    depth = 0
+    for at, sign in enumerate(code[start:], start):
+        depth += (sign in "({[") - (sign in ")}]")
+        if depth <= 0 and sign in ";}":
+            return at
+    return len(code)
 
 
 class ColumnTable:

@@ -10,7 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import Dim3, index_of
 from minigrad.errors import KernelError, LaunchError
 from minigrad.microscope import advice, native
-from minigrad.microscope.counts import WARP, in_one_loop
+from minigrad.microscope.counts import WARP
 from minigrad.microscope.debug_info import NOWHERE, DebugInfo
 from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind
 from minigrad.microscope.problem import Access, Problem, drop_consequences, keep_nearest, merge, sort
@@ -81,17 +81,17 @@ class Finder:
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
-        same_file, text = me.file == other.file, self.info.text(me.file)
+        same_file = me.file == other.file
         x, y, _ = self.block
         warps = {(one.thread[0] + x * (one.thread[1] + y * one.thread[2])) // WARP for one in (me, other)}
         scene = advice.Scene(
             space=variable.space,
             barrier=self.info.barrier(me.file, first, last) if same_file else 0,
-            in_one_loop=same_file and in_one_loop(text, first, last),
+            in_one_loop=same_file and self.info.in_one_loop(me.file, first, last),
             one_warp=len(warps) == 1 and me.block == other.block,
             overwrites=self._lines(finding) in self._write_races,
             fenced=self.fenced,
-            locks=LOCK.search(text) is not None,
+            locks=LOCK.search(self.info.text(me.file)) is not None,
             bytes=variable.itemsize,
         )
         place, count = (me.file, me.line or None, me.text), finding.count
