@@ -1,4 +1,4 @@
-"""What is around a kernel that is watched: its folder, other threads, memory that the system has not."""
+"""The surroundings of a watched kernel: its folder, other threads, too little memory."""
 
 import ctypes
 import mmap
@@ -60,7 +60,7 @@ import re, resource
 import numpy as np
 import minigrad as mg
 
-def addresses():  # GiB that the process has, of which most are reserved alone
+def addresses():  # GiB of the process, most of them only reserved
     return int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 2**20
 
 text = 'extern "C" __global__ void k(float* y) { y[0] = 1; }'
@@ -85,7 +85,7 @@ def test_a_watch_for_which_there_is_no_memory_gives_back_what_it_had():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="MAP_FIXED_NOREPLACE is Linux's")
 def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
-    """As unsigned, -1 is 2^32 - 1: 16 GiB behind the array, where another page of the process may be."""
+    """As unsigned, -1 is 2^32 - 1: 16 GiB after the array, where another page of the process may be."""
     where = np.zeros(1, np.int64)
     text = """extern "C" __global__ void k(long long* where, int over) {
     extern __shared__ float s[];
@@ -105,7 +105,7 @@ def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
 
 
 def test_a_million_accesses_outside_are_seen_at_once():
-    """In a thousand pages behind the array, each of which is opened once."""
+    """In a thousand pages after the array, each of which is made accessible once."""
     text = """extern "C" __global__ void far(const float* x, float* y, int n) {
     float sum = 0;
     for (int i = 0; i < n; ++i) sum += x[i * n + threadIdx.x];
@@ -117,14 +117,14 @@ def test_a_million_accesses_outside_are_seen_at_once():
 
 
 def elsewhere(run) -> None:
-    """Run it on another thread, to its end."""
+    """Run a function on another thread, and wait for it."""
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
 
 
 def test_what_another_thread_launches_is_not_watched():
-    """A slider draws on a thread of its own, beside the cell that runs."""
+    """A slider draws on its own thread, while a cell runs."""
     x = mg.ones(4, device="sim")
     with watching() as report:
         elsewhere(lambda: mg.exp(x))
@@ -154,7 +154,7 @@ def test_two_threads_watch_each_its_own():
 
 @pytest.fixture
 def surroundings(monkeypatch):
-    """What every launch finds: the timeout of `sim`, and standard output."""
+    """The timeout of `sim` and standard output, as every launch finds them."""
     found, launch = set(), Simulator.launch
 
     def noted(self, *args):

@@ -1,4 +1,4 @@
-"""What a stranger counts by hand, by Nsight Compute's definitions, the microscope counts too."""
+"""The microscope's counts are those by hand, by Nsight Compute's definitions."""
 
 from typing import NamedTuple
 
@@ -146,7 +146,7 @@ def test_counted_by_hand(name):
         assert (found.requests, found.lanes, *cost) == expected, f"line {line}: {found}"
 
 
-# What a line reads of p, s, q, x and y. A thread has its own element of each; p is a permutation.
+# The reads of p, s, q, x and y in a line. A thread has its own element of each; p is a permutation.
 READS = {
     "s[p[i]] = x[i];": {"p": 1, "x": 1},
     "s[p[i]] += x[i];": {"p": 1, "s": 1, "x": 1},
@@ -171,7 +171,7 @@ READS = {
 
 
 def inspect_reads(pointer: str):
-    """Each line of them once, from line 9 on."""
+    """All lines of READS, from line 9 on."""
     head = f"""#define PUT(s, i, v) s[i] += v
 template <class... All> __device__ float sum(All... all) {{ return (... + all); }}
 struct Pair {{ float a, b; }};

@@ -1,4 +1,4 @@
-"""The microscope finds nothing where nothing is wrong: in the kernels of the package, and in correct uses of a warp."""
+"""The microscope reports nothing in correct kernels: those of the package, and correct uses of warps and fences."""
 
 import copy
 import re
@@ -23,7 +23,7 @@ SIM = get("sim")
 
 
 def run(op: Op, case) -> None:
-    """The op's forward and backward kernels, as they are and through each variant, at block sizes that leave rests."""
+    """Run the forward and backward kernels of an op."""
     hosts = case.arrays("float32")
     params = op.prepare(*hosts, **case.params) if op.prepare else case.params
     y = op.run([Array.upload(SIM, x) for x in hosts], params)
@@ -115,7 +115,7 @@ BARRIERS = [
 
 @pytest.mark.parametrize("name, at", BARRIERS)
 def test_every_barrier_is_missed(name, at):
-    """A kernel without one of its barriers has a race, in whatever order the simulator runs its threads."""
+    """A kernel without one of its barriers has a race, whatever the order of its threads."""
     op = copy.copy(mg.OPS[name])
     text = (CUDA / f"{name}.cu").read_text()
     without = Source(text[:at] + text[at:].replace("__syncthreads();", "", 1), f"cuda/{name}.cu")
@@ -131,7 +131,7 @@ def test_every_barrier_is_missed(name, at):
 
 
 def changed(kernel: Kernel, source: Source) -> Kernel:
-    """The same kernel from another text."""
+    """The kernel with another text."""
     made = Kernel(source, kernel.name, sizes=" ".join(kernel.sizes), **kernel.tunables)
     made.grid, made.block, made.sizes, made.defines = kernel.grid, kernel.block, kernel.sizes, kernel.defines
     return made

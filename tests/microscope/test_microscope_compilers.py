@@ -70,8 +70,8 @@ from test_microscope_counts import ARGUMENTS, ASSIGNMENTS, BRANCHES, CALLS, DOUB
 def table(record):
     assert record.ok, record
     lines = [[l.line, l.space, l.kind, l.variable, l.requests, l.sectors, l.ideal_sectors, l.wavefronts, l.bank_conflicts, l.lanes, l.bytes, l.per_thread] for l in record.lines]
-    own = record.kernel == "k"  # of a function that is called in a branch, the two begin at different lines
-    simple = "_vectorized" not in record.kernel  # before a loop that sets nothing up Clang has a stretch of its own
+    own = record.kernel == "k"  # compilers give a function called in a branch different first lines
+    simple = "_vectorized" not in record.kernel  # Clang has a basic block before a loop without initialisation
     return [record.kernel, sorted(lines), sorted({(b.line * own, b.lanes) for b in record.branches if simple})]
 
 found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
@@ -84,7 +84,7 @@ found.append(table(mg.inspect(CALLS, X, np.zeros(32, np.float32), grid=1, block=
 found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(PARTS, X, np.zeros(32, np.float32), grid=1, block=32)))
 found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))
-found.append(table(mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32))[:2])  # what is a stretch in while (true) differs
+found.append(table(mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32))[:2])  # compilers divide while (true) into different basic blocks
 with watching(blocks=9) as report:
     x = mg.tensor(X[:33, :21].copy(), requires_grad=True, device="sim")
     for variant in ("naive", "coalesced", "tiled"):

@@ -1,4 +1,4 @@
-"""`mg.inspect` checks what it is given, and says what it cannot record."""
+"""`mg.inspect` checks its arguments, and reports the limits of its record."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Races in programs made at random, against the definition: two accesses that neither a barrier nor a warp orders."""
+"""Races in random programs against the definition: two accesses that neither a barrier nor a __syncwarp orders."""
 
 import random
 
@@ -10,7 +10,7 @@ from minigrad.source import Source
 
 BARRIER, WARP = "__syncthreads();", "__syncwarp();"
 DOES = {"read": "v += {};", "write": "{} = t;", "atomic": "atomicAdd(&{}, 1);"}
-# What is touched, and its bytes: elements, and parts of them.
+# An element or a part of one, and its bytes.
 PLACES = {"s[0]": (0, 4), "s[1]": (4, 8), "s[2]": (8, 12), "((short*)s)[1]": (2, 4), "((char*)s)[5]": (5, 6)}
 START = "__shared__ int s[3]; int t = threadIdx.x, v = 0; if (t < 3) s[t] = 0; __syncthreads();"
 FIRST = 3  # the line of the first step in the text of a program
@@ -39,7 +39,7 @@ def text(number: int, steps: list) -> str:
 
 
 def races(steps: list) -> set[frozenset[int]]:
-    """The pairs of lines of which some accesses race."""
+    """The pairs of lines with racing accesses."""
     found, before = set(), []
     barriers = meetings = 0
     for line, step in enumerate(steps, FIRST):

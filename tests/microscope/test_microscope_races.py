@@ -146,7 +146,7 @@ def test_an_array_given_twice_is_one_array():
 
 
 def test_the_loop_of_the_cuda_guide_is_told_to_read_its_first_value_as_volatile():
-    """The guide's atomicAdd of double reads *address plainly: a race in the words of the language, which costs a turn."""
+    """The guide's atomicAdd of double reads *address plainly: a race, which costs at most an iteration."""
     loop = """unsigned long long *p = (unsigned long long*)y, old = *p, assumed;  // first
 do {
     assumed = old;

@@ -1,4 +1,4 @@
-"""Kernels for the tests of the device `sim`: WORKS, which are right, and FAULTS, which go wrong; and how to run them."""
+"""Kernels for the tests of the device `sim`: WORKS, which are right, FAULTS, which fail, and functions that run them."""
 
 import os
 import subprocess
@@ -255,12 +255,12 @@ def faults(name, *args, grid=1, block=32, shared=0):
 
 
 def line_of(name):
-    """The line of FAULTS that is marked with the kernel's name."""
+    """The line of FAULTS with the kernel's name as its mark."""
     return next(n for n, line in enumerate(FAULTS.splitlines(), 1) if line.endswith(f"// {name}"))
 
 
 def error_of(name, *args, **launch):
-    """The KernelError of a launch; another launch must work after it."""
+    """The KernelError of a launch. Asserts that the next launch works."""
     with pytest.raises(KernelError) as caught:
         faults(name, *args, **launch)
     y = filled(32)

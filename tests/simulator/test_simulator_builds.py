@@ -122,7 +122,7 @@ MISSING = {"clang": not shutil.which("clang++"), "zig": not find_spec("ziglang")
     "where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE]
 )
 def test_elsewhere(where):
-    """The tests that depend on the compiler, or on the way stacks are switched, with another one."""
+    """The tests that depend on the compiler or on the context switch, with another one."""
     script = f"""
 import pytest, sys
 words = "shared or barriers or shuffle or votes or atomics or lock or parameters or bounds or null or misaligned or division"
@@ -136,7 +136,7 @@ sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:cacheprovider", *
 
 @pytest.mark.skipif(sys.platform == "darwin" or not shutil.which("g++"), reason="needs GCC's library as an archive")
 def test_the_runtime_brings_no_cpp_library(tmp_path):
-    """Else libraries loaded after it would find half of their exceptions' functions in it: the runtime is visible."""
+    """Otherwise later libraries would find half of their exception handling in the runtime, whose symbols are global."""
     text = """
 #include <exception>
 #include <stdexcept>

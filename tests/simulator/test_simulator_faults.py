@@ -66,7 +66,7 @@ def test_a_write_beside_a_buffer_is_seen_after_the_launch(name, args):
     y = filled(30)
     error = error_of(name, y, *args, block=31)
     assert (error.kind, error.buffer) == ("out-of-bounds", "y") and "wrote outside y (30 elements" in str(error)
-    faults("fine", y, block=30)  # the canary was mended
+    faults("fine", y, block=30)  # the canary was restored
 
 
 def test_null_pointer():
@@ -153,7 +153,7 @@ def test_a_kernel_that_does_not_end_is_stopped(name, grid, impatient):
     waits = r"(; \d+ of 64 blocks run at once here, and these wait for memory to change)?"
     place = re.escape(f"block {error.block}, thread {error.thread}")
     assert error.kind == "timeout" and re.search(rf"after 0.2 s{waits}, {place}", str(error))
-    if name == "forever":  # an empty loop has no line that compilers agree on
+    if name == "forever":  # compilers disagree on the line of an empty loop
         assert (error.block, error.thread) == ((grid - 1, 0, 0), (5, 0, 0))
     else:
         assert error.line == line_of(name)
@@ -211,7 +211,7 @@ def test_a_thread_may_wait_by_an_atomic_that_changes_nothing(number, impatient):
 
 @pytest.fixture
 def interruptible():
-    """Ctrl-C as Python has it: a shell starts its background jobs with the signal ignored."""
+    """Python's own handler of Ctrl-C: a shell starts background jobs with the signal ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
