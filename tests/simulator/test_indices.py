@@ -2,7 +2,8 @@
 
 import pytest
 
-from minigrad.simulator.translate import Change, change, column, indices
+from minigrad.simulator.indices import indices
+from minigrad.simulator.translate import Change, change, column
 from minigrad.source import blank
 
 # <> marks the indices.
