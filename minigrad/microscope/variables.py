@@ -83,6 +83,7 @@ class Variables:
             return candidates[0]
         named = {v.name: v for v in candidates}
         named_at = [match for match in re.finditer(r"[A-Za-z_]\w*", text) if match[0] in named]
+        # Clang's column is that of the name, GCC's that of the closing bracket.
         before = [match for match in named_at if match.start() < column]
         chosen = before[-1] if before else named_at[0] if named_at else None
         return named[chosen[0]] if chosen else candidates[0]
