@@ -1,13 +1,14 @@
 """Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
 
-MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped.
+MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices; the
+run says, too, how many were skipped for lack of them.
 """
 
 import os
 
 import pytest
 
-from minigrad.devices import why_not
+from minigrad.devices import devices, is_gpu, why_not
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -19,6 +20,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needy and (reason := why_not("cuda")):
         for item in needy:
             item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        if marker := item.get_closest_marker("gpus"):
+            here = sum(map(is_gpu, devices()))
+            reason = f"needs {marker.args[0]} GPUs; this machine has {here}"
+            item.add_marker(pytest.mark.skipif(here < marker.args[0], reason=reason))
 
 
 def cell_tags(item: pytest.Item) -> list[str]:
@@ -27,14 +33,17 @@ def cell_tags(item: pytest.Item) -> list[str]:
     return cell.metadata.get("tags", []) if cell else []
 
 
-def skipped_for_gpu(config: pytest.Config) -> int:
+def skipped_for(config: pytest.Config, mark: str = "gpu") -> int:
+    """The number of tests with this mark that were skipped."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")  # a worker of pytest-xdist has none
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    return sum("gpu" in getattr(report, "keywords", ()) for report in skipped)
+    return sum(mark in getattr(report, "keywords", ()) for report in skipped)
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if count := skipped_for_gpu(config):
+    if count := skipped_for(config, "gpus"):
+        terminalreporter.write_line(f"{count} tests skipped: they need several GPUs", yellow=True, bold=True)
+    if count := skipped_for(config):
         fails = "; MINIGRAD_REQUIRE_GPU=1 makes this run fail" if gpu_required() else ""
         line = f"{count} gpu cells and tests skipped: no CUDA device{fails}"
         terminalreporter.write_line(line, yellow=not fails, red=bool(fails), bold=True)
@@ -45,5 +54,5 @@ def gpu_required() -> bool:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if gpu_required() and skipped_for_gpu(session.config):
+    if gpu_required() and skipped_for(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

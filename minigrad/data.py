@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigrad.create import tensor
-from minigrad.devices import check, default_device, get
+from minigrad.devices import check, default_device, get, is_gpu
 from minigrad.devices.dtypes import to_host
 from minigrad.errors import a, whole
 from minigrad.tensor import Tensor
@@ -73,9 +73,9 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
         a("prefetch", batch, tuple | list, "batches that are tuples of arrays, of a single array (x,)")
         for batch in a("prefetch", batches, Iterable, "batches, e.g. data.batches(images, labels)")
     )
-    if device != "cuda":
+    if not is_gpu(device):
         return (tuple(tensor(part, device=device) for part in batch) for batch in parts)
-    return _sent(get("cuda").sender, parts)  # type: ignore[attr-defined]
+    return _sent(get(device).sender, parts)  # type: ignore[attr-defined]
 
 
 def _sent(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tensor, ...]]:

@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from minigrad.kernels.kernel import Kernel
-    from minigrad.kernels.launch import Span
-    from minigrad.op import Op
+from typing import Any
 
 WIDTH = 106  # characters, which fit beside the number of a cell
 
@@ -24,19 +19,19 @@ def folded(text: str) -> str:
     )
 
 
-def _kernels(op: "Op") -> dict[str, "Kernel"]:
+def _kernels(op: Any) -> dict[str, Any]:
     """The kernels by name, each once."""
     return {name: k for name, k in op.kernels.items() if name != "forward" or _own(op)}
 
 
-def _rows(op: "Op") -> list[tuple[str, str, str, str]]:
+def _rows(op: Any) -> list[tuple[str, str, str, str]]:
     """A row for each kernel of the op's first file, where a reader begins."""
     kernels = _kernels(op)
     first = next((k.source.name for k in kernels.values()), "")
     return [(name, where(k), k.name, block(k)) for name, k in kernels.items() if k.source.name == first]
 
 
-def _further(op: "Op") -> dict[str, str]:
+def _further(op: Any) -> dict[str, str]:
     """The names of all other kernels, by file."""
     shown, files = {row[0] for row in _rows(op)}, dict[str, list[str]]()
     for name, kernel in _kernels(op).items():
@@ -45,24 +40,24 @@ def _further(op: "Op") -> dict[str, str]:
     return {file: ", ".join(names) for file, names in files.items()}
 
 
-def _own(op: "Op") -> bool:
+def _own(op: Any) -> bool:
     """Whether "forward" is a kernel of its own and not another name for a variant."""
     return not any(k.name == op.kernels["forward"].name for n, k in op.kernels.items() if n != "forward")
 
 
-def where(kernel: "Kernel") -> str:
+def where(kernel: Any) -> str:
     """file:line of a kernel."""
     return f"{kernel.source.name}:{kernel.signature.line}"
 
 
-def block(kernel: "Kernel") -> str:
+def block(kernel: Any) -> str:
     """The threads of a block, with the tunables that decide them: 16 x 16 (TILE=16)."""
     extent = " x ".join(_threads(span, kernel.values) for span in kernel.block)
     tuned = ", ".join(f"{key}={value}" for key, value in kernel.values.items())
     return f"{extent} ({tuned})" if tuned else extent
 
 
-def _threads(span: "Span", values: Mapping[str, int]) -> str:
+def _threads(span: Any, values: Mapping[str, int]) -> str:
     """A number; in words where the sizes of a launch decide it."""
     try:
         return str(span.value(values))
@@ -70,13 +65,13 @@ def _threads(span: "Span", values: Mapping[str, int]) -> str:
         return span.words()
 
 
-def formulas(op: "Op") -> tuple[str, str]:
+def formulas(op: Any) -> tuple[str, str]:
     """The first lines of the docstrings: the formula and the gradient."""
     first = [(f.__doc__ or "").strip().partition("\n")[0] if f else "none" for f in (op.forward, op.backward)]
     return first[0], first[1]
 
 
-def text(op: "Op") -> str:
+def text(op: Any) -> str:
     """The card as text."""
     formula, gradient = formulas(op)
     rows = _rows(op)
@@ -91,7 +86,7 @@ def text(op: "Op") -> str:
     return "\n  ".join([f"{op.name}: {formula}", f"gradient  {gradient}", *lines, *"\n".join(further).splitlines()])
 
 
-def html(op: "Op") -> str:
+def html(op: Any) -> str:
     """The card as a small table; the same facts as the text."""
     formula, gradient = (escape(words) for words in formulas(op))
     cells = "".join(

@@ -1,4 +1,4 @@
-"""The errors of minigrad that NumPy and Python have no name for.
+"""The errors of minigrad that NumPy and Python have no name for, and checks of arguments.
 
 Wrong shapes and axes raise ValueError, wrong types TypeError, misuse of the tape RuntimeError, as in NumPy and PyTorch.
 """
@@ -12,23 +12,23 @@ import numpy as np
 
 
 class DeviceError(RuntimeError):
-    """A device is not to be had on this machine; the text says what to install."""
+    """A device is not available on this machine; the message says what to install."""
 
 
 class CompileError(RuntimeError):
-    """CUDA C++ that does not compile; the text names file and line as the reader knows them."""
+    """CUDA C++ that does not compile; the message names the reader's own file and line."""
 
 
 class LaunchError(ValueError):
-    """A launch that was refused before it ran: arguments, block, grid or shared memory do not fit."""
+    """A launch that was rejected before it ran: its arguments, block, grid or shared memory do not fit."""
 
 
 class KernelError(RuntimeError):
-    """A kernel that went wrong while it ran.
+    """A kernel that failed while it ran.
 
     kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
-    "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of
-    the access; reason is what happened and the way out, without its place. What is unknown is None.
+    "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of the access;
+    reason is the fault and the way out, without the location. Unknown fields are None.
     """
 
     def __init__(
@@ -50,46 +50,44 @@ class KernelError(RuntimeError):
         self.block, self.thread, self.line, self.file = block, thread, line, file
 
 
-MOST = float(np.finfo(np.float64).max)
+LARGEST = float(np.finfo(np.float64).max)
 
 
 def whole(who: str, name: str, value: Any, least: int = 0) -> int:
-    """The whole number itself, as Python's. Raises TypeError or ValueError."""
+    """The value as an int of at least `least`. Raises TypeError or ValueError."""
     return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))
 
 
 def number(who: str, name: str, value: Any, least: float = 0, below: float = inf) -> float:
-    """The number itself, as Python's, with least <= value < below; NaN is none. Raises TypeError or ValueError."""
+    """The value as a float with least <= value < below; NaN is rejected. Raises TypeError or ValueError."""
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= MOST))
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= LARGEST))
 
 
 def flag(who: str, name: str, value: Any) -> bool:
-    """True or False itself. Raises TypeError, since a word such as "no" would count as True."""
+    """The value if it is True or False. Raises TypeError, since a word such as "no" would count as True."""
     return bool(a(f"{who}: {name}", value, bool | np.bool, "True or False"))
 
 
 def a(who: str, value: Any, kind: Any, wanted: str) -> Any:
-    """The value itself where it is of that kind. Raises TypeError: "who takes <wanted>; got ..."."""
+    """The value if it is an instance of `kind`. Raises TypeError: "who takes <wanted>; got ..."."""
     if not isinstance(value, kind):
         raise TypeError(f"{who} takes {wanted}; got {short(value)}.")
     return value
 
 
-def words(who: str, name: str, given: Any, known: Sequence[str]) -> tuple[str, ...]:
-    """The words of a list, or one alone, each of them among those known. Raises TypeError or ValueError."""
-    listed = (
-        (given,) if isinstance(given, str) else a(f"{who}: {name}", given, Iterable, f"a list of {', '.join(known)}")
-    )
-    for word in (found := tuple(listed)):
+def words(who: str, name: str, value: Any, known: Sequence[str]) -> tuple[str, ...]:
+    """A word or a list of words as a tuple, each among those known. Raises TypeError or ValueError."""
+    one = (value,) if isinstance(value, str) else value
+    for word in (found := tuple(a(f"{who}: {name}", one, Iterable, f"a list of {', '.join(known)}"))):
         if word not in known:
             raise ValueError(f"{who}: {name}={word!r:.60} must be among {', '.join(known)}.")
     return found
 
 
 def short(value: Any) -> str:
-    """The type of a value and the beginning of what it shows itself as, for a message."""
+    """The type of a value and the beginning of its repr, for a message."""
     return f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
 
 

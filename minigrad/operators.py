@@ -1,17 +1,16 @@
-"""The operators and methods of a Tensor: each is one line and names the op that does the work."""
+"""The registry of ops, and the operators and methods of a tensor: each one calls the op of its name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minigrad.op import OPS, Op
-
 Axis = int | Sequence[int] | None
+OPS: dict[str, Any] = {}  # every listed op by its name; `minigrad.op.Op` adds itself
 
 
-def op_of(name: str) -> Op:
-    """The op that goes by the name of a function of NumPy. Raises TypeError where there is none."""
+def op_named(name: str) -> Any:
+    """The op with the name of a NumPy function. Raises TypeError where there is none."""
     if name not in OPS:
         raise TypeError(
             f"np.{name} of a tensor: no op has that name; there is {', '.join(OPS)}. "
@@ -20,132 +19,48 @@ def op_of(name: str) -> Op:
     return OPS[name]
 
 
+def _method(name: str, doc: str | None = None) -> Callable[..., Any]:
+    """A method that calls an op on the tensor and what follows it."""
+
+    def method(self: Any, *others: Any) -> Any:
+        return OPS[name](self, *others)
+
+    method.__name__, method.__doc__ = name, doc
+    return method
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    """The operator for a number on the left: 2 - x."""
+    return lambda self, other: OPS[name](other, self)
+
+
+def _in_place(name: str) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self._in_place(name, other)
+
+
 class Operators:
-    """What can be written on a tensor: `a + b`, `a @ b`, `a.sum(axis=0)`."""
+    """The operators and methods that a tensor and a traced value share: `a + b`, `a @ b`, `a.sum(axis=0)`."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # `==` compares elements, so a tensor is hashed by identity
 
-    def __add__(self, other: Any) -> Any:
-        return OPS["add"](self, other)
+    __add__, __radd__, __iadd__ = _method("add"), _reflected("add"), _in_place("add")
+    __sub__, __rsub__, __isub__ = _method("subtract"), _reflected("subtract"), _in_place("subtract")
+    __mul__, __rmul__, __imul__ = _method("multiply"), _reflected("multiply"), _in_place("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _method("divide"), _reflected("divide"), _in_place("divide")
+    __pow__, __rpow__ = _method("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _method("matmul"), _reflected("matmul")
+    __neg__ = _method("negative")
+    __lt__, __le__ = _method("less"), _method("less_equal")
+    __gt__, __ge__ = _method("greater"), _method("greater_equal")
+    __eq__, __ne__ = _method("equal"), _method("not_equal")
 
-    def __radd__(self, other: Any) -> Any:
-        return OPS["add"](other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return OPS["subtract"](self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return OPS["subtract"](other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return OPS["multiply"](self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return OPS["multiply"](other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return OPS["divide"](self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return OPS["divide"](other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return OPS["power"](self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return OPS["power"](other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return OPS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return OPS["matmul"](other, self)
-
-    def __neg__(self) -> Any:
-        return OPS["negative"](self)
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place("add", other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place("subtract", other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place("multiply", other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place("divide", other)
-
-    def _in_place(self, op: str, other: Any) -> Any:
-        return self.assign(OPS[op](self, other), f"in-place {op}")  # type: ignore[attr-defined]
-
-    def __lt__(self, other: Any) -> Any:
-        return OPS["less"](self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return OPS["less_equal"](self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return OPS["greater"](self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return OPS["greater_equal"](self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return OPS["equal"](self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return OPS["not_equal"](self, other)
-
-    def __getitem__(self, key: Any) -> Any:
-        return OPS["getitem"](self, key=key)
-
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **named: Any) -> Any:
-        """np.exp(x) and np.float32(2) * x are the ops of these names."""
-        name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
-        inputs = [x.item() if isinstance(x, np.ndarray) and not x.ndim else x for x in given]  # NumPy's own numbers
-        return op_of(name)(*inputs, **named)
-
-    def __array_function__(self, function: Any, types: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """np.sum(x, axis=1) is the op of that name, if it takes such arguments."""
-        op = OPS.get(function.__name__)
-        if op and op.inputs.fit(given, named):
-            return op(*given, **named)
-        return self._without_op(function, given, named)
-
-    def _without_op(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """What a function of NumPy does that no op does. Raises TypeError."""
-        return op_of(function.__name__)(*given, **named)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(
-            "a tensor is not written element by element; use mg.where(condition, a, b), or assign(values) for all."
-        )
-
-    def exp(self) -> Any:
-        """e to the power of each element."""
-        return OPS["exp"](self)
-
-    def log(self) -> Any:
-        """The natural logarithm of each element."""
-        return OPS["log"](self)
-
-    def sqrt(self) -> Any:
-        """The square root of each element."""
-        return OPS["sqrt"](self)
-
-    def tanh(self) -> Any:
-        """The hyperbolic tangent of each element."""
-        return OPS["tanh"](self)
-
-    def sigmoid(self) -> Any:
-        """1 / (1 + exp(-x)) of each element."""
-        return OPS["sigmoid"](self)
-
-    def relu(self) -> Any:
-        """Each element where it is positive, else 0."""
-        return OPS["relu"](self)
+    exp = _method("exp", "e to the power of each element.")
+    log = _method("log", "The natural logarithm of each element.")
+    sqrt = _method("sqrt", "The square root of each element.")
+    tanh = _method("tanh", "The hyperbolic tangent of each element.")
+    sigmoid = _method("sigmoid", "1 / (1 + exp(-x)) of each element.")
+    relu = _method("relu", "Each element where it is positive, else 0.")
 
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Any:
         """The sum over some axes, or over all."""
@@ -160,9 +75,9 @@ class Operators:
         return OPS["max"](self, axis=axis, keepdims=keepdims)
 
     def transpose(self, *axes: int) -> Any:
-        """The axes in another order: reversed, or as given."""
-        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return OPS["transpose"](self, axes=given if axes else None)
+        """The axes in another order: reversed, or in the order given."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return OPS["transpose"](self, axes=order if axes else None)
 
     @property
     def T(self) -> Any:
@@ -171,5 +86,33 @@ class Operators:
 
     def reshape(self, *shape: int) -> Any:
         """The same elements in another shape; one extent may be -1. Shares memory with this tensor."""
-        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return OPS["reshape"](self, shape=given)
+        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return OPS["reshape"](self, shape=extents)
+
+    def __getitem__(self, key: Any) -> Any:
+        return OPS["getitem"](self, key=key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "a tensor is not written element by element; use mg.where(condition, a, b), or assign(values) for all."
+        )
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """np.exp(x) and np.float32(2) * x call the op of that name."""
+        name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
+        numbers = [x.item() if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs]  # NumPy's own numbers
+        return op_named(name)(*numbers, **named)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """np.sum(x, axis=1) calls the op of that name, where it takes such arguments."""
+        op = OPS.get(function.__name__)
+        if op and op.inputs.accepts(inputs, named):
+            return op(*inputs, **named)
+        return self._numpy_function(function, inputs, named)
+
+    def _numpy_function(self, function: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """A NumPy function that is no op. Raises TypeError; a tensor hands over its values instead."""
+        return op_named(function.__name__)(*inputs, **named)
+
+    def _in_place(self, op: str, other: Any) -> Any:
+        raise NotImplementedError

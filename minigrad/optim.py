@@ -1,89 +1,63 @@
-"""The numbers of an optimizer, which may be set at any time."""
+"""Optimizers: SGD with momentum, Adam. One launch updates up to 8 parameters: most are too small for their own."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minigrad.devices.array import Array
-from minigrad.devices.caches import Memo
+from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import move
 from minigrad.errors import a, number
-from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.kernel import Epoch, Kernel
 from minigrad.kernels.launch import ceil_div
 from minigrad.ops.elementwise import per_element
-from minigrad.replay.launches import Program
-from minigrad.tape import effects, no_grad
+from minigrad.replay.launches import replayed
+from minigrad.tape import mode, no_grad
 from minigrad.tensor import Tensor
 
-
-class Setting:
-    """A number of an optimizer, checked whenever it is set: `optimizer.lr = 0.01`."""
-
-    def __init__(self, check: Callable[[str, str, Any], Any] = number):
-        self.check = check
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __set__(self, optimizer: Any, value: Any) -> None:
-        vars(optimizer)[self.name] = self.check(type(optimizer).__name__, self.name, value)
-
-    def __get__(self, optimizer: Any, owner: type) -> Any:
-        if optimizer is None:
-            return self
-        try:
-            return vars(optimizer)[self.name]
-        except KeyError:
-            raise AttributeError(f"{owner.__name__} has no {self.name} yet; set it first.") from None
-
-
-def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
-    """The numbers themselves. Raises TypeError or ValueError."""
-    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
-        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
-    return tuple(number(who, f"{name}[{i}]", given, below=1) for i, given in enumerate(value))
-
-
-MANY, BLOCK, PIECE = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
+MANY, BLOCK, CHUNK = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
 Row = Sequence[Any]  # a parameter, its gradient, its states
 
 
-def per_parameters(name: str) -> Kernel:
-    """A kernel for MANY parameters, whose blocks are theirs one after the other."""
+def _multi_tensor(name: str) -> Kernel:
+    """A kernel for MANY parameters, each with blocks of its own."""
     return Kernel("optim.cu", name, ("blocks",), (str(BLOCK),), "blocks")
 
 
-SGD_STEPS = per_parameters("sgd_steps")
-ADAM_STEPS = per_parameters("adam_steps")
+SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
+SGD_STEPS, ADAM_STEPS = _multi_tensor("sgd_steps"), _multi_tensor("adam_steps")
 ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
+_REPLAYED = Cache()  # updates of all parameters of a device, by tuning epoch, optimizer, settings and specs
 
 
-def blocks(rows: Sequence[Row]) -> int:
-    """Blocks for these parameters: each has its own."""
-    return sum(ceil_div(row[0].size, PIECE) for row in rows)
+def _blocks(rows: Sequence[Row]) -> int:
+    """The number of blocks for these parameters."""
+    return sum(ceil_div(row[0].size, CHUNK) for row in rows)
 
 
-def sized(rows: Sequence[Row]) -> list[Row]:
-    """With the number of elements behind each row."""
-    return [(*row, row[0].size) for row in rows]
-
-
-def places(rows: Sequence[Row]) -> Row:
-    """What a kernel for MANY parameters takes of them; the places that are left get null pointers and a size of 0."""
+def _arguments(rows: Sequence[Row]) -> Row:
+    """The arguments of a kernel for MANY parameters; places without a parameter get null pointers and a size of 0."""
     empty = [0 if isinstance(value, int) else None for value in rows[0]]
     return [value for row in [*rows, *[empty] * (MANY - len(rows))] for value in row]
 
 
-SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel to read
-_PROGRAMS = Memo()
+def _with_size(rows: Sequence[Row]) -> list[Row]:
+    return [(*row, row[0].size) for row in rows]
+
+
+def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
+    """The two numbers as a tuple. Raises TypeError or ValueError."""
+    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
+        raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
+    return tuple(number(who, f"{name}[{i}]", x, below=1) for i, x in enumerate(value))
 
 
 class Optimizer:
-    """A list of parameters and how to step them down their gradients, each with so many `states` of its own."""
+    """A list of parameters and the rule that steps them down their gradients, with `states` arrays for each."""
 
     states: int
-    lr = Setting()
+    checks: ClassVar[Mapping[str, Callable]] = {"lr": number}  # of the numbers that a user may set at any time
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         if isinstance(parameters, Tensor):
@@ -104,59 +78,60 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: a parameter is in the list twice; it would be stepped twice.")
         self._states: list[list[Tensor]] = [[] for _ in self.parameters]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = self.checks.get(name)
+        super().__setattr__(name, check(type(self).__name__, name, value) if check else value)
+
     def __repr__(self) -> str:
         count, settings = len(self.parameters), ", ".join(f"{name}={value}" for name, value in self.settings)
         return f"{type(self).__name__} of {count} parameter{'s' * (count != 1)}: {settings}"
 
     def zero_grad(self) -> None:
-        """Forget the gradients; the next backward starts from none."""
+        """Clear the gradients; the next backward starts from none."""
         for parameter in self.parameters:
             parameter.grad = None
 
     @property
     def states_held(self) -> list[Tensor]:
-        """The states of all parameters."""
+        """The states of all parameters, for the memory report."""
         return [state for states in self._states for state in states]
 
     def step(self) -> None:
         """Update every parameter that has a gradient."""
-        if noted := effects():
-            noted.reads(self)
+        if mode.recorder:
+            mode.recorder.steps(self)
         by_device: dict[str, list[Any]] = {}
         with no_grad():
             for i, p in enumerate(self.parameters):
                 if p._grad is not None:
                     p.written_by(type(self).__name__)
                     row = by_device.setdefault(p.device, [])
-                    row += [p.array, p._grad.array, *(state.array for state in self._kept(i, p))]
+                    row += [p.array, p._grad.array, *(state.array for state in self._states_of(i, p))]
         for arrays in by_device.values():
-            self._update_all(arrays)
+            self._replayed(arrays)(arrays)
 
-    def _update_all(self, arrays: list[Any]) -> None:
-        """One program updates all the parameters of a device that repeats launches."""
+    def _replayed(self, arrays: list[Any]) -> Callable:
+        """The update of these arrays, replayed where the device replays launches."""
         if not (isinstance(arrays[0], Array) and arrays[0].device.repeats):
-            self._each(*arrays)
-            return
+            return self._update_all
         specs = [array.spec for array in arrays]
-        key = (type(self), self.settings, *specs)
+        key = (Epoch.number, type(self), self.settings, *specs)
         try:
-            program = _PROGRAMS.get(key)
-        except TypeError:  # a list among the settings: what it does may change with any element
-            self._each(*arrays)
-            return
-        if program is None:
-            program = _PROGRAMS.keep(key, Program(self._each, specs))
-        program(arrays)
+            return _REPLAYED.get(key) or _REPLAYED.keep(key, replayed(self._update_all, specs))
+        except TypeError:  # a list among the settings: any element may change
+            return self._update_all
 
-    def _each(self, *arrays: Any) -> tuple:
-        """Parameter after parameter, each with its gradient and its states; on a device MANY of a dtype at a time."""
+    def _update_all(self, arrays: Sequence[Any]) -> tuple:
+        """Update each parameter by its gradient and states; on a device MANY of a dtype at a time."""
         width = 2 + self.states
         rows = [arrays[at : at + width] for at in range(0, len(arrays), width)]
         if not isinstance(arrays[0], Array):
             for row in rows:
                 self._update(*row)
             return ()
-        owner = next(c for c in type(self).__mro__ if "_update" in vars(c))  # who updates one knows how to update many
+        owner = next(
+            c for c in type(self).__mro__ if "_update" in vars(c)
+        )  # the class that updates one also updates many
         launch = vars(owner).get("_launch", Optimizer._launch)
         for dtype in dict.fromkeys(row[0].dtype for row in rows):
             alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
@@ -165,12 +140,12 @@ class Optimizer:
         return ()
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Update these parameters. An optimizer without a kernel for many updates one after the other."""
+        """Update these parameters, one after the other where the optimizer has no kernel for many."""
         for row in rows:
             self._update(*row)
 
-    def _kept(self, i: int, p: Tensor) -> list[Tensor]:
-        """The states of a parameter, on its device: they live as long as the optimizer."""
+    def _states_of(self, i: int, p: Tensor) -> list[Tensor]:
+        """The states of a parameter, on its device; they live as long as the optimizer."""
         states = self._states[i]
         if not states:
             states[:] = [Tensor(move(host, p.device)) for host in self._start(p.array)]
@@ -180,7 +155,7 @@ class Optimizer:
 
     @property
     def settings(self) -> tuple:
-        """What the update depends on, beside arrays: all else that the optimizer has."""
+        """All that the update depends on besides arrays: every other attribute of the optimizer."""
         return tuple((name, value) for name, value in vars(self).items() if name not in ("parameters", "_states"))
 
     def _start(self, p: Any) -> list[np.ndarray]:
@@ -195,7 +170,7 @@ class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
     states = 1
-    momentum = Setting()
+    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": number}
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
         super().__init__(parameters, lr)
@@ -212,7 +187,7 @@ class SGD(Optimizer):
         p -= self.lr * v
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        SGD_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, self.momentum)
+        SGD_STEPS.launch(_blocks(rows))(*_arguments(_with_size(rows)), self.lr, self.momentum)
 
 
 class Adam(Optimizer):
@@ -222,7 +197,7 @@ class Adam(Optimizer):
     """
 
     states = 3
-    betas, eps = Setting(two_below_one), Setting()
+    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": number}
 
     def __init__(
         self,
@@ -247,7 +222,7 @@ class Adam(Optimizer):
         p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """t counts the steps of a parameter; it stands on the device, as a graph repeats only what does."""
-        ADAM_COUNTS.launch()(*places([row[-1:] for row in rows]))
+        """t counts the steps of a parameter, on the device: a graph replays only what happens there."""
+        ADAM_COUNTS.launch()(*_arguments([row[-1:] for row in rows]))
         c1, c2 = (1 - beta for beta in self.betas)
-        ADAM_STEPS.launch(blocks(rows))(*places(sized(rows)), self.lr, c1, c2, self.eps)
+        ADAM_STEPS.launch(_blocks(rows))(*_arguments(_with_size(rows)), self.lr, c1, c2, self.eps)

@@ -1,10 +1,12 @@
-"""What a kernel takes: its parameters, read from their declarations."""
+"""CUDA C++ as text: the kernels in a file, their signatures, macros, includes, and marked regions."""
 
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+from minigrad.display import highlight
 
 
 class Param(NamedTuple):
@@ -21,19 +23,14 @@ class Param(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel's name, its parameters and where it stands in its file."""
+    """A kernel's name, its parameters and its location in its file."""
 
     name: str
     params: tuple[Param, ...]
     line: int
-    start: int  # of its text in the file, comment lines above it included
+    start: int  # the offset of its text in the file, with the comment lines above it
     stop: int
-    c_name: bool  # declared extern "C": the compiled function has the name that is written
-
-
-def split(params: str) -> list[str]:
-    """A parameter list cut at its commas; `void` and nothing are no parameters."""
-    return [] if params.strip() in ("", "void") else [" ".join(p.split()) for p in params.split(",")]
+    c_name: bool  # declared extern "C": the compiled function keeps its name
 
 
 def parameter(text: str) -> Param:
@@ -49,11 +46,11 @@ def parameter(text: str) -> Param:
     return Param(name, kind, pointer, const)
 
 
-MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
+_MARK = re.compile(r"^[ \t]*//[ \t]*\[([^\]]+)\]", re.M)
 
 
 class Listing:
-    """Numbered lines of a file; shows itself highlighted in a notebook."""
+    """Numbered lines of a file, highlighted in a notebook."""
 
     def __init__(self, file: str, first: int, text: str):
         self.file, self.first, self.text = file, first, text
@@ -64,14 +61,12 @@ class Listing:
         return "\n".join([f"{self.file}:{self.first}", *numbered])
 
     def _repr_html_(self) -> str:
-        from minigrad.display import highlight
-
         return highlight(self.text, self.first, self.file)
 
 
 def regions(file: str, first: int, text: str) -> dict[str, Listing]:
-    """What stands under each mark, up to the next one or the last brace."""
-    marks = list(MARK.finditer(text))
+    """The lines below each mark `// [title]`, up to the next mark or the last brace."""
+    marks = list(_MARK.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [text.rfind("}")] * bool(marks)
     return {
         mark.group(1): Listing(file, first + text.count("\n", 0, mark.start()), text[mark.start() : end].rstrip())
@@ -88,12 +83,12 @@ _KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
-_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # as `blank` leaves it
+_EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
 
 def blank(text: str) -> str:
-    """The text with comments and the insides of strings made spaces: same length, same lines."""
+    """The text with spaces for comments and the contents of strings: same length, same lines."""
 
     def spaces(found: re.Match) -> str:
         token = found.group()
@@ -105,9 +100,9 @@ def blank(text: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text; `name` is what messages call it, `folder` is where its includes are.
+    """CUDA C++ text, its name in messages, and the folder of its includes.
 
-    `before` is compiled ahead of it: what a kernel that left its file needs of that file.
+    `before` is compiled ahead of it: the rest of the file from which a kernel was taken out.
     """
 
     text: str
@@ -124,14 +119,15 @@ class Source:
     @cached_property
     def kernels(self) -> dict[str, Signature]:
         """The kernels that the text defines, by name, in order."""
-        code = _compiled(blank(self.text))
+        code = _without_if_0(blank(self.text))
         found = {}
         for match in _KERNEL.finditer(code):
             close = _matching(code, match.end() - 1, "()")
             body = code.find("{", close)
             if body < 0 or code[close + 1 : body].strip():
                 continue  # a declaration only
-            params = tuple(parameter(p) for p in split(code[match.end() : close]))
+            declared = code[match.end() : close]
+            params = () if declared.strip() in ("", "void") else tuple(map(parameter, declared.split(",")))
             start = _first_line(self.text, code.rfind("\n", 0, match.start()) + 1)
             stop = _matching(code, body, "{}") + 1
             line = code.count("\n", 0, match.start()) + 1
@@ -145,11 +141,11 @@ class Source:
 
     @cached_property
     def unit(self) -> str:
-        """What a compiler is given: the text, its lines counted from its own first."""
+        """The text for a compiler: its lines are numbered from its own first line."""
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{self.text}'
 
     def with_kernel(self, text: str, name: str) -> "Source":
-        """Another text for a kernel of this file, ahead of it all that is no kernel: includes, macros, functions."""
+        """Another text for a kernel of this file; the rest of the file but its kernels is compiled ahead of it."""
         rest = self.text
         for at in reversed(self.kernels.values()):
             rest = rest[: at.start] + "\n" * self.text.count("\n", at.start, at.stop) + rest[at.stop :]
@@ -157,7 +153,7 @@ class Source:
 
     @property
     def included(self) -> list[Path]:
-        """The files that the text includes in quotes, and those that they include."""
+        """The files that the text includes in quotes, directly or through others."""
         found: list[Path] = []
 
         def follow(text: str, here: Path) -> None:
@@ -171,18 +167,18 @@ class Source:
 
     @property
     def texts(self) -> list[str]:
-        """All that a compiler reads: what it is given, and the files that this includes."""
+        """All that a compiler reads: the unit and the files that it includes."""
         return [self.unit, *(path.read_text() for path in self.included)]
 
     def find(self, name: str, here: Path) -> Path | None:
-        """The file that an include names: in the folder of the text where it stands, or in that of the source."""
+        """The file of an include: in the folder of the including text, or in that of the source."""
         return next((path for path in (here / name, self.folder / name) if path.is_file()), None)
 
     def signature(self, kernel: str) -> Signature:
-        """The kernel's signature. Raises ValueError where it is not there, or not under its own name."""
+        """The kernel's signature. Raises ValueError if the text lacks it, or C++ would change its name."""
         if kernel not in self.kernels:
             names = ", ".join(self.kernels) or "no kernel (a kernel is `__global__ void name(...)`)"
-            whole = "the text" if self.name == f"{kernel}.cu" else self.name  # a text is called after its kernel
+            whole = "the text" if self.name == f"{kernel}.cu" else self.name  # a text is named after its kernel
             raise ValueError(f"{whole} has no kernel {kernel!r}; it defines {names}.")
         if not (found := self.kernels[kernel]).c_name:
             if "template" in blank(self.text[found.start : found.stop]).partition("__global__")[0]:
@@ -191,15 +187,14 @@ class Source:
         return found
 
     def kernel_text(self, kernel: str) -> tuple[int, str]:
-        """The first line number and the text of one kernel, with the comment above it."""
+        """The first line number and the text of a kernel, with the comment above it."""
         at = self.signature(kernel)
         return self.text.count("\n", 0, at.start) + 1, self.text[at.start : at.stop]
 
     def parts(self, kernel: str) -> dict[str, Listing]:
         """The marked regions of a kernel by their titles, each from `// [title]` to the next mark.
 
-        A kernel without marks that only calls what stands ahead of it, in its file or in one that this includes, has
-        the regions of that.
+        A kernel without marks has those of the functions that it calls: ahead of it in its file, or in an include.
         """
         first, text = self.kernel_text(kernel)
         head = self.text[: min(each.start for each in self.kernels.values())]
@@ -209,7 +204,7 @@ class Source:
 
 
 def _has_c_name(code: str, at: int) -> bool:
-    """Whether extern "C" stands before this place, or before braces around it."""
+    """True if extern "C" precedes this offset, or braces around it."""
     return any(
         _matching(code, found.end() - 1, "{}") > at
         if found.group().endswith("{")
@@ -218,9 +213,9 @@ def _has_c_name(code: str, at: int) -> bool:
     )
 
 
-def _compiled(code: str) -> str:
-    """The code with spaces for what stands between `#if 0` and its #else, #elif or #endif."""
-    depth = start = 0  # of the #ifs since the one that leaves out; where that one stands
+def _without_if_0(code: str) -> str:
+    """The code with spaces between `#if 0` and its #else, #elif or #endif."""
+    depth = start = 0  # nested #ifs since the `#if 0`; the offset after that one
     for match in _CONDITION.finditer(code):
         word = match[1]
         if not depth:
@@ -235,7 +230,7 @@ def _compiled(code: str) -> str:
 
 
 def _matching(code: str, start: int, pair: str) -> int:
-    """The index of the bracket that closes the one at `start`."""
+    """The offset of the bracket that closes the one at `start`."""
     depth = 0
     for index in range(start, len(code)):
         depth += (code[index] == pair[0]) - (code[index] == pair[1])
@@ -245,11 +240,11 @@ def _matching(code: str, start: int, pair: str) -> int:
 
 
 def _first_line(text: str, start: int) -> int:
-    """Move `start`, the beginning of a line, up over the comment and template lines that belong to it."""
+    """The offset of the first of the comment and template lines above the line that begins at `start`."""
     while start > 0:
         previous = text.rfind("\n", 0, start - 1) + 1
         line = text[previous : start - 1].strip()
-        if not line.startswith(("//", "template", 'extern "C"')) or MARK.match(text[previous:start]):
+        if not line.startswith(("//", "template", 'extern "C"')) or _MARK.match(text[previous:start]):
             break
         start = previous
     return start

@@ -1,4 +1,4 @@
-"""The tape: which operation made which array, and the walk back along it.
+"""The tape: a node for every operation that is recorded, and the backward pass over the nodes.
 
 A node keeps its parents and a rule `vjp` (vector-Jacobian product: the gradient of the output in, those of the inputs
 out). The rule holds arrays, never nodes, so a graph has no reference cycles: memory is free when the last name goes.
@@ -6,20 +6,14 @@ out). The rule holds arrays, never nodes, so a graph has no reference cycles: me
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Union
-
-from minigrad.devices.caches import Alive
-
-if TYPE_CHECKING:
-    from minigrad.fusion.trace import Trace
-    from minigrad.replay.effects import Effects
-    from minigrad.tensor import Tensor
+from itertools import count as numbers
+from typing import Any, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
-Parent = Union["Node", "Tensor", None]
-Saved = tuple[str, "Version"]  # an array that a rule keeps, by its name in the rule
+Parent = Union["Node", Any, None]  # a node, a leaf tensor, or None for an input that requires no gradient
+Saved = tuple[str, "Version"]  # an array that a rule saves, by its name in the rule
 
 
 class Version:
@@ -32,7 +26,7 @@ class Version:
 
 
 class Node:
-    """One recorded operation: its parents, its rule, and what the rule kept."""
+    """One recorded operation: its parents, its rule, and the versions of the arrays that the rule saved."""
 
     __slots__ = ("__weakref__", "op", "output", "parents", "saved", "shape", "vjp")
 
@@ -41,10 +35,10 @@ class Node:
         self.saved: Sequence = [(name, version, version.count) for name, version in saved] if saved else ()
         self.vjp: Vjp | None = vjp
         self.shape = array.shape
-        self.output = weakref.ref(array)  # for pictures only: the tape does not keep values alive
+        self.output = weakref.ref(array)  # for pictures only: the tape keeps no values alive
 
     def check(self) -> None:
-        """Raise RuntimeError where the rule is gone, or an array that it kept was changed."""
+        """Raise RuntimeError where the rule was freed, or an array that it saved has been changed."""
         if self.vjp is None:
             raise RuntimeError(
                 f"backward: the graph behind {self.op} was freed by an earlier backward. "
@@ -58,72 +52,86 @@ class Node:
                 )
 
     def pull(self, dy: Any) -> Sequence:
-        """The gradients of the parents, by the rule."""
+        """The gradients of the parents."""
         return self.vjp(dy)  # type: ignore[misc]
 
     def free(self) -> None:
-        """Let go of what the rule kept."""
+        """Release the rule and all that it saved."""
         self.vjp, self.saved = None, []
 
 
+def outputs(op: str, node: Node, arrays: Sequence[Any]) -> list[Node]:
+    """A node for each output of an operation with several: it hands its gradient to the node of the operation.
+
+    The operation's rule then receives one tuple, with None for each output that no gradient reaches.
+    """
+
+    def hand_over(i: int) -> Vjp:
+        return lambda dy: (tuple(dy if i == j else None for j in range(len(arrays))),)
+
+    return [Node(f"{op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
+
+
+class Recorder(Protocol):
+    """A training step that is being captured (`mg.graph`) learns here what the step does besides launching kernels."""
+
+    def uses(self, tensors: Sequence[Any]) -> None:
+        """An op runs on these tensors."""
+
+    def reads_grad(self, leaf: Any) -> None:
+        """The step reads `leaf.grad`."""
+
+    def sets_grad(self, leaf: Any, grad: Any) -> None:
+        """The step sets or clears `leaf.grad`."""
+
+    def delivers_grad(self, leaf: Any, grad: Any) -> None:
+        """The backward pass delivers a gradient to a leaf."""
+
+    def writes(self, version: Version) -> None:
+        """The step changes an array in place."""
+
+    def steps(self, optimizer: Any) -> None:
+        """An optimizer updates its parameters."""
+
+
+class Tracer(Protocol):
+    """A function that is being fused (`mg.fuse`) receives each op here, instead of the op being run."""
+
+    def trace(self, op: Any, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
+        """One op of the function; returns the value that stands for its output."""
+
+
 class _Mode(threading.local):
-    enabled = True
-    effects: "Effects | None" = None
-    trace: "Trace | None" = None
+    """The state of this thread."""
+
+    enabled = True  # operations are recorded
+    recorder: Recorder | None = None
+    tracer: Tracer | None = None
 
 
 mode = _Mode()
 
 
-captures: Alive["Effects"] = Alive()  # the graphs that there are
+class Changes:
+    """Numbers the changes of any leaf's `requires_grad`: where `last` is another, a captured step checks its leaves."""
 
+    _numbers = numbers(1)
+    last = 0
 
-def turn(leaf: "Tensor", wanted: bool) -> None:
-    """Let a leaf require a gradient or none, and tell every graph where that is new."""
-    if wanted != leaf._requires_grad:
-        leaf._requires_grad = wanted
-        for effects in captures.all():
-            effects.turns(leaf)
+    @classmethod
+    def note(cls) -> None:
+        """A leaf now requires a gradient, or no longer."""
+        cls.last = next(cls._numbers)
 
 
 def grad_enabled() -> bool:
-    """Whether operations are being recorded on this thread."""
+    """True where this thread records operations."""
     return mode.enabled
-
-
-def effects() -> "Effects | None":
-    """Where a step that is being captured on this thread notes what it does."""
-    return mode.effects
-
-
-@contextmanager
-def noted(effects: "Effects") -> Iterator[None]:
-    """Within it, this thread's operations are those of a step that is being captured."""
-    mode.effects = effects
-    try:
-        yield
-    finally:
-        mode.effects = None
-
-
-def trace() -> "Trace | None":
-    """Where the operations of a function that is being fused on this thread are noted, instead of being run."""
-    return mode.trace
-
-
-@contextmanager
-def traced(trace: "Trace") -> Iterator[None]:
-    """Within it, this thread's operations are those of a function that is being fused."""
-    before, mode.trace = mode.trace, trace
-    try:
-        yield
-    finally:
-        mode.trace = before
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Within it nothing is recorded: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
+    """Record nothing: `with no_grad(): w -= 0.1 * w.grad`. Also a function decorator."""
     before, mode.enabled = mode.enabled, False
     try:
         yield
@@ -131,36 +139,54 @@ def no_grad() -> Iterator[None]:
         mode.enabled = before
 
 
-def order(root: Parent) -> list[Any]:
-    """Every node and leaf below `root`, each after all of those that it feeds: the order of the backward pass."""
-    done: set[int] = set()
-    post: list[Any] = []
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Report this thread's operations to a step that is being captured."""
+    mode.recorder = recorder
+    try:
+        yield
+    finally:
+        mode.recorder = None
+
+
+@contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    """Hand this thread's operations to a function that is being fused."""
+    before, mode.tracer = mode.tracer, tracer
+    try:
+        yield
+    finally:
+        mode.tracer = before
+
+
+def topological_order(root: Parent) -> list[Any]:
+    """Every node and leaf behind `root`, each after all that it feeds: the order of the backward pass."""
+    visited: set[int] = set()
+    postorder: list[Any] = []
     stack = [(root, False)]
     while stack:  # a loop, not recursion: a graph may be a hundred thousand nodes deep
-        at, ready = stack.pop()
-        if ready:
-            post.append(at)
-        elif at is not None and id(at) not in done:
-            done.add(id(at))
+        at, parents_done = stack.pop()
+        if parents_done:
+            postorder.append(at)
+        elif at is not None and id(at) not in visited:
+            visited.add(id(at))
             stack.append((at, True))
             if isinstance(at, Node):
                 stack.extend([(parent, False) for parent in at.parents])
-    return post[::-1]
-
-
-def ready(root: Parent) -> list[Any]:
-    """As `order`, with every rule checked before the first one runs: a backward that is refused has changed nothing."""
-    walk = order(root)
-    for at in walk:
-        if isinstance(at, Node):
-            at.check()
-    return walk
+    return postorder[::-1]
 
 
 def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, Any]]:
-    """Walk back from `root`: yields each node or leaf with the gradient that has reached it, complete."""
+    """The backward pass from `root`: yields each node or leaf with its complete gradient.
+
+    Every rule is checked before the first one runs, so a backward that raises has changed nothing.
+    """
+    order = topological_order(root)
+    for at in order:
+        if isinstance(at, Node):
+            at.check()
     arrived = {id(root): dy}
-    for at in ready(root):
+    for at in order:
         total = arrived.pop(id(at), None)
         if total is None:
             continue
@@ -168,8 +194,12 @@ def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator
             for parent, part in zip(at.parents, at.pull(total), strict=True):
                 if parent is not None and part is not None:
                     known = arrived.get(id(parent))
-                    if isinstance(part, dict):  # of an operation with several outputs, by output
-                        arrived[id(parent)] = {**(known or {}), **part}
-                    else:
-                        arrived[id(parent)] = part if known is None else add(known, part)
+                    arrived[id(parent)] = part if known is None else _sum(known, part, add)
         yield at, total
+
+
+def _sum(known: Any, part: Any, add: Callable[[Any, Any], Any]) -> Any:
+    """Two gradients added; tuples, of an operation with several outputs, output by output."""
+    if isinstance(known, tuple):
+        return tuple(b if a is None else a if b is None else add(a, b) for a, b in zip(known, part, strict=True))
+    return add(known, part)

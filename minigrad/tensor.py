@@ -1,6 +1,6 @@
-"""The values of a Tensor: as a NumPy array, as a number, as text."""
+"""Tensor: what a user holds. An array on a device, its gradient, and the node of the tape that made it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -10,16 +10,21 @@ from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import check_dtype, convert, copied, device_of, has_gradient, memory, move, number, to_host
 from minigrad.errors import a, flag
-from minigrad.operators import Operators
+from minigrad.operators import OPS, Operators
 
 
-class Values:
-    """What a tensor is, and what it holds, brought to the host."""
+class Tensor(Operators):
+    """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
 
-    __slots__ = ()
-    array: Any
-    node: Any
-    _requires_grad: bool
+    __slots__ = ("__weakref__", "_grad", "_requires_grad", "_version", "array", "node")
+
+    def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
+        self.array, self._version = array, version
+        self._grad: Tensor | None = None
+        self.node: tape.Node | None = None
+        self._requires_grad = requires_grad
+
+    # --- what it is ---
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,9 +58,20 @@ class Values:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
-    def _without_op(self, function: Any, given: Any, named: Mapping[str, Any]) -> Any:
-        """A function of NumPy that is no op takes the values, as np.linalg.norm(x) does."""
-        return function(*_arrays(given), **{name: _arrays(x) for name, x in named.items()})
+    def _numpy_function(self, function: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
+        """A NumPy function that is no op takes the values, as np.argmax(x) does.
+
+        Raises TypeError where its result would lack a gradient that a tensor requires.
+        """
+        tensors: list[Tensor] = []
+        result = function(*_values(inputs, tensors), **{name: _values(x, tensors) for name, x in named.items()})
+        if np.asarray(result).dtype.kind == "f" and tape.grad_enabled() and any(t.requires_grad for t in tensors):
+            name = f"np.{function.__name__}"
+            raise TypeError(
+                f"{name} of a tensor that requires a gradient: no op has that name, so the result would have no "
+                f"gradient. Write it with ops, as a @ b, or {name}(x.detach()) for the values alone."
+            )
+        return result
 
     def item(self) -> float | int | bool:
         """The only element, as a Python number."""
@@ -83,8 +99,7 @@ class Values:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        tensor: Any = self
-        return (tensor[i] for i in range(len(self)))
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         body = np.array2string(self.numpy(), separator=", ", prefix="tensor(", threshold=64, edgeitems=3)
@@ -93,37 +108,16 @@ class Values:
         notes += [f"op={self.node.op}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
         return f"tensor({', '.join([body, *notes])})"
 
-
-def _arrays(given: Any) -> Any:
-    """The same with arrays for tensors, also within lists and tuples."""
-    if isinstance(given, list | tuple):
-        return (list if isinstance(given, list) else tuple)(map(_arrays, given))
-    return given.numpy() if isinstance(given, Values) else given
-
-
-class Tensor(Values, Operators):
-    """An n-dimensional array that can be differentiated. Make one with `mg.tensor`."""
-
-    __slots__ = ("__weakref__", "_grad", "_requires_grad", "_version", "array", "node")
-
-    def __init__(self, array: Any, requires_grad: bool = False, version: tape.Version | None = None):
-        self.array, self._version = array, version
-        self._grad: Tensor | None = None
-        self.node: tape.Node | None = None
-        self._requires_grad = requires_grad
-
-    # --- what it is ---
-
     @property
     def version(self) -> tape.Version:
-        """Counts the writes to its memory; there is none until somebody asks."""
+        """Counts the writes to its memory; created when first asked for."""
         if self._version is None:
             self._version = tape.Version()
         return self._version
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on it are recorded. Only leaves can be set."""
+        """True where operations on it are recorded. Only leaves can be set."""
         return self._requires_grad or self.node is not None
 
     @requires_grad.setter
@@ -132,26 +126,28 @@ class Tensor(Values, Operators):
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
         if flag("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
-        tape.turn(self, bool(wanted))
+        if wanted != self._requires_grad:
+            self._requires_grad = bool(wanted)
+            tape.Changes.note()
 
     @property
     def grad(self) -> "Tensor | None":
-        """The gradient that `backward` has added up here, or None. What is set must be of this shape, dtype, device."""
-        if effects := tape.effects():
-            effects.looks_at(self)
+        """The gradient that `backward` has accumulated, or None. A new one must have this shape, dtype and device."""
+        if recorder := tape.mode.recorder:
+            recorder.reads_grad(self)
         return self._grad
 
     @grad.setter
     def grad(self, given: "Tensor | None") -> None:
         if given is not None:
             self._must_be_like(a("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None")
-        if effects := tape.effects():
-            effects.sets(self, given)
+        if recorder := tape.mode.recorder:
+            recorder.sets_grad(self, given)
         self._grad = given
 
     @property
     def is_leaf(self) -> bool:
-        """Whether a user made it, rather than a recorded operation."""
+        """True for a tensor that a user made, False for the output of a recorded operation."""
         return self.node is None
 
     # --- the tape ---
@@ -163,30 +159,25 @@ class Tensor(Values, Operators):
 
     def backward(self, grad: Union["Tensor", None] = None, retain_graph: bool = False) -> None:
         """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
-
-        def add(a: Any, b: Any) -> Any:
-            from minigrad.op import OPS
-
-            return OPS["add"].run([a, b], {})
-
-        seed, noted = self._seed(grad), tape.effects()
+        seed, recorder = self._seed(grad), tape.mode.recorder
+        flag("backward", "retain_graph", retain_graph)
         delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
-        for at, total in tape.gradients(self.node or self, seed, add):
+        for at, total in tape.gradients(self.node or self, seed, _add):
             if isinstance(at, Tensor):
                 if device_of(total) != at.device:  # the leaf has moved since the forward pass
                     total = move(total, at.device)
                 if at._grad is not None:
-                    total = add(at._grad.array, total)
+                    total = _add(at._grad.array, total)
                 elif memory(total) in delivered:
                     total = copied(total)
                 delivered.add(memory(total))
                 grad = Tensor(total)
-                if noted:
-                    noted.gives(at, grad)
+                if recorder:
+                    recorder.delivers_grad(at, grad)
                 at._grad = grad
             elif not retain_graph:
                 at.free()
-            del total  # what the next rule makes may have its memory
+            del total  # its memory may serve the next rule
 
     def _seed(self, grad: Union["Tensor", None]) -> Any:
         if not self.requires_grad:
@@ -215,17 +206,17 @@ class Tensor(Values, Operators):
         return Tensor(self.array, version=self.version)
 
     def written_by(self, who: str) -> None:
-        """Note that `who` changes this tensor in place. Raises where the tape needs it unchanged."""
+        """Count a write of `who` in place. Raises RuntimeError where the tape would miss it."""
         if self.requires_grad and tape.grad_enabled():
             raise RuntimeError(
                 f"{who} changes a tensor that requires a gradient, in place. Do it under `with mg.no_grad():`."
             )
         self.version.count += 1
-        if effects := tape.effects():
-            effects.written.append(self.version)
+        if recorder := tape.mode.recorder:
+            recorder.writes(self.version)
 
     def assign(self, value: Any, who: str = "assign") -> "Tensor":
-        """Overwrite the values in place, keeping the memory: parameters are updated so, under `no_grad`."""
+        """Overwrite the values in place, in the same memory: the way to update parameters, under `no_grad`."""
         other = self.fitting(value, who)
         if other.requires_grad and not self.requires_grad and tape.grad_enabled():
             raise RuntimeError(
@@ -239,8 +230,11 @@ class Tensor(Values, Operators):
             np.copyto(self.array, other.array)
         return self
 
+    def _in_place(self, op: str, other: Any) -> "Tensor":
+        return self.assign(OPS[op](self, other), f"in-place {op}")
+
     def fitting(self, value: Any, who: str) -> "Tensor":
-        """The value as a tensor that can be assigned to this one. Raises ValueError where it does not fit."""
+        """The value as a tensor like this one. Raises ValueError for another shape, dtype or device."""
         other = as_tensor(value, self, who)
         self._must_be_like(other, f"{who}: what is assigned", "Reshape, convert or move it")
         return other
@@ -271,8 +265,32 @@ class Tensor(Values, Operators):
         return result
 
 
+def output(array: Any, version: tape.Version | None, new: Callable = object.__new__) -> Tensor:
+    """Tensor(array, version=version), in half the time: every op makes one."""
+    result: Tensor = new(Tensor)
+    result.array, result._version = array, version
+    result._grad = result.node = None
+    result._requires_grad = False
+    return result
+
+
+def _add(a: Any, b: Any) -> Any:
+    """Two gradients on any device."""
+    return OPS["add"].run([a, b], {})
+
+
+def _values(given: Any, tensors: list[Tensor]) -> Any:
+    """The arguments of a NumPy function with arrays for tensors, also within lists; notes the tensors."""
+    if isinstance(given, list | tuple):
+        return (list if isinstance(given, list) else tuple)(_values(x, tensors) for x in given)
+    if isinstance(given, Tensor):
+        tensors.append(given)
+        return given.numpy()
+    return given
+
+
 def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:
-    """What a copied or pickled tensor becomes."""
+    """A tensor from a copy or a pickle."""
     return Tensor(move(values, check(device)), requires_grad)
 
 

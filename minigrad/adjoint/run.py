@@ -270,7 +270,7 @@ def examine(kernel: Kernel, run: Run, kinds: str, seen: set[tuple]) -> None:
     kinds: of the arguments that decide which elements it touches, as `dtype.kind` has them. seen: the launches already
     examined, by these.
     """
-    if run.threads > EXAMINED or any(a.device.name != "sim" for a in run.arrays.values()):
+    if run.threads > EXAMINED or any(a.device.is_gpu for a in run.arrays.values()):
         return
     given = {name: a.numpy() for name, a in run.arrays.items()} | {n: np.asarray(v) for n, v in run.scalars.items()}
     told = [(name, a.shape, sha256(a.tobytes()).digest()) for name, a in given.items() if a.dtype.kind in kinds]

@@ -1,70 +1,115 @@
-"""The devices by name: `numpy` (the references), `sim` (the kernels on the CPU), `cuda` (the kernels on the GPU)."""
+"""The devices by name: `numpy` (the references), `sim` (kernels on the CPU), `cuda` (kernels on the GPU).
+
+Where there are several GPUs, `cuda:0`, `cuda:1`, ... name them by number. `cuda` is the current one, number CUDA_DEVICE
+or 0: the same object as its `cuda:N`, and always printed as `cuda`.
+"""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from threading import get_ident
+from threading import RLock, get_ident
 
-from minigrad.devices.caches import once
-from minigrad.devices.device import Device, Launcher
+from minigrad.devices.device import Device, Launcher, current_gpu, gpu_name
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
+_GPU = re.compile(r"cuda:(0|[1-9]\d{0,8})")
+_made: dict[str, Device] = {}  # by every name that was asked for
+_lock = RLock()  # two threads that ask first would both make the device
 
 
-# Where the device of each name is made: loaded by name, so that this module imports no device.
-_MAKERS = {"sim": ("minigrad.simulator", "Simulator"), "cuda": ("minigrad.devices.cuda.gpu", "GPU")}
+def canonical(name: str) -> str:
+    """The one name of a device: `cuda` for the current GPU, `cuda:N` for another. Raises ValueError."""
+    if isinstance(name, str):
+        if name in NAMES:
+            return name
+        if found := _GPU.fullmatch(name):
+            return gpu_name(int(found[1]))
+    raise ValueError(
+        f"device {name!r:.60} does not exist; the devices are {', '.join(NAMES)}, and cuda:1 for a second GPU."
+    )
 
 
-@once
 def get(name: str) -> Device:
-    """The device `sim` or `cuda`, made at its first use. Raises DeviceError where it is not available."""
-    if name in _MAKERS:
-        module, maker = _MAKERS[name]
-        return getattr(import_module(module), maker)()
-    if name == "numpy":
+    """The device of that name, made at its first use. Raises ValueError, or DeviceError where it is not available."""
+    device = _made.get(name)
+    return device or _make(name)
+
+
+def _make(name: str) -> Device:
+    own = canonical(name)
+    if own == "numpy":
         raise ValueError("device 'numpy' runs no kernels; choose 'sim' or 'cuda'.")
-    raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
+    with _lock:
+        if own not in _made:  # modules are loaded by name, so that this one imports no device
+            if own == "sim":
+                _made[own] = import_module("minigrad.simulator").Simulator()
+            else:
+                number = int(own[len("cuda:") :] or current_gpu())
+                _made[own] = import_module("minigrad.devices.cuda.gpu").GPU(number)
+        _made[name] = _made[own]
+    return _made[name]
+
+
+def in_use() -> list[Device]:
+    """The devices that have been used so far, `numpy` apart."""
+    return [device for name, device in list(_made.items()) if name == device.name]
 
 
 @cache
 def why_not(name: str) -> str:
-    """Empty where the device works, else the sentence that says why not and what to do."""
-    if name != "numpy":
-        try:
+    """Empty where the device works, else a sentence with the reason and the way out. Raises ValueError."""
+    try:
+        if canonical(name) != "numpy":
             get(name)
-        except DeviceError as error:
-            return str(error)
+    except DeviceError as error:
+        return str(error)
     return ""
 
 
+def check(name: str) -> str:
+    """The one name of a device that works. Raises ValueError or DeviceError with the way out."""
+    own = canonical(name)
+    if reason := why_not(own):
+        raise DeviceError(reason)
+    return own
+
+
 def devices() -> tuple[str, ...]:
-    """The names of the devices that this machine has; `numpy` is always there."""
-    return tuple(name for name in NAMES if not why_not(name))
+    """The names of this machine's devices. `numpy` is always there; GPUs other than `cuda` are not started."""
+    names = tuple(name for name in NAMES if not why_not(name))
+    others = range(get("cuda").count) if "cuda" in names else ()  # type: ignore[attr-defined]
+    return *names, *(gpu_name(number) for number in others if number != current_gpu())
+
+
+def is_gpu(name: str) -> bool:
+    """True for the name of a GPU, whether this machine has it or not."""
+    return canonical(name) not in ("numpy", "sim")
 
 
 @cache
 def default_device() -> str:
-    """`cuda` where there is a GPU, else `numpy`; the environment variable MINIGRAD_DEVICE decides otherwise."""
-    asked = os.environ.get("MINIGRAD_DEVICE")
-    return check(asked) if asked else ("numpy" if why_not("cuda") else "cuda")
+    """The device of new tensors: MINIGRAD_DEVICE, or `cuda` where there is a GPU, else `numpy`."""
+    wanted = os.environ.get("MINIGRAD_DEVICE")
+    return check(wanted) if wanted else ("numpy" if why_not("cuda") else "cuda")
 
 
 def kernel_device() -> str:
-    """The device to run kernels on: `cuda` where there is a GPU, else `sim`; MINIGRAD_DEVICE may name the other."""
-    asked = os.environ.get("MINIGRAD_DEVICE")
-    if asked in ("sim", "cuda"):
-        return check(asked)
+    """The device of kernels: MINIGRAD_DEVICE if that runs kernels, or `cuda` where there is a GPU, else `sim`."""
+    wanted = os.environ.get("MINIGRAD_DEVICE")
+    if wanted and canonical(wanted) != "numpy":
+        return check(wanted)
     return "sim" if why_not("cuda") else "cuda"
 
 
-_instead: list[tuple[int, Launcher]] = []  # by thread, what takes the place of `sim`, the innermost last
+_instead: list[tuple[int, Launcher]] = []  # by thread, the device that replaces `sim`, the innermost last
 
 
 def for_launch(device: Device | None) -> Launcher:
-    """The device for a launch with arrays on this one, or without; a microscope in use takes the place of `sim`."""
+    """The device for a launch with arrays on this one, or without arrays; a microscope in use replaces `sim`."""
     if _instead and (device is None or device.name == "sim"):
         mine = [other for thread, other in _instead if thread == get_ident()]
         if mine:
@@ -81,12 +126,3 @@ def through(launcher: Launcher) -> Iterator[None]:
         yield
     finally:
         _instead.remove(entry)
-
-
-def check(name: str) -> str:
-    """The name itself where that device works. Raises ValueError or DeviceError with the way out."""
-    if not isinstance(name, str) or name not in NAMES:
-        raise ValueError(f"device {name!r} does not exist; the devices are {', '.join(NAMES)}.")
-    if reason := why_not(name):
-        raise DeviceError(reason)
-    return name

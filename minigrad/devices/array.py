@@ -1,4 +1,4 @@
-"""Spec: what an array is, apart from its memory."""
+"""Array: device memory with a shape and a dtype, its Spec, and TensorMap, a description of boxes in an array."""
 
 import ctypes
 import math
@@ -10,16 +10,16 @@ import numpy as np
 
 from minigrad.devices.device import Buffer, Device
 
-# A kernel counts elements in an int. A thread that steps on by a whole block, of up to 1024 threads, does so once more
-# at the end, before it finds itself outside: that must not overflow either.
+# A kernel counts elements in an int. A thread that steps by a whole block, of up to 1024 threads, takes one last step
+# before it finds itself outside: that must not overflow either.
 MAX_ELEMENTS = 2**31 - 1024
 ALIGNED = 16  # bytes, the longest load of a thread
 
 
 class Spec:
-    """Device, shape and dtype of arrays, and how far they start from a multiple of 16 bytes.
+    """Device, shape and dtype of an array, and its offset in bytes from a multiple of 16.
 
-    There is one object for each, so that two arrays are alike where `x.spec is y.spec`.
+    Specs are unique: two arrays are alike where `x.spec is y.spec`.
     """
 
     __slots__ = ("__weakref__", "device", "dtype", "nbytes", "offset", "shape", "size")
@@ -34,13 +34,13 @@ _SPECS: WeakValueDictionary[tuple, Spec] = WeakValueDictionary()
 
 
 def spec_of(device: Device, shape: tuple[int, ...], dtype: np.dtype, address: int = 0) -> Spec:
-    """The one Spec of such arrays."""
+    """The unique Spec of such arrays."""
     key = (device, shape, dtype, address % ALIGNED)
     return _SPECS.get(key) or _SPECS.setdefault(key, Spec(*key))
 
 
 def elements(shape: Sequence[int]) -> int:
-    """The number of elements in an array of this shape. Raises ValueError beyond what a kernel can count."""
+    """The number of elements in this shape. Raises ValueError beyond MAX_ELEMENTS."""
     size = math.prod(shape)
     if size > MAX_ELEMENTS:
         raise ValueError(f"an array of shape {tuple(shape)} has {size} elements; make it at most {MAX_ELEMENTS}.")
@@ -48,7 +48,7 @@ def elements(shape: Sequence[int]) -> int:
 
 
 class Array:
-    """A shape and a dtype over device memory, always contiguous in C order."""
+    """Device memory with a shape and a dtype, always contiguous in C order."""
 
     __slots__ = ("__weakref__", "address", "buffer", "spec")
 
@@ -78,32 +78,26 @@ class Array:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
         return self.spec.device
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent of each axis."""
         return self.spec.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of an element."""
         return self.spec.dtype
 
     @property
     def size(self) -> int:
-        """The number of elements."""
         return self.spec.size
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes."""
         return self.spec.nbytes
 
     def numpy(self) -> np.ndarray:
@@ -114,11 +108,11 @@ class Array:
         return host
 
     def reshape(self, shape: tuple[int, ...]) -> "Array":
-        """The same memory under another shape of the same size."""
+        """A view of the same memory in another shape of the same size."""
         return Array(self.device, shape, self.dtype, self.buffer, self.address)
 
     def rows(self, start: int, count: int) -> "Array":
-        """Some rows of a matrix, in the same memory."""
+        """A view of `count` rows of a matrix."""
         columns = self.shape[1]
         address = self.address + start * columns * self.dtype.itemsize
         return Array(self.device, (count, columns), self.dtype, self.buffer, address)
@@ -135,7 +129,7 @@ class Array:
 
 
 def array_over(buffer: Buffer, spec: Spec, new: Any = object.__new__) -> Array:
-    """The array of this spec that a buffer holds, with nothing to be worked out."""
+    """The array of this spec in a buffer; `spec` must fit its address."""
     array = new(Array)
     array.spec, array.buffer, array.address = spec, buffer, buffer.address
     return array
@@ -144,9 +138,9 @@ def array_over(buffer: Buffer, spec: Spec, new: Any = object.__new__) -> Array:
 class TensorMap(ctypes.Structure):
     """The argument of a kernel that takes a `const __grid_constant__ TensorMap`.
 
-    The array is seen in this shape, in C order, and fetched in boxes of this shape; what a box has outside of the array
-    is 0. Rows must be multiples of 16 bytes, and the rows of a box 128 bytes: they arrive in shared memory swizzled.
-    Here it is a description; the device `cuda` puts the driver's 128 bytes in its place when it launches.
+    The array is viewed in `shape`, in C order, and fetched in boxes of shape `box`; elements outside the array are 0.
+    Rows must be multiples of 16 bytes, and the rows of a box 128 bytes: they arrive in shared memory swizzled. This is
+    a description; a launch on the device `cuda` replaces it by the driver's 128 bytes.
     """
 
     _fields_ = (("address", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 15))

@@ -1,4 +1,4 @@
-"""Alive: a set that keeps nothing alive, for what is made and gone through on several threads."""
+"""Caches: a bounded dict, a function that runs once whatever the threads, and files on disk."""
 
 import hashlib
 import os
@@ -8,62 +8,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Any, TypeVar
 
 from platformdirs import user_cache_dir
 
 from minigrad.errors import DeviceError
 
-T = TypeVar("T")
+MOST = 4096  # entries of one cache: more means sizes that differ every time
 
 
-class Alive(Generic[T]):
-    """What was added and is still there."""
+class Cache(dict):
+    """A dict that starts anew when it is full."""
 
-    def __init__(self) -> None:
-        self._lock, self._known = threading.RLock(), WeakSet[T]()  # a WeakSet alone may not grow under an iteration
-
-    def add(self, thing: T) -> None:
-        """Know it as long as it lives."""
-        with self._lock:
-            self._known.add(thing)
-
-    def all(self) -> list[T]:
-        """All of them, as of now."""
-        with self._lock:
-            return list(self._known)
-
-
-MOST = 4096  # answers in one memo: who asks more has sizes that differ every time
-
-
-class Memo(dict):
-    """A dict that `forget` empties."""
-
-    __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # type: ignore[assignment]  # for the set below, where each is itself alone
-    __eq__ = object.__eq__
-
-    def __init__(self) -> None:
-        super().__init__()
-        _MEMOS.add(self)
-
-    def keep(self, question: Any, answer: Any) -> Any:
-        """Remember the answer, and give it."""
+    def keep(self, key: Any, value: Any) -> Any:
+        """Store the value and return it."""
         if len(self) >= MOST:
             self.clear()
-        self[question] = answer
-        return answer
-
-
-_MEMOS: Alive[Memo] = Alive()
-
-
-def forget() -> None:
-    """Empty every memo."""
-    for memo in _MEMOS.all():
-        memo.clear()
+        self[key] = value
+        return value
 
 
 Made = TypeVar("Made")

@@ -1,16 +1,18 @@
-"""What a device that runs kernels must offer; `sim` and `cuda` both do, so a launch is written once."""
+"""Device: the protocol of a device that runs kernels. `sim` and `cuda` follow it, so a launch is written once."""
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 Dim3 = tuple[int, int, int]
-Maps = Sequence[tuple[int, Any]]
+Maps = Sequence[tuple[int, Any]]  # a parameter's number and its tensor map
 Step = Callable[[], Any]  # queues a launch, a copy or a fill
 
 # The launch limits of every CUDA GPU since 2010, kept for `sim` too, so that what runs here runs there.
@@ -22,13 +24,26 @@ MAX_SHARED = 48 * 1024
 
 
 def index_of(number: int, extent: Dim3) -> Dim3:
-    """The index (x, y, z) of a block or thread that is counted along x first."""
+    """The index (x, y, z) of block or thread `number`, counted along x first."""
     x, y, _ = extent
     return number % x, number // x % y, number // (x * y)
 
 
+def current_gpu() -> int:
+    """The number of the GPU that is called `cuda`: CUDA_DEVICE, or 0."""
+    number = os.environ.get("CUDA_DEVICE") or "0"
+    if not number.isdecimal():
+        raise DeviceError(f"CUDA_DEVICE={number!r} is not the number of a GPU; set it to 0, 1, ...")
+    return int(number)
+
+
+def gpu_name(number: int) -> str:
+    """The one name of a GPU as a device: `cuda` for the current one, `cuda:N` for another."""
+    return "cuda" if number == current_gpu() else f"cuda:{number}"
+
+
 class Buffer(Protocol):
-    """Device memory, given back when the object is collected."""
+    """Device memory, freed when the object is collected."""
 
     address: int
     nbytes: int
@@ -36,16 +51,16 @@ class Buffer(Protocol):
 
 @dataclass
 class Arguments:
-    """A kernel's arguments: one packed field per parameter, laid out as CUDA's parameter buffer is."""
+    """A kernel's arguments: one packed field per parameter, in the layout of CUDA's parameter buffer."""
 
     packed: ctypes.Structure
     size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
-    arrays: list[tuple[str, Any]]  # the pointers by parameter name, for messages
-    maps: Maps = ()  # the tensor maps, by the number of the parameter
+    arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
+    maps: Maps = ()
 
 
-class Placed(NamedTuple):
-    """A launch with the places of host memory at which the values of its parameters are found when it is queued.
+class PlacedLaunch(NamedTuple):
+    """A launch whose parameters are read from host memory whenever it is queued: the i-th at places[i].
 
     Where a parameter is a tensor map, the place holds the address of its array.
     """
@@ -56,7 +71,7 @@ class Placed(NamedTuple):
     block: Dim3
     shared: int
     packed: ctypes.Structure
-    at: Sequence[int]
+    places: Sequence[int]
     maps: Maps
 
 
@@ -69,7 +84,7 @@ class Launcher(Protocol):
         """Compile, or take from the cache. Raises CompileError."""
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run a kernel. Its arguments and limits have been checked. Raises KernelError."""
+        """Run a kernel. The caller has checked its arguments and limits. Raises KernelError."""
 
     def synchronize(self) -> None:
         """Wait until every launch has ended."""
@@ -78,12 +93,13 @@ class Launcher(Protocol):
 class Device(Launcher, Protocol):
     """A launcher with memory."""
 
-    repeats: bool  # whether it also is a Repeater
-    arch: str  # what its kernels are compiled for, as "sm_90a"; empty where that is no GPU
+    is_gpu: bool  # launches return before the kernel has run, and steps can be captured as graphs
+    repeats: bool  # the device is a Repeater
+    arch: str  # the target of the compiler, e.g. "sm_90a"; empty where that is no GPU
     processors: int  # multiprocessors, each of which runs blocks of its own
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Uninitialised memory of at least one byte, aligned to 16."""
+        """Uninitialised memory of at least one byte, aligned to 16. Raises MemoryError."""
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a contiguous host array to the device."""
@@ -99,13 +115,13 @@ class Device(Launcher, Protocol):
 
 
 class Repeater(Device, Protocol):
-    """A device on which the launches of an op are prepared once and repeated with other addresses."""
+    """A device that records the launches of an op once and replays them with other addresses."""
 
-    def queued(self, launch: Placed) -> Sequence[Step]:
-        """What queues this launch, as often as it is taken."""
+    def queued(self, launch: PlacedLaunch) -> Sequence[Step]:
+        """The steps that queue this launch, as often as they are taken."""
 
     def repeat(self, program: Any, arrays: Sequence[Any]) -> list[Buffer]:
-        """Let the program fill in the addresses of arrays and of new memory, take its steps, return that memory."""
+        """Fill in the addresses of arrays and of new memory, queue the program's steps, return the new memory."""
 
     def touch(self, *arrays: Any) -> None:
-        """Keep these arrays as long as what is being noted, if anything is."""
+        """Let the graph that is being captured, if any, keep these arrays."""

@@ -1,4 +1,4 @@
-"""A dry run: which kernels an op would launch, over which grids, on which arrays. Nothing is compiled, nothing runs."""
+"""A dry run: record the launches of an op, with their grids and arrays. Nothing is compiled, and nothing runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from minigrad.source import Source
 
 
 @dataclass(frozen=True)
-class Launched:
-    """One launch: the kernel with what was compiled into it, its extents, and its arrays by parameter."""
+class RecordedLaunch:
+    """One launch: the kernel with the macros of its build, its extents, and its arrays by parameter."""
 
     kernel: str
     source: Source
@@ -26,60 +26,49 @@ class Launched:
 
 
 @dataclass
-class Nowhere:
-    """Memory that does not exist: an address for the books."""
+class FakeBuffer:
+    """A fake allocation: an address and a size, no memory."""
 
     address: int
     nbytes: int
 
 
 class DryRun:
-    """A device of unlimited memory, like another if one is given, that notes every launch and does none.
-
-    Downloads are zeros.
-    """
+    """A device that records launches and runs none. Its memory is unlimited; downloads are zeros."""
 
     name = "dry run"
-    repeats = False
+    is_gpu = repeats = False
 
     def __init__(self, like: Any = None) -> None:
-        # As those of a device, or of the GPUs of the records.
-        self.arch: str = like.arch if like else "sm_90a"
+        self.arch: str = like.arch if like else "sm_90a"  # without a GPU, that of the stored records: an H200
         self.processors: int = like.processors if like else PROCESSORS
-        self.launches: list[Launched] = []
+        self.launches: list[RecordedLaunch] = []
         self._next = 1 << 20
 
-    def allocate(self, nbytes: int) -> Nowhere:
-        """Addresses that nobody else has."""
-        at, self._next = self._next, self._next + -(-nbytes // 256) * 256
-        return Nowhere(at, nbytes)
-
-    def upload(self, address: int, host: np.ndarray) -> None:
-        """Nothing."""
+    def allocate(self, nbytes: int) -> FakeBuffer:
+        """Addresses that no other buffer has."""
+        address, self._next = self._next, self._next + -(-nbytes // 256) * 256
+        return FakeBuffer(address, nbytes)
 
     def download(self, address: int, host: np.ndarray) -> None:
-        """Zeros."""
+        """Fill the array with zeros."""
         host.fill(0)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Nothing."""
+    def _nothing(self, *arguments: Any) -> None:
+        """There is no memory to work on."""
 
-    def zero(self, address: int, nbytes: int) -> None:
-        """Nothing."""
-
-    def synchronize(self) -> None:
-        """Nothing to wait for."""
+    upload = copy = zero = synchronize = _nothing
 
     def build(self, source: Source, defines: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
-        """What would be compiled."""
+        """The source and the macros of the build."""
         return source, dict(defines)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Note the launch."""
+        """Record the launch."""
         source, defines = module
-        self.launches.append(Launched(name, source, defines, grid, block, shared, tuple(arguments.arrays)))
+        self.launches.append(RecordedLaunch(name, source, defines, grid, block, shared, tuple(arguments.arrays)))
 
 
 def dry_run() -> DryRun:
-    """A dry run of this machine's GPU, or where it has none of those of the records."""
-    return DryRun() if why_not("cuda") else DryRun(get("cuda"))
+    """A dry run of this machine's GPU, or of an H200 where there is none."""
+    return DryRun(None if why_not("cuda") else get("cuda"))

@@ -1,4 +1,4 @@
-"""Arrays from one place and type to another: host data, dtypes, devices."""
+"""The dtypes of arrays, and conversions between dtypes, devices and host data."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ FLOATS = DTYPES[:2]
 
 
 def dtype_of(name: Any) -> np.dtype:
-    """The dtype of that name; NumPy has no bfloat16 but that of ml_dtypes. Raises TypeError, ImportError."""
+    """The dtype of that name, bfloat16 from ml_dtypes included. Raises TypeError or ImportError."""
     if isinstance(name, str) and name == "bfloat16":
         try:
             import ml_dtypes
@@ -26,48 +26,48 @@ def dtype_of(name: Any) -> np.dtype:
 
 
 def is_bfloat16(dtype: np.dtype) -> bool:
-    """Whether this is the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
+    """True for the bfloat16 of `ml_dtypes`, which need not be installed. Only tensor cores read it."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def has_gradient(dtype: np.dtype) -> bool:
-    """Whether a tensor of this dtype can be differentiated."""
+    """True for dtypes whose tensors can be differentiated."""
     return dtype in FLOATS or is_bfloat16(dtype)
 
 
 def move(array: Any, device: str) -> Any:
-    """An array on another device."""
+    """A copy of an array on the device of that name."""
     host = array.numpy() if isinstance(array, Array) else array
     return host.copy() if device == "numpy" else Array.upload(get(device), host)
 
 
 def device_of(array: Any) -> str:
-    """The name of the device that an array is on."""
+    """The name of an array's device."""
     return array.device.name if isinstance(array, Array) else "numpy"
 
 
 def convert(array: Any, dtype: np.dtype) -> Any:
-    """An array in another dtype, on its own device."""
+    """A copy of an array in another dtype, on its own device."""
     if isinstance(array, Array):
         return Array.upload(array.device, cast("astype", array.numpy(), dtype))
     return cast("astype", array, dtype).copy()
 
 
 def cast(who: str, host: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """As astype, but a number that an integer dtype cannot hold raises ValueError; NumPy makes another number of it."""
+    """Like astype, but a value that an integer dtype cannot hold raises ValueError; NumPy would wrap it around."""
     if dtype.kind in "iu" and host.dtype != dtype and host.size:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        for extreme in (host.min().item(), host.max().item()):  # NaN is both where there is one
-            if not low - 1 < extreme < high + 1:  # a float is cut off behind the point
+        for extreme in (host.min().item(), host.max().item()):  # NaN, if any, is both
+            if not low - 1 < extreme < high + 1:  # a float is truncated
                 raise ValueError(
                     f"{who}: {extreme} does not fit into {dtype}, which holds {low} to {high}. Choose another dtype."
                 )
-    with np.errstate(over="ignore"):  # what is too large for float32 is inf, as on a GPU
+    with np.errstate(over="ignore"):  # too large a value becomes inf, as on a GPU
         return host.astype(dtype, copy=False)
 
 
 def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
-    """A dtype that kernels know. Raises TypeError with the list."""
+    """The dtype of that name, if kernels know it. Raises TypeError with the list."""
     try:
         found = None if dtype is None else dtype_of(dtype)
     except TypeError:
@@ -81,7 +81,7 @@ def check_dtype(dtype: Any, among: Sequence[np.dtype] = DTYPES) -> np.dtype:
 
 
 def to_host(data: Any, dtype: Any = None, who: str = "tensor") -> np.ndarray:
-    """The data as a NumPy array of a dtype that kernels know. Raises TypeError or ValueError in a sentence."""
+    """The data as a NumPy array of a dtype that kernels know. Raises TypeError or ValueError."""
     try:
         host = np.asarray(data)
     except ValueError as error:
@@ -102,7 +102,7 @@ def memory(array: Any) -> int:
 
 
 def copied(array: Any) -> Any:
-    """The same values in memory of their own, on the same device."""
+    """A copy on the same device."""
     if not isinstance(array, Array):
         return array.copy()
     other = Array.empty(array.device, array.shape, array.dtype)
@@ -111,7 +111,7 @@ def copied(array: Any) -> Any:
 
 
 def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) -> Any:
-    """A Python number as an array with no axes, in this dtype where it is of its kind or a wider one, else its own."""
+    """A Python number as an array without axes: in this dtype if that is of its kind or wider, else in its own."""
     own = "bif"[(bool, int, float).index(type(value))]
     if "biuf".index(dtype.kind) < "biuf".index(own):
         dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
@@ -119,16 +119,16 @@ def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) ->
 
 
 def zero_like(array: Any) -> Any:
-    """A 0 with no axes of the same dtype on the same device: it broadcasts to any shape and takes no memory."""
+    """A 0 without axes, of the same dtype on the same device: it broadcasts to any shape."""
     return _constant("zero_like", "0", "i", array.dtype, device_of(array))
 
 
 @lru_cache(maxsize=256)
-def _constant(who: str, written: str, kind: str, dtype: np.dtype, device: str) -> Any:
-    """Kept, since a loop uses the same few; `written` tells -0.0 from 0.0."""
-    value = float(written) if kind == "f" else int(written)
+def _constant(who: str, text: str, kind: str, dtype: np.dtype, device: str) -> Any:
+    """Cached, since a loop uses the same few; `text` tells -0.0 from 0.0."""
+    value = float(text) if kind == "f" else int(text)
     try:
         host = np.asarray(value, np.float64 if dtype.kind == "f" else np.int64)
     except OverflowError:
-        raise ValueError(f"{who}: {written:.40} does not fit into {dtype}; the dtype is that of the tensor.") from None
+        raise ValueError(f"{who}: {text:.40} does not fit into {dtype}; the dtype is that of the tensor.") from None
     return move(cast(who, host, dtype), device)

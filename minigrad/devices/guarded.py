@@ -3,6 +3,7 @@
 `sim` needs none: its own memory is guarded, and its processor stops the thread at the line.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,48 +14,54 @@ from minigrad.devices.device import Arguments, Buffer, Device, Dim3
 from minigrad.errors import KernelError
 
 BAND = 8192  # bytes on either side: a block of 1024 threads that runs over by one element each stays within
-POISON = 0xFF  # a float of these bytes is NaN: what was read outside, or never written, shows in the result
+POISON = 0xFF  # a float of these bytes is NaN, so a value read outside, or never written, shows in the result
 
 
 def guarded(name: str) -> Device:
     """The device of that name, with guarded memory. Raises ValueError or DeviceError."""
     device = get(check(name))
-    return device if name == "sim" else Guard(device)
+    guard: Any = Guard(device)
+    return guard if device.is_gpu else device
 
 
-class GuardedBuffer:
+@dataclass
+class BandedBuffer:
     """Memory with a band before and behind it."""
 
-    def __init__(self, whole: Buffer, nbytes: int):
-        self.whole, self.nbytes = whole, nbytes
-        self.address = whole.address + BAND
+    whole: Buffer
+    nbytes: int
+
+    @property
+    def address(self) -> int:
+        """Where the memory begins, behind the first band."""
+        return self.whole.address + BAND
 
 
 class Guard:
-    """Another device, with every allocation poisoned and guarded, and the bands looked at after each launch."""
+    """A device with every allocation poisoned and guarded; it checks the bands after each launch."""
 
     repeats = False
 
     def __init__(self, device: Device):
-        self.device, self.name = device, device.name
+        self.device, self.name, self.is_gpu = device, device.name, device.is_gpu
+        self.arch, self.processors = device.arch, device.processors
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)  # upload, download, copy, zero, build, synchronize
 
-    def allocate(self, nbytes: int) -> GuardedBuffer:
+    def allocate(self, nbytes: int) -> BandedBuffer:
         """Memory full of NaN, between bands of the same."""
         whole = self.device.allocate(nbytes + 2 * BAND)
         self.device.upload(whole.address, np.full(nbytes + 2 * BAND, POISON, np.uint8))
-        return GuardedBuffer(whole, nbytes)
+        return BandedBuffer(whole, nbytes)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run the kernel, then look at the bands of every array that it was given. Raises KernelError."""
+        """Run the kernel, then check the bands of every array among its arguments. Raises KernelError."""
         self.device.launch(module, name, grid, block, shared, arguments)
         for parameter, array in arguments.arrays:
-            self.look(name, parameter, array)
+            self._check_bands(name, parameter, array)
 
-    def look(self, kernel: str, parameter: str, array: Array) -> None:
-        """Raise KernelError where a byte of the array's bands has changed."""
+    def _check_bands(self, kernel: str, parameter: str, array: Array) -> None:
         start, nbytes = array.buffer.address, array.buffer.nbytes
         memory = np.empty(nbytes + 2 * BAND, np.uint8)
         self.device.download(start - BAND, memory)

@@ -11,7 +11,7 @@ import numpy as np
 from minigrad import display
 from minigrad.create import extents
 from minigrad.devices.array import Array
-from minigrad.devices.dry_run import DryRun, Launched
+from minigrad.devices.dry_run import DryRun, RecordedLaunch
 from minigrad.devices.dtypes import FLOATS, check_dtype
 from minigrad.display import Table, table
 from minigrad.fusion.launches import Launches
@@ -88,7 +88,7 @@ def nbytes(launches: Sequence[Moved]) -> int:
     return sum(m.read + m.written for m in launches)
 
 
-def _moved(launch: Launched) -> Moved:
+def _moved(launch: RecordedLaunch) -> Moved:
     """What a launch is given to read and to write."""
     const = {param.name: param.const for param in launch.source.signature(launch.kernel).params}
 

@@ -145,7 +145,7 @@ class Trace:
         self.own = inputs_of(fn)
         self.inputs = [Value(name, np.array(1.0)) for name in self.own.values()]
         self._noted: dict[int, Value] = {id(x): x for x in self.inputs}
-        with tape.traced(self):
+        with tape.tracing(self):
             output = self._checked(fn(*self.inputs))
         self.closing = output if isinstance(output, Step) and output.op.name in CLOSING else None
         self.output = self.closing.inputs[0] if self.closing is not None else output
@@ -153,7 +153,7 @@ class Trace:
         for number_, step in enumerate(self.steps, 1):
             step.name = f"t{number_}"
 
-    def note(self, op: Op, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    def trace(self, op: Op, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """An operation of the function."""
         if fn := getattr(op, "fn", None):
             return fn(*inputs)  # a fused function within another

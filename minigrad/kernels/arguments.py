@@ -1,4 +1,4 @@
-"""A kernel's arguments: checked against its signature and packed as CUDA's parameter buffer is."""
+"""Check a kernel's arguments against its signature and pack them in the layout of CUDA's parameter buffer."""
 
 import ctypes
 from collections.abc import Sequence
@@ -15,39 +15,31 @@ from minigrad.kernels.view import View
 from minigrad.source import Param
 
 FLOAT32 = np.dtype(np.float32)
-C_NAMES = {
-    np.dtype(name): c
-    for name, c in {
-        "float32": "float", "float64": "double", "int32": "int", "uint32": "unsigned", "int64": "long long",
-        "uint64": "unsigned long long", "uint8": "unsigned char", "bool": "bool",
-    }.items()
-}  # fmt: skip
-_SCALARS: dict[str, Any] = {
-    "int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "bool": ctypes.c_bool,
-    "unsigned char": ctypes.c_ubyte, "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong,
-    "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double,
-}  # fmt: skip
-# Structs that our own kernels take by value, by their name in CUDA C++.
-STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View}
-# What an array must hold to be read through a pointer of this type, and how many of it make one.
+# By dtype: the C type, its ctypes type, and the vector types that pointers may have, with their number of elements.
+_TYPES: dict[str, tuple[str, Any, dict[str, int]]] = {
+    "float32": ("float", ctypes.c_float, {"float2": 2, "float4": 4}),
+    "float64": ("double", ctypes.c_double, {"double2": 2}),
+    "int32": ("int", ctypes.c_int, {"int2": 2, "int4": 4}),
+    "uint32": ("unsigned", ctypes.c_uint, {"unsigned int": 1, "uint2": 2, "uint4": 4}),
+    "int64": ("long long", ctypes.c_longlong, {}),
+    "uint64": ("unsigned long long", ctypes.c_ulonglong, {}),
+    "uint8": ("unsigned char", ctypes.c_ubyte, {}),
+    "bool": ("bool", ctypes.c_bool, {}),
+}
+C_NAMES = {np.dtype(name): c for name, (c, *_) in _TYPES.items()}
+_SCALARS: dict[str, Any] = {c: kind for c, kind, _ in _TYPES.values()}
+_SCALARS |= {"unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t}
 _ELEMENTS = {
     name: (np.dtype(dtype), lanes)
-    for dtype, names in {
-        "float32": {"float": 1, "float2": 2, "float4": 4},
-        "float64": {"double": 1, "double2": 2},
-        "int32": {"int": 1, "int2": 2, "int4": 4},
-        "uint32": {"unsigned": 1, "unsigned int": 1, "uint2": 2, "uint4": 4},
-        "int64": {"long long": 1},
-        "uint64": {"unsigned long long": 1},
-        "uint8": {"unsigned char": 1},
-        "bool": {"bool": 1},
-    }.items()
-    for name, lanes in names.items()
+    for dtype, (c, _, vectors) in _TYPES.items()
+    for name, lanes in {c: 1, **vectors}.items()
 }
+# Structs that the package's kernels take by value, by their name in CUDA C++.
+STRUCTS: dict[str, type[ctypes.Structure]] = {"TensorMap": TensorMap, "View": View}
 
 
-class Bound(NamedTuple):
-    """Arguments ready for a launch, the device they live on, the dtype behind `real`, the tensors that are written."""
+class BoundArguments(NamedTuple):
+    """Arguments ready for a launch, the device of the arrays, the dtype of `real`, and the output tensors."""
 
     arguments: Arguments
     device: Device | None
@@ -55,13 +47,13 @@ class Bound(NamedTuple):
     written: list[Any]
 
 
-def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
+def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundArguments:
     """Check count, kind, dtype and device of the arguments, and pack them. Raises TypeError or LaunchError."""
     if len(args) != len(params):
         names = ", ".join(param.name for param in params)
         view = next((f" {p.name} is a view: mg.view.broadcast(shape, to)." for p in params if p.type == "View"), "")
         raise LaunchError(f"{kernel} takes {len(params)} arguments ({names}); got {len(args)}.{view}")
-    values = list(args)  # None stays: a null pointer, for an output that is not wanted
+    values = list(args)  # None stays: a null pointer, for an output that nobody needs
     arrays: list[tuple[str, Array]] = []
     written: list[Any] = []
     real: np.dtype | None = None
@@ -83,11 +75,11 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> Bound:
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
     layout, size = _layout(params, real)
-    return Bound(Arguments(layout(*values), size, arrays, maps), _one_device(kernel, arrays), real, written)
+    return BoundArguments(Arguments(layout(*values), size, arrays, maps), _one_device(kernel, arrays), real, written)
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
-    """The device memory behind an argument."""
+    """The array of an argument. Raises TypeError."""
     array = getattr(arg, "array", arg)
     if isinstance(array, Array):
         return array
@@ -100,7 +92,7 @@ def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
 
 
 def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype | None) -> None:
-    """Raise where the array does not hold what the pointer reads."""
+    """Raise TypeError or LaunchError where the array does not match the pointer's type."""
     if param.type == "bfloat16":
         if not is_bfloat16(array.dtype):
             raise TypeError(f"{_place(kernel, i, param)} takes bfloat16; got {array.dtype}. Use .astype('bfloat16').")
@@ -123,7 +115,7 @@ def _check_array(kernel: str, i: int, param: Param, array: Array, real: np.dtype
 
 
 def _one_device(kernel: str, arrays: list[tuple[str, Array]]) -> Device | None:
-    """The device that all arrays share."""
+    """The device of all arrays, or None without arrays. Raises LaunchError if there are several."""
     if not arrays:
         return None
     first, device = arrays[0][0], arrays[0][1].device
@@ -139,7 +131,7 @@ def _one_device(kernel: str, arrays: list[tuple[str, Array]]) -> Device | None:
 def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
     """The argument as a by-value parameter of the C type `kind`."""
     if type(arg) is int and kind == "int" and -(2**31) <= arg < 2**31:
-        return arg  # nearly every argument
+        return arg  # the most common argument
     if isinstance(arg, ctypes.Structure) and type(arg).__name__ == kind:
         return arg
     if isinstance(arg, np.generic) or (isinstance(arg, np.ndarray) and arg.ndim == 0):
@@ -159,7 +151,7 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 
 @cache
 def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Structure], int]:
-    """A C struct with one field per parameter, natural alignment being CUDA's too, and its unpadded size."""
+    """A C struct with one field per parameter, in natural alignment as in CUDA, and its size without final padding."""
 
     def c_type(param: Param) -> Any:
         if param.pointer:

@@ -9,22 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices import device as base
 from minigrad.devices import for_launch
-from minigrad.devices.caches import Memo, forget
+from minigrad.devices.caches import Cache
+from minigrad.devices.device import MAX_BLOCK, MAX_GRID, Dim3
 from minigrad.errors import LaunchError, a
 from minigrad.kernels import arguments
 from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
 from minigrad.source import CUDA, Listing, Source
 
 
+class Epoch:
+    """Counts the changes of preferred tunables: whatever was prepared in an earlier epoch is prepared again."""
+
+    number = 0
+
+
 class Kernel:
-    """A kernel of a `.cu` file, and how its grid follows from the sizes of its work.
+    """A kernel of a `.cu` file, with the rule by which its grid and block follow from the sizes of its work.
 
     grid and block are tuples of words: "n/BLOCK" is ceil(n / BLOCK), "rows" and "BLOCK" are themselves. sizes names the
-    arguments of `launch`, e.g. "m n k batch=1". A tunable is given as its legal values, the default first; where the
-    `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) returns values of tunables that suit a
-    launch; those that `using` asks for stay. shared: bytes of dynamic shared memory of each launch.
+    arguments of `launch`, e.g. "m n k batch=1". A tunable is a tuple of its legal values, the default first; where the
+    `.cu` has a macro of that name, the value is compiled in. fit(sizes by name) chooses values of tunables for a
+    launch, unless `using` has set them. shared: bytes of dynamic shared memory per launch.
     """
 
     def __init__(
@@ -48,72 +54,75 @@ class Kernel:
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
         self.waits = False  # a learner's own kernel reports its faults at its own launch
-        self._modules = Memo()  # what was compiled, by device, type and tunables
-        self._plans = Memo()  # the launches by their sizes
-        self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values chosen for these sizes, by `tune.auto`
+        self._modules = Cache()  # compiled code by device, type and tunables
+        self._plans = Cache()  # launches by their sizes
+        self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values for these sizes, chosen by `tune.auto`
 
     def using(self, **values: int) -> "Kernel":
         """The same kernel with other values for its tunables."""
         other = copy.copy(self)
         other.values = self.values | self._legal(values)
-        other.fit, other._plans, other._preferred = None if values else self.fit, Memo(), {}
+        other.fit, other._plans, other._preferred = None if values else self.fit, Cache(), {}
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
-        """From now on take these values for launches of these sizes and, of all preferences, nearest to them."""
+        """Use these values for later launches of these sizes, and of sizes to which no preference is nearer."""
         self._preferred[sizes] = self._legal(dict(values))
-        forget()
+        self._retuned()
 
     @property
     def planned(self) -> list[Launch]:
-        """The launches that have been worked out."""
+        """The launches that have been computed and kept."""
         return list(self._plans.values())
 
     def forget(self) -> None:
-        """Prefer nothing."""
+        """Drop all preferences."""
         self._preferred.clear()
-        forget()
+        self._retuned()
+
+    def _retuned(self) -> None:
+        """Drop the planned launches, and let every op drop the calls that it prepared with them."""
+        self._plans.clear()
+        Epoch.number += 1
 
     def preferred(self, *sizes: int) -> dict[str, int]:
-        """The values for the nearest sizes: the distance is in doublings, added up."""
+        """The preferred values of the nearest sizes: distance = sum of |log2| ratios, in whole doublings."""
 
-        def far(other: tuple[int, ...]) -> int:
+        def distance(other: tuple[int, ...]) -> int:
             return sum(abs(a.bit_length() - b.bit_length()) for a, b in zip(sizes, other, strict=False))
 
-        return self._preferred[min(self._preferred, key=far)] if self._preferred else {}
+        return self._preferred[min(self._preferred, key=distance)] if self._preferred else {}
 
     def launch(self, *sizes: int, **named: int) -> Launch:
-        """The launch arithmetic in words and numbers for these sizes and tunables; call it to run the kernel."""
+        """The launch for these sizes and tunables: it shows its arithmetic, and runs when it is called."""
         if not named and sizes in self._plans:
             return self._plans[sizes]
         work = {key: value for key, value in named.items() if key in self.sizes}
         preferred = self.preferred(*sizes, *(work[key] for key in self.sizes if key in work))
-        asked = self._legal({key: value for key, value in named.items() if key not in self.sizes})
+        chosen = self._legal({key: value for key, value in named.items() if key not in self.sizes})
         fitted = self.fit(**self.sizes | dict(zip(self.sizes, sizes, strict=False)) | work) if self.fit else {}
-        values = self.values | fitted | preferred | asked
+        values = self.values | fitted | preferred | chosen
         return self._plans.keep((*sizes, *named.items()), Launch.plan(self, sizes, work, values))
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
         """Run the kernel over an explicit grid; it writes its outputs in place."""
         self.run(args, *self.extents(grid, block, shared), shared, self.values)
 
-    def extents(self, grid: Extent | None, block: Extent | None, shared: int = 0) -> tuple[base.Dim3, base.Dim3]:
-        """Grid and block of an explicit launch as (x, y, z). Raises LaunchError where no device would take them."""
+    def extents(self, grid: Extent | None, block: Extent | None, shared: int = 0) -> tuple[Dim3, Dim3]:
+        """Grid and block of an explicit launch as (x, y, z). Raises LaunchError beyond CUDA's limits."""
         if grid is None or block is None:
             raise LaunchError(
                 f"{self.name}: give grid=, how many blocks, and block=, how many threads in each of them."
             )
-        blocks, threads = dim3(self.name, "grid", grid, base.MAX_GRID), dim3(self.name, "block", block, base.MAX_BLOCK)
+        blocks, threads = dim3(self.name, "grid", grid, MAX_GRID), dim3(self.name, "block", block, MAX_BLOCK)
         check_limits(self, blocks, threads, shared, self.values)
         return blocks, threads
 
-    def run(
-        self, args: Sequence[Any], grid: base.Dim3, block: base.Dim3, shared: int, values: Mapping[str, int]
-    ) -> None:
+    def run(self, args: Sequence[Any], grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
         """Check the arguments, compile at the first use, launch."""
         bound = arguments.bind(self.name, self.signature.params, args)
         device = for_launch(bound.device)
-        key = (device.name, bound.real, tuple(values.items()))
+        key = (Epoch.number, device.name, bound.real, tuple(values.items()))
         module = self._modules.get(key)
         if module is None:
             module = self._modules[key] = device.build(self.source, self.macros(values, bound.real))
@@ -124,7 +133,7 @@ class Kernel:
             device.synchronize()
 
     def macros(self, values: Mapping[str, int], real: np.dtype) -> dict[str, str]:
-        """The defines of a build: the user's, the tunables that the text knows, and the type behind `real`."""
+        """The macros of a build: the user's, the tunables that the text contains, and the type of `real`."""
         known = {key: str(value) for key, value in values.items() if key in self.source.tunables}
         return self.defines | known | {"real": arguments.C_NAMES[real]}
 
@@ -139,12 +148,12 @@ class Kernel:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """The titles of the marked regions of this kernel's text."""
+        """The titles of the marked regions of the kernel's text."""
         return tuple(self.source.parts(self.name))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the parameters that it writes: pointers that are not const."""
+        """The names of the output parameters: pointers that are not const."""
         return tuple(param.name for param in self.signature.params if param.pointer and not param.const)
 
     @property
@@ -187,12 +196,12 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
 
 
 def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
-    """CUDA C++ as it is, under the name of its kernel, or from the file at that path."""
+    """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
     text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
     if "__global__" in text or "\n" in text:
         return Source(text, f"{name}.cu", CUDA)
     path = Path(text)
     if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
-        said = text if len(text) < 100 else f"{text[:100]}..."
-        raise FileNotFoundError(f"no file {said!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
+        shown = text if len(text) < 100 else f"{text[:100]}..."
+        raise FileNotFoundError(f"no file {shown!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
     return Source(path.read_text(), path.name, path.parent)

@@ -1,4 +1,4 @@
-"""View: the strided views of `common.cuh`, with which kernels broadcast, permute and slice without a copy."""
+"""View: a strided view as in `common.cuh`, by which kernels broadcast, permute and slice without a copy."""
 
 import ctypes
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 class View(ctypes.Structure):
-    """Element i in C order of the view lies at offset + sum(index[d] * stride[d])."""
+    """Element `index` of the view is located at offset + sum(index[d] * stride[d])."""
 
     _fields_ = (
         ("ndim", ctypes.c_int),
@@ -21,7 +21,7 @@ class View(ctypes.Structure):
 
     @staticmethod
     def of(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "View":
-        """A view with as few axes as will do. Raises ValueError beyond 8 or 2^31 - 1 elements."""
+        """A view with as few axes as possible. Raises ValueError beyond 8 axes or 2^31 - 1 elements."""
         axes = merge(shape, strides)
         if len(axes) > MAX_DIMS:
             raise ValueError(
@@ -39,7 +39,7 @@ class View(ctypes.Structure):
 
 
 def merge(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """The axes as (extent, stride), those of extent 1 dropped and neighbours that continue each other made one."""
+    """The axes as (extent, stride), without those of extent 1; adjacent axes that are contiguous are merged."""
     axes: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 1:
@@ -58,7 +58,7 @@ def strides_of(shape: Sequence[int]) -> Shape:
 
 @lru_cache(maxsize=4096)
 def broadcast(shape: Shape, to: Shape) -> View:
-    """An array of `shape` seen as `to`: stride 0 where it is repeated."""
+    """An array of `shape` viewed as `to`: stride 0 along broadcast axes."""
     strides = (0,) * (len(to) - len(shape)) + strides_of(shape)
     own = (1,) * (len(to) - len(shape)) + shape
     return View.of(to, [0 if extent == 1 else stride for extent, stride in zip(own, strides, strict=True)])

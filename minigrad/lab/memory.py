@@ -10,10 +10,10 @@ from weakref import finalize
 
 import numpy as np
 
-from minigrad.devices import NAMES
+from minigrad.devices import canonical, in_use
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import device_of
-from minigrad.errors import a, words
+from minigrad.errors import a
 from minigrad.optim import Optimizer
 from minigrad.replay.graph import Graph
 from minigrad.tape import Node
@@ -55,7 +55,7 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
     if not inputs:
         raise TypeError(f"show.memory takes {takes}; got no tensor.")
     array = a("show.memory", inputs[0], Tensor, takes).array
-    if not isinstance(array, Array) or array.device.name != "sim":
+    if not isinstance(array, Array) or array.device.is_gpu:
         raise ValueError("show.memory watches the launches of device 'sim'; move model and inputs there: .to('sim').")
     device: Any = array.device
     live, kernels, after = [0], [], []
@@ -105,7 +105,7 @@ class Memory:
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of the holders whose name begins so, on one device or on all."""
         a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
-        words("Memory.nbytes", "device", device or "numpy", NAMES)
+        device = device and canonical(device)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
     def _table(self) -> Any:
@@ -145,7 +145,7 @@ def _held(alive: list[Any]) -> Iterator[tuple[str, Block, int]]:
     """Each piece of memory that is held, with the name of its holder, and its bytes; the first to name it has it."""
     yield from ((holder, *_block(array)) for holder, array in _holders(alive))
     for graph in (x for x in alive if type(x) is Graph):  # what lies between its launches, no array knows
-        yield from ((f"graph: {graph.name}", ("cuda", address), size) for address, size in graph.pieces)
+        yield from ((f"graph: {graph.name}", block, size) for block, size in graph.pieces)
 
 
 def _holders(alive: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -170,8 +170,8 @@ def _kept(rule: Any) -> list[Any]:
 
 
 def _is_real(array: Array) -> bool:
-    """Whether the array is on a device of this machine, rather than in somebody's notes."""
-    return array.device.name in ("sim", "cuda") and not hasattr(array.device, "device")
+    """True for an array in a device's memory, False for one in a record of launches."""
+    return array.device in in_use()
 
 
 def _block(array: Any) -> tuple[Block, int]:
@@ -185,7 +185,4 @@ def _block(array: Any) -> tuple[Block, int]:
 
 def _pools() -> tuple[tuple[str, int, int], ...]:
     """Name, bytes taken and bytes free of the pool of each GPU in use."""
-    from minigrad.devices import get, why_not
-
-    memory = None if why_not("cuda") else getattr(get("cuda"), "memory", None)
-    return (("cuda", *memory.usage),) if memory else ()
+    return tuple((device.name, *device.memory.usage) for device in in_use() if device.is_gpu)  # type: ignore[attr-defined]

@@ -173,9 +173,10 @@ def _on_sim(args: Sequence[Any]) -> list[Any]:
     """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
     sim, given = get(check("sim")), {}
     for arg in args:
-        device = getattr(getattr(arg, "array", arg), "device", None)
-        if getattr(device, "name", "sim") == "cuda":
-            raise LaunchError("the microscope looks at kernels on sim, and an array is on cuda. Use x.to('sim').")
+        array = getattr(arg, "array", arg)
+        if isinstance(array, Array) and array.device.is_gpu:
+            name = array.device.name
+            raise LaunchError(f"the microscope looks at kernels on sim, and an array is on {name}. Use x.to('sim').")
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]

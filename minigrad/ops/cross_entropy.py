@@ -71,7 +71,7 @@ def prepare(logits: Any, labels: Any, reduction: str = "mean") -> dict[str, str]
         raise TypeError(f"cross_entropy: labels are {labels.dtype}; they must be int64: labels.astype('int64').")
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f"cross_entropy: reduction={reduction!r} is not one of {', '.join(REDUCTIONS)}.")
-    if not (isinstance(labels, Array) and labels.device.name == "cuda"):
+    if not (isinstance(labels, Array) and labels.device.is_gpu):
         check_labels("cross_entropy", labels.numpy() if isinstance(labels, Array) else labels, logits.shape[1])
     return {"reduction": reduction}
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from minigrad.devices import is_gpu
 from minigrad.devices.array import Array, Spec
 from minigrad.errors import a
-from minigrad.replay.effects import Effects
-from minigrad.tape import effects, noted
+from minigrad.replay.recorder import StepRecorder
+from minigrad.tape import mode, recording
 from minigrad.tensor import Tensor
 
 PLAIN = (type(None), bool, int, float, str)  # what a result may hold beside tensors: it is that of the capture
@@ -45,24 +46,24 @@ class Graph:
         if any(x.requires_grad for x in inputs):
             raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
         self._device = inputs[0].device if inputs else ""
-        if effects():  # the step is part of another that is being captured
+        if mode.recorder:  # the step is part of another that is being captured
             return self.step(*inputs)
-        if self._device != "cuda" or not all(isinstance(array, Array) for array in arrays):
+        if not arrays or not all(isinstance(array, Array) and array.device.is_gpu for array in arrays):
             return self.step(*inputs)
         like = tuple([array.spec for array in arrays])
         captured = self._captured.get(like)
-        if captured is not None and captured.effects.turned:
+        if captured is not None and captured.recorder.frozen_or_thawed:
             self._captured.pop(like, None)  # another thread may have been here, too
             self._ran.discard(like)
             captured = None
-        if captured is None or captured.effects.changed:
+        if captured is None or captured.recorder.outdated:
             if like not in self._ran:  # what it compiles and keeps is there from then on
                 self._ran.add(like)
                 return self.step(*inputs)
             self._note_capture(again=captured is not None)
             captured = self._captured[like] = _Capture(self.step, inputs)
         else:
-            captured.effects.repeat()
+            captured.recorder.repeat()
             self._in_a_row = 0
         self.replays += 1
         return captured.replay(inputs)
@@ -85,14 +86,14 @@ class Graph:
         return getattr(self.step, "__name__", "a step")
 
     @property
-    def pieces(self) -> list[tuple[int, int]]:
-        """Address and bytes of each piece of memory that its graphs work in."""
-        pools = [capture.captured.pool for capture in [*self._captured.values()]]
-        return [(address, size) for pool in pools for address, (_, size) in pool.pieces.items()]
+    def pieces(self) -> list[tuple[tuple[str, int], int]]:
+        """The memory of its graphs in pieces: device and address, and bytes."""
+        captures = [*self._captured.values()]
+        return [((c.device.name, at), size) for c in captures for at, (_, size) in c.captured.pool.pieces.items()]
 
     def __repr__(self) -> str:
         name = self.name
-        if self._device in ("numpy", "sim"):
+        if self._device and not is_gpu(self._device):
             return f"graph of {name}: on {self._device!r} there are no graphs, so the step runs as it is"
         if not self._captured:
             return f"graph of {name}: not captured yet; the second call does that"
@@ -107,24 +108,24 @@ class _Capture:
     """The graph for inputs of certain specs: arrays that they are copied into, the launches, and the results."""
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Tensor]):
-        self.effects = Effects()
+        self.recorder = StepRecorder()
         self.device: Any = inputs[0].array.device
         self.arrays = [Array.empty(x.array.device, x.shape, x.dtype) for x in inputs]
         given = [Tensor(array) for array in self.arrays]
         try:
-            with noted(self.effects), self.device.memory.capture() as self.captured:
+            with recording(self.recorder), self.device.memory.capture() as self.captured:
                 outputs = step(*given)
             self.outputs = outputs  # from here on there is a graph to be given back
             self.outputs = outputs = _detached(outputs)
-            if any(x.version is version for x in given for version in self.effects.written):
+            if any(x.version is version for x in given for version in self.recorder.written):
                 raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
             if not self.captured.replay.nodes:
                 raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? .to('cuda')")
         except BaseException:
-            self.effects.undo()
+            self.recorder.undo()
             raise
-        self.effects.written += [x.version for x in _tensors(outputs)]
-        self.effects.watch(buffer.address for buffer in self.captured.held)
+        self.recorder.written += [x.version for x in _tensors(outputs)]
+        self.recorder.finish()
 
     def replay(self, inputs: Sequence[Tensor]) -> Any:
         """Copy the inputs, queue the launches, and give the tensors that will hold the results."""

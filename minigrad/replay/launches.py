@@ -1,7 +1,7 @@
-"""Program: the launches of a function of arrays, noted once, then repeated on other arrays of the same specs.
+"""Launches recorded once, then replayed on other arrays of the same specs: the fast way to call an op again.
 
-The function runs once on arrays whose memory does not exist; what it allocates and launches is noted. A repetition
-takes memory, writes its addresses into the packed arguments and launches: nothing is checked or worked out again.
+The function runs once on arrays without memory, and a device without a GPU records its allocations and launches. A
+replay allocates memory, writes addresses into the packed arguments and launches: it checks and computes nothing anew.
 """
 
 import ctypes
@@ -11,42 +11,42 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.array import Array, Spec, array_over, spec_of
-from minigrad.devices.device import Arguments, Dim3, Placed, Step
-from minigrad.devices.dry_run import Nowhere
+from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, Step
+from minigrad.devices.dry_run import FakeBuffer
 from minigrad.source import Source
 
-SLOT = 48  # an address has so many bits; above them stands the number of the array, from 1
+SLOT = 48  # bits of an address; the bits above them hold the number of the array, from 1
 
 
-class Unplanned(Exception):
+class Unrecordable(Exception):
     """The function reads or sends data while it runs, so its launches alone are not what it does."""
 
 
 class Program:
-    """The launches of `function`, which takes arrays of these specs and gives arrays, or None. Raises Unplanned."""
+    """The launches of a function from a list of arrays of these specs to arrays, or None. Raises Unrecordable."""
 
-    def __init__(self, function: Callable[..., Sequence[Any]], specs: Sequence[Spec]):
+    def __init__(self, function: Callable[[Sequence[Array]], Sequence[Any]], specs: Sequence[Spec]):
         self.device: Any = specs[0].device  # a Repeater
-        notes = Notes(self.device, len(specs))
-        given = function(*(notes.input(number, spec) for number, spec in enumerate(specs)))
-        self.sizes = notes.sizes
+        recording = RecordingDevice(self.device, len(specs))
+        results = function([recording.input(number, spec) for number, spec in enumerate(specs)])
+        self.sizes = recording.sizes
         starts = [(number, spec.offset) for number, spec in enumerate(specs)]
         starts += [(len(specs) + number, 0) for number in range(len(self.sizes))]
-        within = [at for at in notes.moved if at not in starts]
-        self.moved = [(number, offset - starts[number][1]) for number, offset in within]  # from where its array begins
+        within = [at for at in recording.moved if at not in starts]
+        self.moved = [(number, offset - starts[number][1]) for number, offset in within]  # from the start of its array
         places = [*starts, *within]
         self.table = (ctypes.c_uint64 * len(places))()  # the kernels' pointers, where the driver reads them
         words = {at: ctypes.addressof(self.table) + 8 * i for i, at in enumerate(places)}
-        self.steps = [step for made in notes.steps for step in made(lambda address: words[place(address)])]
-        self.outputs = [None if array is None else self._output(array, specs) for array in given]
+        self.steps = [step for made in recording.steps for step in made(lambda address: words[place(address)])]
+        self.outputs = [None if array is None else self._output(array, specs) for array in results]
 
     def __call__(self, arrays: Sequence[Array]) -> list[Any]:
-        """The function on these arrays."""
+        """Replay the launches on these arrays."""
         made = self.device.repeat(self, arrays)
         return [output and output(arrays, made) for output in self.outputs]
 
     def _output(self, array: Array, inputs: Sequence[Spec]) -> Callable[[Sequence[Array], list[Any]], Array]:
-        """What makes an output, from the inputs and the new memory."""
+        """A function from the inputs and the new memory to this output."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
@@ -55,37 +55,60 @@ class Program:
             return lambda arrays, made: arrays[number]
         if new < 0 and (offset, array.dtype) == (inputs[number].offset, inputs[number].dtype):
             return lambda arrays, made: arrays[number].reshape(spec.shape)
-        raise Unplanned
+        raise Unrecordable
 
 
-class Notes:
-    """The device on which a function is noted: its memory is numbers, and nothing runs on it."""
+def replayed(function: Callable[[Sequence[Array]], Sequence[Any]], specs: Sequence[Spec]) -> Callable[..., Any]:
+    """The function with its launches recorded now and replayed at every call, on other arrays of the same specs.
+
+    The function itself where it reads or sends data while it runs.
+    """
+    try:
+        return Program(function, specs)
+    except Unrecordable:
+        return function
+
+
+def replayed_one(function: Callable[[Sequence[Array]], Any], specs: Sequence[Spec]) -> Callable[..., Any]:
+    """As `replayed`, for a function that returns one array."""
+    try:
+        program = Program(lambda arrays: (function(arrays),), specs)
+    except Unrecordable:
+        return function
+    repeat, output = program.device.repeat, program.outputs[0]
+    return lambda arrays: output(arrays, repeat(program, arrays))  # type: ignore[misc]
+
+
+class RecordingDevice:
+    """A device that records what a function allocates and launches: its addresses are numbers, and nothing runs."""
 
     repeats = False
 
     def __init__(self, device: Any, inputs: int):
         self.device, self.name, self._inputs = device, device.name, inputs
-        self.arch, self.processors = device.arch, device.processors
+        self.is_gpu, self.arch, self.processors = device.is_gpu, device.arch, device.processors
         self.sizes: list[int] = []
-        self.steps: list[Callable[[Callable[[int], int]], Sequence[Step]]] = []  # each asks where an address will stand
+        self.steps: list[
+            Callable[[Callable[[int], int]], Sequence[Step]]
+        ] = []  # each asks for the place of an address in the table
         self.moved: dict[tuple[int, int], None] = {}  # places within arrays
 
     def input(self, number: int, spec: Spec) -> Array:
         """An input of the function."""
         start = number + 1 << SLOT
-        return Array(self, spec.shape, spec.dtype, Nowhere(start, spec.nbytes), start + spec.offset)
+        return Array(self, spec.shape, spec.dtype, FakeBuffer(start, spec.nbytes), start + spec.offset)
 
-    def allocate(self, nbytes: int) -> Nowhere:
+    def allocate(self, nbytes: int) -> FakeBuffer:
         """Memory with the next number."""
         self.sizes.append(nbytes)
-        return Nowhere(self._inputs + len(self.sizes) << SLOT, nbytes)
+        return FakeBuffer(self._inputs + len(self.sizes) << SLOT, nbytes)
 
     def build(self, source: Source, defines: Mapping[str, str]) -> Any:
-        """Compiled for the device itself."""
+        """Compile for the device itself."""
         return self.device.build(source, defines)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Note a launch, which will find the addresses of arrays in the table, and all else where it is packed."""
+        """Record a launch. A replay takes addresses of arrays from the table, all else from the packed arguments."""
         packed = arguments.packed
         start, pointers = ctypes.addressof(packed), {}
         for i, (field, kind, *_) in enumerate(packed._fields_):
@@ -96,18 +119,18 @@ class Notes:
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
             places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            return self.device.queued(Placed(module, name, grid, block, shared, packed, places, arguments.maps))
+            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
 
         self.steps.append(step)
 
     def _used(self, address: int) -> int:
-        """The address itself; where it is within an array, that gets a word of its own in the table."""
+        """The address itself; one inside an array gets a word of its own in the table."""
         if (at := place(address))[1]:
             self.moved[at] = None
         return address
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Note a copy."""
+        """Record a copy."""
         to, at = self._used(target), self._used(source)
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
@@ -117,7 +140,7 @@ class Notes:
         self.steps.append(step)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Note a fill."""
+        """Record a fill."""
         at = self._used(address)
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
@@ -127,18 +150,18 @@ class Notes:
         self.steps.append(step)
 
     def upload(self, address: int, host: np.ndarray) -> None:
-        """Cannot be repeated."""
-        raise Unplanned
+        """Raise Unrecordable."""
+        raise Unrecordable
 
     def download(self, address: int, host: np.ndarray) -> None:
-        """Cannot be repeated."""
-        raise Unplanned
+        """Raise Unrecordable."""
+        raise Unrecordable
 
     def synchronize(self) -> None:
-        """Cannot be repeated."""
-        raise Unplanned
+        """Raise Unrecordable."""
+        raise Unrecordable
 
 
 def place(address: int) -> tuple[int, int]:
-    """The number of the array that a noted address is in, from 0, and how far it is from its start."""
+    """The number of the array that holds a recorded address, from 0, and the offset in it."""
     return (address >> SLOT) - 1, address & (1 << SLOT) - 1

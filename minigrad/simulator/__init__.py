@@ -34,7 +34,7 @@ class Simulator:
     """
 
     name = "sim"
-    repeats = False
+    is_gpu = repeats = False
     arch, processors = "", PROCESSORS
 
     def __init__(self) -> None:

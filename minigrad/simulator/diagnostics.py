@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from minigrad.devices.hints import meant
+from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError
 from minigrad.simulator.translate import PTX
 
@@ -97,7 +97,7 @@ def compile_error(log: str, parts: Mapping[str, str], own: str) -> CompileError:
         errors[_message(file, int(number), words, parts) + where * (not known)] = None
     ptx = [error for error in errors if "inline PTX" in error][:1]  # the other errors only follow from it
     words = "\n".join(ptx or list(errors)[:MAX_ERRORS]) or log.strip()
-    return CompileError(words + meant(words))
+    return CompileError(words + hint(words))
 
 
 def undefined_function(file: str, message: str) -> CompileError:

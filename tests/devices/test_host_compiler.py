@@ -1,4 +1,4 @@
-"""The host's C++ compiler: found, asked for an object, and its errors passed on."""
+"""The host's C++ compiler: finding it, its objects, its errors, and the cache of compiled files."""
 
 import ctypes
 import importlib.util
@@ -14,14 +14,14 @@ SUM = """extern "C" double sum(const double* x, int n) {
 }"""
 
 
-def test_three_lines_of_cpp_become_a_function_of_python(tmp_path):
+def test_cpp_becomes_a_python_function(tmp_path):
     path = find_compiler().build(SUM, "sum.cpp", ["-O2", "-fPIC", "-march=native"], tmp_path)
     function = ctypes.CDLL(str(path)).sum
     function.restype = ctypes.c_double
     assert function((ctypes.c_double * 3)(1, 2, 0.5), 3) == 3.5
 
 
-def test_the_compiler_says_what_is_wrong_and_in_which_line(tmp_path):
+def test_an_error_names_the_line(tmp_path):
     with pytest.raises(BuildError, match=r"sum\.cpp:2:.*error"):
         find_compiler().build(SUM.replace("+= x", "+= y"), "sum.cpp", ["-fPIC"], tmp_path)
 
@@ -38,7 +38,7 @@ def test_no_compiler_is_a_device_error(monkeypatch):
         find_compiler.__wrapped__()
 
 
-def test_a_file_is_compiled_once_for_each_key_and_anew_when_asked(tmp_path, monkeypatch):
+def test_a_file_is_compiled_once_per_key(tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "new"))
     built = []
 

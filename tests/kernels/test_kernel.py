@@ -1,4 +1,4 @@
-"""A user's own kernel: what is asked of its text and arguments before it is launched."""
+"""A user's own kernel: checks of its text and arguments before a launch."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def on_sim(values, dtype):
     ("before", "after"),
     [("", ""), ("template <class T> ", ""), ('extern "C" { }', ""), ('extern "C" __global__ void a() {} ', "")],
 )
-def test_a_name_that_cpp_changes_is_refused_on_every_device(before, after):
+def test_a_mangled_name_is_rejected(before, after):
     way_out = "k is a template; write it" if "template" in before else 'k: write extern "C" before __global__'
     with pytest.raises(ValueError, match=way_out):
         mg.kernel(f"{before}__global__ void k(int* y) {{ y[0] = 1; }}{after}", "k")
@@ -38,7 +38,7 @@ def test_extern_c_around_several_kernels():
 
 
 @pytest.mark.parametrize(("flag", "result"), [(True, 1), (False, 0), (7, 7)])
-def test_a_define_is_a_number_where_it_is_true_or_false(flag, result):
+def test_a_boolean_define_is_a_number(flag, result):
     y = on_sim([-1], np.int32)
     text = 'extern "C" __global__ void k(int* y) { y[0] = 0;\n#if FAST\ny[0] = FAST;\n#endif\n}'
     mg.kernel(text, "k", defines={"FAST": flag})(y, grid=1, block=1)
@@ -79,7 +79,7 @@ TURNS = """extern "C" __global__ void k(
 
 
 @pytest.mark.parametrize("defines", [{"A B": 1}, {"": 1}, {1: 1}, {"A": None}])
-def test_what_is_no_macro_is_refused(defines):
+def test_defines_that_are_no_macros_are_rejected(defines):
     with pytest.raises(ValueError, match=r"mg.kernel fill: defines=.* is no macro; write \{'TILE': 16\}"):
         mg.kernel(FILL, "fill", defines)
 
@@ -95,7 +95,7 @@ def test_atomics_of_64_bits(kernel_device):
     assert w.dtype == np.uint64 and w.numpy().tolist() == [1 + 3 * 2**40, 2**64 - 1, 2]
 
 
-def test_arrays_without_sign(kernel_device):
+def test_unsigned_arrays(kernel_device):
     def there(values):
         return mg.tensor(np.array(values, np.uint32), device=kernel_device)
 
@@ -122,7 +122,7 @@ def test_a_kernel_that_does_not_compile_has_changed_nothing():
     assert w.grad.numpy().tolist() == [1, 1]
 
 
-def test_damage_is_laid_at_the_door_of_the_kernel_that_did_it():
+def test_a_fault_is_reported_for_the_kernel_that_caused_it():
     x = mg.zeros(3, device="sim")
     bad = mg.kernel('extern "C" __global__ void bad(float* x) { x[-1] = 1; assert(false); }', "bad")
     with pytest.raises(KernelError, match="assert"):
@@ -131,16 +131,20 @@ def test_damage_is_laid_at_the_door_of_the_kernel_that_did_it():
     assert x.numpy().tolist() == [2, 2, 2]
 
 
-def test_an_edited_header_is_compiled_anew(tmp_path):
+def test_an_edited_header_is_compiled_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr(nvcc, "_version", lambda: "13.0")
+    monkeypatch.setattr(nvcc, "_nvcc", lambda compiler, source, options, image: image.write_text(options[-1]))
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.h").write_text('#include "sub/b.cuh"\n')
-    names = []
     for number in (1, 2):
         (tmp_path / "sub" / "b.cuh").write_text(f"#define N {number}\n")
         source = Source('#include "a.h"\n', "k.cu", tmp_path)
         assert [path.name for path in source.included] == ["a.h", "b.cuh"]
-        names.append(nvcc.cached_at(source, ["-arch=sm_90"]))
-    assert names[0] != names[1]
+        for _ in range(2):
+            assert nvcc.cubin(source, {}, "sm_90") == f"-I{tmp_path}".encode()
+        assert len(list((tmp_path / "cache").iterdir())) == number
 
 
 def test_the_first_use_from_several_threads(tmp_path):
@@ -172,7 +176,7 @@ def test_a_kernel_with_views_says_how_to_make_them():
 
 
 @pytest.mark.parametrize(
-    ("said", "line", "words"),
+    ("message", "line", "hint"),
     [
         ('identifier "i" is undefined', "i = threadIdx.x;", "A new variable begins with its type"),
         ('expected a ";"', "}", "Each statement ends with a semicolon"),
@@ -184,14 +188,14 @@ def test_a_kernel_with_views_says_how_to_make_them():
         ("this declaration has no storage class", "twice(3);", ""),
     ],
 )
-def test_what_nvcc_refuses_is_answered_too(said, line, words):
+def test_compile_errors_of_nvcc_get_hints(message, line, hint):
     source = Source(f"// a text\n{line}", "k.cu")
-    text = str(nvcc.explain(source, f'k.cu(2): error: {said}\n1 error detected in the compilation of "k.cu".'))
-    assert text.startswith(f"k.cu(2): error: {said}\n    {line}")
-    assert words in text.splitlines()[-1] and len(text.splitlines()) == (3 if words else 2), text
+    text = str(nvcc.explain(source, f'k.cu(2): error: {message}\n1 error detected in the compilation of "k.cu".'))
+    assert text.startswith(f"k.cu(2): error: {message}\n    {line}")
+    assert hint in text.splitlines()[-1] and len(text.splitlines()) == (3 if hint else 2), text
 
 
-def test_a_text_that_reads_like_python_says_what_to_write():
+def test_compile_errors_of_the_simulator_get_hints():
     bad = mg.kernel('extern "C" __global__ void bad(float* y) {\n    i = threadIdx.x;\n}', "bad")
     with pytest.raises(CompileError, match=r"bad\.cu\(2\): error(.*\n)*A new variable begins with its type: int i"):
         bad(mg.zeros(3, device="sim"), grid=1, block=3)

@@ -1,4 +1,4 @@
-"""Tensor maps: made by the driver for the array of each launch, over a driver that is played."""
+"""Tensor maps: the driver encodes one for the array of each launch (over a fake driver)."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ BFLOAT16, RANK = 9, 3
 
 
 def bits(gpu, *shape):
-    """An array of two bytes an element, as bfloat16 has."""
+    """An array of 2 bytes per element, like bfloat16."""
     return Array.empty(gpu, shape, np.dtype(np.int16))
 
 
@@ -42,29 +42,29 @@ def wanted(x):
     return [BFLOAT16, RANK, x.address, 24, 40, 2, 48, 1920, 64, 32, 1, 1, 1, 1, 0, 3]
 
 
-def test_the_driver_is_told_the_array_the_innermost_axis_first(gpu):
+def test_the_driver_gets_the_innermost_axis_first(gpu):
     x, y = bits(gpu, 2, 40, 24), Array.empty(gpu, (16,), np.dtype(np.int64))
     peek(x, y)
     assert y.numpy().tolist() == wanted(x)
 
 
-def test_a_repetition_has_a_map_of_its_own_array(gpu):
+def test_a_replay_encodes_a_map_of_its_own_array(gpu):
     y = Array.empty(gpu, (16,), np.dtype(np.int64))
     first = bits(gpu, 2, 40, 24)
-    program = Program(peek, [first.spec, y.spec])
+    program = Program(lambda arrays: peek(*arrays), [first.spec, y.spec])
     for x in (first, bits(gpu, 2, 40, 24), first):
         program([x, y])
         assert y.numpy().tolist() == wanted(x)
 
 
-def test_what_the_driver_refuses_is_said(gpu):
+def test_a_map_that_the_driver_rejects(gpu):
     with pytest.raises(LaunchError, match=r"no tensor map of \(2, 40, 25\) in boxes of \(1, 32, 64\).* 16 bytes"):
         PEEK.launch()(
             TensorMap(bits(gpu, 2, 40, 25), (2, 40, 25), (1, 32, 64)), Array.empty(gpu, (16,), np.dtype(np.int64)), 16
         )
 
 
-def test_anything_else_is_no_tensor_map():
+def test_a_tensor_is_no_tensor_map():
     x = mg.ones(4, 4, device="sim")
     with pytest.raises(TypeError, match=r"peek: argument 1 \(const TensorMap map\)"):
         PEEK.launch()(x, mg.zeros(16, device="sim", dtype="int64"), 16)

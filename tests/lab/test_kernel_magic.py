@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import minigrad as mg
 from minigrad import check, microscope
 from minigrad.devices import get
-from minigrad.devices.caches import Memo
+from minigrad.devices.caches import Cache
 from minigrad.errors import DeviceError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab import notebook as magic
@@ -52,7 +52,7 @@ class Empty(Kernel):
 
     def __init__(self, right):
         vars(self).update(vars(right))
-        self._plans = Memo()
+        self._plans = Cache()
 
     def run(self, args, grid, block, shared, values):
         pass
@@ -357,7 +357,7 @@ def test_the_magics_are_there_as_soon_as_minigrad_is_imported_in_ipython(script,
 MEANT = [
     ("i = threadIdx.x;", "A new variable begins with its type: int i"),
     ("int i = threadIdx.x\n    y[i] = 0;", "Each statement ends with a semicolon"),
-    ("if n > 3: y[0] = 0;", "A condition stands in brackets"),
+    ("if n > 3: y[0] = 0;", "A condition stands in parentheses"),
     ("for i in range(n): y[i] = 0;", "A loop is for (int i = 0; i < n; ++i)"),
     ("y[0] = 1 if n > 3 else 0;", "is `condition ? a : b`"),
     ("y[0][1] = 0;", "element (row, column) is x[row * columns + column]"),
@@ -368,10 +368,10 @@ MEANT = [
     ("atomicAdd(y[0], x[0]);", "atomicAdd(&y[i], value)"),
     ("int i = 0;\n    int i = max(1, 2);", "without the type, the line sets it anew"),
     ("int i = threadIdx;", "It has parts, one for each axis"),
-    ("y[0] = None;", "0 for nothing"),
+    ("y[0] = None;", "0 for None"),
     ("# a comment\n", "A comment begins with //"),
-    ("y[0] = n // 2;", "What is behind // is a comment"),
-    ("x[0] = y[0];", "An array with `const` is to be read"),
+    ("y[0] = n // 2;", "Text after // is a comment"),
+    ("x[0] = y[0];", "An array with `const` is read-only"),
     ("return x[0];", "A kernel returns nothing"),
     ("syncthreads();", "__syncthreads()"),
     ("if (n > 3) { y[0] = 0;", "A brace that was opened is not closed"),

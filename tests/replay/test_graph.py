@@ -1,7 +1,6 @@
 """mg.graph: a step captured and replayed takes the same steps as one that runs, here over a driver that is played."""
 
 import gc
-import sys
 import threading
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ import minigrad as mg
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.memory import piece_size
 from minigrad.errors import LaunchError
-from minigrad.replay.effects import Effects
 
 
 def on(gpu, host, requires_grad=False):
@@ -483,29 +481,6 @@ def test_graphs_are_given_back_with_the_context_current(gpu, driver):
         driver.thread = None  # as on a thread of which CUDA knows nothing
         let_go()
         assert not driver.graphs
-
-
-def test_leaves_turn_while_another_thread_makes_graphs():
-    stop, interval = threading.Event(), sys.getswitchinterval()
-
-    def make():
-        while not stop.is_set():
-            made = [Effects() for _ in range(20)]
-            for effects in made:
-                effects.watch([])
-
-    threads, leaf = [threading.Thread(target=make) for _ in range(2)], mg.ones(3)
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for i in range(3000):
-            leaf.requires_grad = i % 2 == 0
-    finally:
-        stop.set()
-        sys.setswitchinterval(interval)
-        for thread in threads:
-            thread.join()
 
 
 def test_another_thread_waits_until_a_capture_has_ended(gpu):

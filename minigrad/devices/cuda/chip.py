@@ -1,10 +1,10 @@
-"""Chip: the numbers of a GPU that bound a kernel, read off the driver or from a record."""
+"""Chip: the numbers of a GPU that bound a kernel, read from the driver or from a record."""
 
 from dataclasses import dataclass
 from typing import Any
 
-# Floating-point operations that a multiprocessor completes in a clock, an addition and a multiplication each counted:
-# twice its float32 cores, and what its tensor cores are given in NVIDIA's tables of compute capabilities (dense).
+# Floating-point operations per clock of a multiprocessor, additions and multiplications counted: twice its float32
+# cores; for its (dense) tensor cores as in NVIDIA's tables of compute capabilities.
 FLOAT32 = {(7, 0): 128, (7, 5): 128, (8, 0): 128, (8, 6): 256, (8, 7): 256, (8, 9): 256, (9, 0): 256, (10, 0): 256}
 TENSOR = {"tf32": {(8, 0): 1024, (9, 0): 2048}, "bfloat16": {(8, 0): 2048, (9, 0): 4096}}
 FLOPS_PER_CLOCK = {"float32": FLOAT32, **TENSOR}
@@ -12,33 +12,33 @@ FLOPS_PER_CLOCK = {"float32": FLOAT32, **TENSOR}
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU as its driver describes it. `registers`, `shared`, `threads` and `blocks` are those of a multiprocessor."""
+    """A GPU as its driver describes it. `registers`, `shared`, `threads` and `blocks` are per multiprocessor."""
 
     name: str
     compute: tuple[int, int]
     sms: int
     clock: float  # in Hz, the highest
-    bandwidth: float  # bytes per second: the width of the bus times twice the clock of the memory
+    bandwidth: float  # bytes per second: bus width * 2 * memory clock
     l2: int  # bytes
     registers: int
     shared: int  # bytes
-    reserved: int  # bytes of shared memory that the driver takes for each block
+    reserved: int  # bytes of shared memory that the driver takes per block
     threads: int
     blocks: int
 
     def peak(self, unit: str = "float32") -> float | None:
-        """FLOP/s = multiprocessors * FLOPs per clock * clock, of float32, tf32 or bfloat16; None if not known."""
+        """FLOP/s = multiprocessors * FLOPs per clock * clock, for float32, tf32 or bfloat16; None if unknown."""
         per_clock = FLOPS_PER_CLOCK[unit].get(self.compute)
         return self.sms * per_clock * self.clock if per_clock else None
 
     @property
     def warps(self) -> int:
-        """Warps that a multiprocessor holds."""
+        """Warps per multiprocessor."""
         return self.threads // 32
 
 
 def chip_of(gpu: Any) -> Chip:
-    """The chip behind the device `cuda`, by its driver's attributes."""
+    """The chip of a GPU, by its driver's attributes."""
     of = gpu.attribute
     return Chip(
         name=gpu.label,

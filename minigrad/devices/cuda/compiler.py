@@ -1,9 +1,7 @@
-"""CUDA C++ to machine code for one GPU: by nvcc, or by NVRTC, the compiler as a library, where there is no nvcc."""
+"""Compile CUDA C++ for one GPU: by nvcc, or where there is none by NVRTC, the compiler as a library."""
 
-import hashlib
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,36 +9,34 @@ from pathlib import Path
 from minigrad.devices import caches
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.device import MAX_SHARED
-from minigrad.devices.hints import meant
+from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, LaunchError
 from minigrad.source import Source
 
 
-class Unfit(CompileError):
-    """A text that says itself, by #error, that it is not for this GPU."""
+class WrongGPU(CompileError):
+    """A text that rejects this GPU by #error."""
 
 
 def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
     """The compiled image, from the disk cache or new. Raises CompileError, or LaunchError: too much shared memory."""
     options = [f"-arch={arch}", "-std=c++17", "-lineinfo"]
     options += [f"-D{name}={value}" for name, value in defines.items()]
-    cached = cached_at(source, options)
-    if cached.is_file():
-        return cached.read_bytes()
-    options.append(f"-I{source.folder}")
-    compiler = find_nvcc()
-    try:
-        image = _by_nvcc(str(compiler), source, options) if compiler else _by_nvrtc(source, options)
-    except Unfit as unfit:
-        raise CompileError(f"{source.name}: {unfit}. This GPU is {arch}.") from None
-    caches.keep(cached, image)
-    return image
 
+    def build(folder: Path) -> Path:
+        image = folder / "kernel.cubin"
+        include = [*options, f"-I{source.folder}"]
+        try:
+            if compiler := find_nvcc():
+                _nvcc(str(compiler), source, include, image)
+            else:
+                image.write_bytes(_nvrtc(source, include))
+        except WrongGPU as error:
+            raise CompileError(f"{source.name}: {error}. This GPU is {arch}.") from None
+        return image
 
-def cached_at(source: Source, options: list[str]) -> Path:
-    """The file of a compiled image; its name holds everything that the image is made of."""
-    key = repr([source.texts, options, _version()])
-    return caches.folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    stem = Path(source.name).stem
+    return caches.compiled(stem, ".cubin", (source.texts, options, _version()), build).read_bytes()
 
 
 @cache
@@ -51,18 +47,16 @@ def _version() -> str:
     return subprocess.run([str(compiler), "--version"], capture_output=True, text=True, check=True).stdout
 
 
-def _by_nvcc(compiler: str, source: Source, options: list[str]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        file, image = Path(folder, "kernel.cu"), Path(folder, "kernel.cubin")
-        file.write_text(source.unit)  # errors name the reader's file
-        command = [compiler, "-cubin", *options, str(file), "-o", str(image)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise explain(source, done.stderr + done.stdout)
-        return image.read_bytes()
+def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:
+    file = image.with_suffix(".cu")
+    file.write_text(source.unit)  # errors name the reader's file
+    command = [compiler, "-cubin", *options, str(file), "-o", str(image)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise explain(source, done.stderr + done.stdout)
 
 
-def _by_nvrtc(source: Source, options: list[str]) -> bytes:
+def _nvrtc(source: Source, options: list[str]) -> bytes:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -82,15 +76,15 @@ def _by_nvrtc(source: Source, options: list[str]) -> bytes:
 
 
 def explain(source: Source, log: str) -> Exception:
-    """The compiler's words as an exception: only its errors, with the source line that each is about."""
+    """The compiler's log as an exception: its errors alone, each with its source line and at most one hint."""
     too_much = re.search(r"Entry function '(\w+)' uses too much shared data \(0x([0-9a-f]+)", log)
     if too_much:
         return LaunchError(
             f"{too_much[1]}: static shared memory of {int(too_much[2], 16)} bytes; a block may use {MAX_SHARED}. "
             "Choose a smaller tile."
         )
-    if unfit := re.search(r'#error(?: directive:)? "(.+)"', log):
-        return Unfit(unfit[1])
+    if rejected := re.search(r'#error(?: directive:)? "(.+)"', log):
+        return WrongGPU(rejected[1])
     lines = source.text.splitlines()
     errors = []
     for line in log.splitlines():
@@ -99,5 +93,5 @@ def explain(source: Source, log: str) -> Exception:
             number = int(found[2])
             shown = lines[number - 1].strip() if found[1] == source.name and number <= len(lines) else ""
             errors.append(f"{found[1]}({number}): error: {found[3]}\n    {shown}")
-    words = "\n".join(errors) or log.strip()
-    return CompileError(words + meant(words))
+    message = "\n".join(errors) or log.strip()
+    return CompileError(message + hint(message))

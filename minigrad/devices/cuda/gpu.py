@@ -1,10 +1,9 @@
-"""What can be read off the device `cuda`: its chip, what a kernel takes, and how far its stream has come."""
+"""GPU: an NVIDIA GPU as a device, by the CUDA driver and PyCUDA."""
 
 import atexit
 import ctypes
-import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -15,77 +14,42 @@ from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.chip import Chip, chip_of
 from minigrad.devices.cuda.context import Context
 from minigrad.devices.cuda.launch import prepared
-from minigrad.devices.cuda.memory import Captured, Memory, PooledBuffer
-from minigrad.devices.cuda.prefetch import Sender
-from minigrad.devices.device import Arguments, Dim3, Placed
+from minigrad.devices.cuda.memory import Allocator, CapturedGraph, PooledBuffer
+from minigrad.devices.cuda.prefetch import Prefetcher
+from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, gpu_name
 from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 
-class Measures:
-    """The part of a GPU that measures; `_driver` is PyCUDA's, `_device` its device."""
+class GPU:
+    """One NVIDIA GPU by its number: its context, a memory pool, and the modules compiled for it.
 
-    context: Context
-    stream: Any
-    _driver: Any
-    _device: Any
+    Raises DeviceError where PyCUDA, the driver or a GPU of that number is missing.
+    """
 
-    @cached_property
-    def chip(self) -> Chip:
-        """What the driver says of this GPU."""
-        return chip_of(self)
+    is_gpu = repeats = True
 
-    def attribute(self, name: str) -> int:
-        """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
-        return self._device.get_attribute(getattr(self._driver.device_attribute, name))
-
-    def resources(self, module: Any, name: str) -> tuple[int, int, int]:
-        """What a compiled kernel takes: registers a thread, bytes of static shared memory, bytes of local memory."""
-        with self.context.guarded():
-            function = module.function(name)
-            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
-
-    def mark(self) -> Any:
-        """An event at this place in the stream."""
-        with self.context.guarded():
-            return self._driver.Event().record(self.stream)
-
-    def passed(self, event: Any) -> bool:
-        """Whether the GPU has come to the event."""
-        with self.context.guarded():
-            return bool(event.query())
-
-    def between(self, start: Any, stop: Any) -> float:
-        """The seconds from one event to another, once the GPU has come to both."""
-        with self.context.guarded():
-            stop.synchronize()
-            return float(start.time_till(stop)) * 1e-3
-
-
-class GPU(Measures):
-    """One NVIDIA GPU: its context, a memory pool, and what has been compiled for it."""
-
-    name = "cuda"
-    repeats = True
-
-    def __init__(self) -> None:
-        self._driver = _driver()
-        self._device = self._driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
+    def __init__(self, number: int) -> None:
+        self._driver, self.number, self.name = _driver(), number, gpu_name(number)
+        self.count: int = self._driver.Device.count()  # of GPUs on this machine
+        if number >= self.count:
+            raise DeviceError(
+                f"device 'cuda:{number}' is not here: the GPUs of this machine are "
+                f"{', '.join(f'cuda:{n}' for n in range(self.count))}. Choose one of these."
+            )
+        self._device = self._driver.Device(number)
         compute = self._device.compute_capability()
-        self.arch = "sm_{}{}{}".format(*compute, "a" * (compute >= (9, 0)))  # "a": what only this generation has, too
+        self.arch = "sm_{}{}{}".format(*compute, "a" * (compute >= (9, 0)))  # "a": with features of this one generation
         self.processors = self.attribute("MULTIPROCESSOR_COUNT")
         self.context = Context(self._driver, self._device)
         self.label, self.stream = self.context.label, self.context.stream
-        self._modules: dict[tuple, libcuda.Module] = {}
-        self.memory = Memory(self.context)
-        self.sender = Sender(self, self._driver)
+        self._modules: dict[tuple, libcuda.LoadedModule] = {}
+        self.memory = Allocator(self.context)
+        self.allocate = self.memory.allocate
+        self.sender = Prefetcher(self, self._driver)
         atexit.register(self.close)
 
     # --- memory ---
-
-    def allocate(self, nbytes: int) -> PooledBuffer:
-        """Memory from the pool. Raises MemoryError with the number."""
-        return self.memory.allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
@@ -105,35 +69,35 @@ class GPU(Measures):
             self.context.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
+        """Queue a copy within the device."""
         self.context.call(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Fill with zero bytes."""
+        """Queue a fill with zero bytes."""
         self.context.call(self.context.library.cuMemsetD8Async, address, 0, nbytes)
 
     # --- kernels ---
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> libcuda.Module:
-        """Compile for this GPU and load; what has been compiled is kept in memory and on disk."""
+    def build(self, source: Source, defines: Mapping[str, str]) -> libcuda.LoadedModule:
+        """Compile for this GPU and load, or take it from memory or the disk cache."""
         key = (source, tuple(sorted(defines.items())), *(path.stat().st_mtime_ns for path in source.included))
         if key not in self._modules:
             image = nvcc.cubin(source, defines, self.arch)
             with self.context.guarded():
-                self._modules[key] = libcuda.Module(self.context.library, image)
+                self._modules[key] = libcuda.LoadedModule(self.context.library, image)
         return self._modules[key]
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Queue a kernel on the stream."""
         packed = arguments.packed
-        at = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        steps = self.queued(Placed(module, name, grid, block, shared, packed, at, arguments.maps))
+        places = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
+        calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
-            self.context.take(steps)
+            self.context.queue(calls)
 
-    def queued(self, launch: Placed) -> list[libcuda.Queue]:
-        """What queues a launch, with the values of its parameters that are found at their places then."""
+    def queued(self, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
+        """The calls that queue a launch, as often as they are made."""
         return prepared(self.context, launch)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:
@@ -149,17 +113,17 @@ class GPU(Measures):
             for number, offset in program.moved:
                 addresses.append(addresses[number] + offset)
             program.table[:] = addresses
-            if context.capturing or context.dead:
+            if context.capturing or context.dead or context.barred:
                 context.must_live()
                 self.memory.touch(arrays)
             context.launched.append(program.steps)
             for step in program.steps:
-                if step():  # a Queue, whose call the driver has refused
-                    context.again(step)
+                if step():  # the driver has rejected a DriverCall
+                    context.retry(step)
         return made
 
     def synchronize(self) -> None:
-        """Wait for the stream. Raises KernelError where a kernel went wrong. In a capture nothing runs: no wait."""
+        """Wait for the stream; during a capture nothing runs, so no wait. Raises KernelError where a kernel failed."""
         with self.context.guarded():
             self.context.wait()
 
@@ -170,19 +134,52 @@ class GPU(Measures):
 
     # --- graphs ---
 
-    def replay(self, captured: Captured) -> None:
+    def replay(self, captured: CapturedGraph) -> None:
         """Queue a captured graph."""
         with self.context.lock:
-            self.context.take([captured.replay.queue])  # type: ignore[union-attr]
+            self.context.queue([captured.replay.call])  # type: ignore[union-attr]
 
     def touch(self, *arrays: Array) -> None:
-        """Note what a graph that this thread is capturing works on."""
+        """Let the graph that this thread captures, if any, keep these arrays."""
         with self.context.lock:
             self.memory.touch(arrays)
 
+    # --- measurements ---
+
+    @cached_property
+    def chip(self) -> Chip:
+        """The numbers of this GPU that bound a kernel."""
+        return chip_of(self)
+
+    def attribute(self, name: str) -> int:
+        """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
+        return self._device.get_attribute(getattr(self._driver.device_attribute, name))
+
+    def resources(self, module: Any, name: str) -> tuple[int, int, int]:
+        """Of a compiled kernel: registers per thread, bytes of static shared memory, bytes of local memory."""
+        with self.context.guarded():
+            function = module.function(name)
+            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
+
+    def mark(self) -> Any:
+        """An event at this place in the stream."""
+        with self.context.guarded():
+            return self._driver.Event().record(self.stream)
+
+    def passed(self, event: Any) -> bool:
+        """True once the GPU has reached the event."""
+        with self.context.guarded():
+            return bool(event.query())
+
+    def between(self, start: Any, stop: Any) -> float:
+        """Seconds between two events; waits for both."""
+        with self.context.guarded():
+            stop.synchronize()
+            return float(start.time_till(stop)) * 1e-3
+
     def close(self) -> None:
-        """Give everything back, in order: at exit nothing may be left to be freed without a context."""
-        if self.context.dead:  # nothing can be given back, and PyCUDA would complain of each piece that goes: none does
+        """Return everything to the driver, in order: at exit nothing may be left to be freed without a context."""
+        if self.context.dead:  # nothing can be freed, and PyCUDA would complain of each piece: so none is collected
             for lost in (self.memory, self.stream):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
             return
@@ -191,11 +188,12 @@ class GPU(Measures):
             while self._modules:
                 self._modules.popitem()[1].unload()
             del self.stream, self.sender, self.context.stream
-        self.context.detach()
+        self.context.primary.detach()
 
 
+@cache
 def _driver() -> Any:
-    """pycuda.driver, initialised. Raises DeviceError with what is missing."""
+    """pycuda.driver, initialised. Raises DeviceError with the missing part."""
     try:
         import pycuda.driver as driver
     except ImportError as error:

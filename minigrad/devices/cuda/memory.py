@@ -1,4 +1,4 @@
-"""A pool of device memory: what is given back is kept by its size and handed out again.
+"""A caching allocator: freed device memory is kept by its size and handed out again.
 
 A training loop asks for the same sizes in every step, so from the second step on it takes none from the driver.
 """
@@ -6,35 +6,36 @@ A training loop asks for the same sizes in every step, so from the second step o
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 from weakref import WeakSet, ref
 
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.context import Context
-from minigrad.devices.cuda.libcuda import Capture, Replay
+from minigrad.devices.cuda.libcuda import GraphExec, StreamCapture
 
-SMALLEST = 512  # bytes, and what every piece starts at a multiple of
+SMALLEST = 512  # bytes, and the alignment of every piece
 
 
-class Pool:
+class CachingPool:
     """Memory in pieces. `take(nbytes)` gives a new one: an object whose int() is its address and that has free()."""
 
     def __init__(self, take: Callable[[int], Any]):
         self._take = take
-        self.pieces: dict[int, tuple[Any, int]] = {}  # all that was taken, with its size, by address
-        self._free: dict[int, list[int]] = {}  # addresses by the size of the piece
-        self.fitting: dict[int, list[int]] = {}  # the same lists by the bytes that are asked for
-        self._adopted: list[tuple[int, list[int], int]] = []  # size, the list of another pool, pieces that it lacks
+        self.pieces: dict[int, tuple[Any, int]] = {}  # every piece with its size, by address
+        self._free: dict[int, list[int]] = {}  # free addresses by the size of the piece
+        self.fitting: dict[int, list[int]] = {}  # the same lists by the requested number of bytes
+        self._adopted: list[tuple[int, list[int], int]] = []  # size, another pool's free list, its pieces in use
 
     def allocate(self, nbytes: int) -> "PooledBuffer":
-        """A buffer of at least so many bytes."""
+        """A buffer of at least nbytes."""
         free = self.fitting.get(nbytes) or self._free_for(nbytes)
         buffer = PooledBuffer()
         buffer._free, buffer.address, buffer.nbytes = free, free.pop(), nbytes
         return buffer
 
     def _free_for(self, nbytes: int) -> list[int]:
-        """The addresses of pieces for so many bytes, one at least."""
+        """The free pieces for nbytes, at least one."""
         self._collect()
         size = piece_size(nbytes)
         free = self.fitting[nbytes] = self._free.setdefault(size, [])
@@ -45,49 +46,49 @@ class Pool:
         return free
 
     def lend(self, size: int) -> Any:
-        """A piece for a pool that takes its memory here: one that waits, or a new one."""
+        """A piece for a pool that takes its memory here: a free one or a new one."""
         self._collect()
         free = self._free.get(size)
         return self.pieces.pop(free.pop())[0] if free else self._take(size)
 
     @property
     def held(self) -> int:
-        """All bytes that were taken from the driver."""
+        """Bytes taken from the driver."""
         return sum(size for _, size in self.pieces.values())
 
     @property
     def free(self) -> int:
-        """Those of them that wait to be handed out."""
+        """Bytes of them that are not in use."""
         self._collect()
         return sum(size * len(free) for size, free in self._free.items())
 
-    def adopt(self, other: "Pool") -> None:
-        """Take over the memory of a pool that has adopted none; what is in use comes in when it is given back."""
+    def adopt(self, other: "CachingPool") -> None:
+        """Take over the memory of a pool that has adopted none; pieces in use follow when they are freed."""
         counts = Counter(size for _, size in other.pieces.values())
         self.pieces |= other.pieces
         self._adopted += [(size, theirs, counts[size]) for size, theirs in other._free.items()]
 
     def _collect(self) -> None:
-        """Bring in what was given back to pools that were taken over."""
-        lacking = []
-        for size, theirs, out in self._adopted:
+        """Move the free pieces of adopted pools to this one."""
+        unfinished = []
+        for size, theirs, count in self._adopted:
             free = self._free.setdefault(size, [])
             while theirs:
                 free.append(theirs.pop())
-                out -= 1
-            if out:
-                lacking.append((size, theirs, out))
-        self._adopted = lacking
+                count -= 1
+            if count:
+                unfinished.append((size, theirs, count))
+        self._adopted = unfinished
 
     def release(self) -> None:
-        """Give everything that waits back to the driver."""
+        """Return every free piece to the driver."""
         self._collect()
         for free in self._free.values():
             while free:
                 self.pieces.pop(free.pop())[0].free()
 
     def close(self) -> None:
-        """Give all of it back, also what is in use."""
+        """Return every piece to the driver, those in use included."""
         self._free.clear()
         self.fitting.clear()
         while self.pieces:
@@ -95,7 +96,7 @@ class Pool:
 
 
 class PooledBuffer:
-    """A piece of a pool, which makes it; it goes back when this object is collected."""
+    """A piece of the pool that made this buffer; it is free again when the buffer is collected."""
 
     __slots__ = ("__weakref__", "_free", "address", "nbytes")
     _free: list[int]
@@ -107,24 +108,24 @@ class PooledBuffer:
 
 
 def piece_size(nbytes: int) -> int:
-    """The bytes of the piece that holds so many: 8 sizes for each doubling, so at most an eighth is wasted."""
+    """The size of the piece for nbytes: 8 sizes per power of two, so it wastes at most an eighth."""
     step = max(SMALLEST, 2 ** nbytes.bit_length() // 16)
     return -(-nbytes // step) * step
 
 
-class Captured:
-    """A graph, the memory that it works in, and the buffers of others that it reads or writes: they stay as long."""
+class CapturedGraph:
+    """A graph, its pool of memory, and the buffers outside it that it reads or writes: they live as long as it."""
 
-    def __init__(self, pool: Pool):
+    def __init__(self, pool: CachingPool):
         self.pool, self.touched, self.held = pool, set[ref](), list[Any]()
-        self.replay: Replay | None = None
+        self.replay: GraphExec | None = None
 
     def touch(self, arrays: Sequence[Array]) -> None:
-        """Note what is worked on beside the graph's own memory."""
+        """Record the buffers in use that are not in the graph's own pool."""
         self.touched.update(ref(x.buffer) for x in arrays if x.buffer.address not in self.pool.pieces)
 
     def hold(self) -> None:
-        """Keep what is worked on. Raises RuntimeError where the step has let go of some of it."""
+        """Keep those buffers. Raises RuntimeError if the step has dropped one."""
         self.held = [buffer() for buffer in self.touched]
         if None in self.held:
             raise RuntimeError(
@@ -133,21 +134,21 @@ class Captured:
             )
 
     def close(self) -> None:
-        """Give the graph back."""
+        """Return the graph to the driver."""
         if self.replay:
             self.replay.close()
             self.replay = None
 
 
-class Memory:
-    """Hands out memory, to graphs too; it takes more from the driver when there is none."""
+class Allocator:
+    """Allocates from the shared pool, or during a capture from the graph's own."""
 
     def __init__(self, context: Context):
-        self._context, self._shared = context, Pool(self._take)
+        self._context, self._shared = context, CachingPool(self._take)
         self.pool = self._shared  # or that of a graph, while it is being captured
-        self._graphs: WeakSet[Captured] = WeakSet()
-        self._dropped: deque[Captured] = deque()
-        self._capture: Captured | None = None
+        self._graphs: WeakSet[CapturedGraph] = WeakSet()
+        self._dropped: deque[CapturedGraph] = deque()
+        self._capture: CapturedGraph | None = None
 
     def allocate(self, nbytes: int) -> PooledBuffer:
         """Memory from the pool. Raises MemoryError with the number."""
@@ -155,7 +156,7 @@ class Memory:
             return self.pool.allocate(nbytes)
 
     def _take(self, nbytes: int) -> Any:
-        """New memory from the driver; the pool of all gives up what it holds before that fails."""
+        """New memory from the driver; where it has none, the shared pool first returns its free pieces."""
         driver = self._context.driver
         with self._context.guarded():
             if self._dropped:
@@ -175,32 +176,37 @@ class Memory:
                 ) from error
 
     @contextmanager
-    def capture(self) -> Iterator[Captured]:
-        """Within it launches are noted, in memory from a pool of the graph's own; other threads wait."""
+    def capture(self) -> Iterator[CapturedGraph]:
+        """Record launches instead of running them, in memory from the graph's own pool; other threads wait."""
         context = self._context
+        others = [other for other in Context.every if other is not context]
         with context.current():
-            captured = Captured(Pool(self._shared.lend))
-            noting = Capture(context.library, context.stream.handle)
+            captured = CapturedGraph(CachingPool(self._shared.lend))
+            recording = StreamCapture(context.library, context.stream.handle)
             try:
                 self.pool, self._capture, context.capturing = captured.pool, captured, True
+                for other in others:
+                    other.barred = get_ident()
                 try:  # Ctrl-C may come between any two lines
-                    noting.begin()
+                    recording.begin()
                     yield captured
                     captured.hold()
-                    captured.replay = noting.end()
+                    captured.replay = recording.end()
                 except BaseException:
-                    noting.abandon()
+                    recording.abandon()
                     raise
                 self._graphs.add(captured)
             except BaseException:
-                self._shared.adopt(captured.pool)  # somebody may hold a piece of it
+                self._shared.adopt(captured.pool)  # a piece of it may be in use
                 raise
             finally:
                 self.pool, self._capture, context.capturing = self._shared, None, False
+                for other in others:
+                    other.barred = 0
 
     @property
     def usage(self) -> tuple[int, int]:
-        """The bytes that were taken from the driver, for all and for graphs, and those of them that wait to be used."""
+        """Bytes taken from the driver, graphs included, and bytes of the shared pool that are free."""
         with self._context.lock:
             if self._dropped and not self._context.dead:
                 with self._context.current():
@@ -208,15 +214,15 @@ class Memory:
             return self._shared.held + sum(graph.pool.held for graph in self._graphs), self._shared.free
 
     def touch(self, arrays: Sequence[Array]) -> None:
-        """Note what a graph that is being captured works on."""
+        """Let the graph that is being captured, if any, keep these arrays."""
         if self._capture is not None:
             self._capture.touch(arrays)
 
-    def drop(self, captured: Captured) -> None:
-        """Give a graph back; its memory goes to the pool of all when that needs some.
+    def drop(self, captured: CapturedGraph) -> None:
+        """Mark a graph as no longer used; its memory goes to the shared pool at the next allocation from the driver.
 
-        Destructors call this. Python runs them anywhere, also where this thread has what the owner of the lock waits
-        for, so it takes no lock and only notes the graph.
+        Destructors call this. Python runs them anywhere, even where this thread holds something that the owner of the
+        lock waits for, so it takes no lock.
         """
         self._dropped.append(captured)
 
@@ -229,7 +235,7 @@ class Memory:
             self._shared.adopt(captured.pool)
 
     def close(self) -> None:
-        """Give everything back, also what is in use."""
+        """Return everything to the driver, memory in use included."""
         for captured in self._graphs:
             captured.close()
             captured.pool.close()

@@ -1,4 +1,4 @@
-"""Where this machine keeps the CUDA compiler and the NVIDIA driver. Looks at files; starts no GPU."""
+"""Find the CUDA compiler, its headers and the NVIDIA driver. Looks at files; starts no GPU."""
 
 import ctypes
 import importlib.util
@@ -48,13 +48,13 @@ def find_headers(nvcc: Path) -> Path | None:
 
 
 def nvcc_version(nvcc: Path) -> str:
-    """The release of a CUDA compiler, "13.0"; empty where it does not say."""
+    """The release of a CUDA compiler, "13.0", or "" if its output names none."""
     found = re.search(r"release (\d+\.\d+)", output([nvcc, "--version"]))
     return found[1] if found else ""
 
 
 def driver_version(driver: Path) -> str:
-    """The newest CUDA that the driver runs, "13.0"."""
+    """The newest CUDA version that the driver supports, "13.0"."""
     number = ctypes.c_int()
     check(ctypes.CDLL(str(driver)).cuDriverGetVersion(ctypes.byref(number)), "cuDriverGetVersion")
     return f"{number.value // 1000}.{number.value % 1000 // 10}"
@@ -75,7 +75,7 @@ def gpu_names(driver: Path) -> list[str]:
 
 
 def check(code: int, call: str) -> None:
-    """Raise OSError for a driver call that returned anything but success."""
+    """Raise OSError for a driver call that failed."""
     if code:
         raise OSError(f"{call} returned {code}")
 
@@ -93,11 +93,11 @@ def release(folder: Path) -> list[int]:
 
 
 def first_file(candidates: Iterable[Path]) -> Path | None:
-    """The first of these that is a file."""
+    """The first candidate that is a file."""
     return next((path for path in candidates if path.is_file()), None)
 
 
 def output(command: Sequence[str | Path]) -> str:
-    """What a program prints, on both its streams."""
+    """The text that a program prints, errors included."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.stdout

@@ -8,7 +8,7 @@ import numpy as np
 
 from minigrad.create import extents
 from minigrad.devices.array import Array
-from minigrad.devices.dry_run import Launched, dry_run
+from minigrad.devices.dry_run import RecordedLaunch, dry_run
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
 from minigrad.errors import a
 from minigrad.op import OPS, Case, Op
@@ -71,7 +71,7 @@ class Work:
 class Dry:
     """The launches of a work, its FLOPs (0: not counted), the fewest bytes that it must move, its output's shape."""
 
-    launches: tuple[Launched, ...]
+    launches: tuple[RecordedLaunch, ...]
     flops: int
     nbytes: int
     output: tuple[int, ...]

@@ -10,9 +10,9 @@ import numpy as np
 
 from minigrad.devices import check, get, through
 from minigrad.devices import device as base
-from minigrad.devices.caches import Memo
+from minigrad.devices.caches import Cache
 from minigrad.devices.device import index_of
-from minigrad.devices.hints import meant
+from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -192,7 +192,7 @@ class Run:
         """What to say where the text brings along what stands ahead of it already."""
         own = self.trial.kernel.source.name
         said = f"\nAll that is no kernel in {own} stands ahead of your text already: leave it out."
-        return said if ("redefinition" in error or "redeclared" in error) and not meant(error) else ""
+        return said if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
 
     def _refused(self) -> bool:
         """Whether the right kernel is not launched either: this case is not for these values."""
@@ -257,7 +257,7 @@ class Written(Kernel):
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
         self.signature = self.source.signature(right.name)
-        self._modules, self._plans = Memo(), Memo()
+        self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # of the last launch; shared by all that `using` makes of this one
         self.launched: set[base.Dim3] = set()  # the blocks that it was launched with; shared, too

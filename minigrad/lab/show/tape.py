@@ -74,7 +74,7 @@ def graph(tensor: Tensor, names: Mapping[str, Any] | None = None, grad: Tensor |
     gradient needs.
     """
     root = a("graph", tensor, Tensor, "a tensor").node or tensor
-    walk = tape.order(root)[::-1]
+    walk = tape.topological_order(root)[::-1]
     place = {id(at): i for i, at in enumerate(walk)}
     freed = any(isinstance(at, tape.Node) and at.vjp is None for at in walk)
     found = {} if freed or not tensor.requires_grad else _gradients(tensor, root, grad)

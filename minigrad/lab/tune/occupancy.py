@@ -9,7 +9,7 @@ from math import prod
 
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.device import MAX_THREADS
-from minigrad.devices.dry_run import Launched
+from minigrad.devices.dry_run import RecordedLaunch
 from minigrad.errors import a, whole
 from minigrad.kernels.launch import ceil_div
 from minigrad.op import Op
@@ -130,19 +130,19 @@ class Occupancy:
         )
 
 
-def occupancy(launch: Launched, taken: Resources, chip: Chip) -> Occupancy:
+def occupancy(launch: RecordedLaunch, taken: Resources, chip: Chip) -> Occupancy:
     """The occupancy of a launch, from what its kernel takes."""
     registers, static, _ = taken
     return Occupancy(launch.kernel, prod(launch.grid), prod(launch.block), registers, static + launch.shared, chip)
 
 
-def key(launch: Launched) -> str:
+def key(launch: RecordedLaunch) -> str:
     """A kernel and what is compiled into it, as records name it: "matmul_tiled TILE=16"."""
     values = sorted((name, value) for name, value in launch.defines.items() if name != "real")
     return " ".join([launch.kernel, *(f"{name}={value}" for name, value in values)])
 
 
-def heaviest(launches: Sequence[Launched], op: Op) -> Launched:
+def heaviest(launches: Sequence[RecordedLaunch], op: Op) -> RecordedLaunch:
     """The launch that takes the time: of the op's own kernels, not those that copy for them, that of most threads."""
     own = {kernel.name for kernel in op.kernels.values()}
     return max(launches, key=lambda run: (run.kernel in own, prod(run.grid) * prod(run.block)))

@@ -39,8 +39,8 @@ class Warp:
 
         self.warp, self.device, self.version = warp, device, warp.__version__
         self.kernels = {key: k for key, k in vars(warp_kernels).items() if isinstance(k, warp.Kernel)}
-        gpu = device.name == "cuda"
-        self.place = warp.get_device("cuda:0" if gpu else "cpu")
+        gpu = device.is_gpu
+        self.place = warp.get_device(f"cuda:{device.number}" if gpu else "cpu")
         self.stream = warp.Stream(self.place, cuda_stream=device.stream.handle) if gpu else None
 
     def ratio(self, subject: Any, size: int, work: int) -> Ratio | str | None:

@@ -1,4 +1,4 @@
-"""A CUDA driver that is played, to test the device `cuda` without a GPU: host memory, and kernels on `sim`."""
+"""A fake CUDA driver with any number of GPUs, to test the device `cuda` without one: host memory, kernels on `sim`."""
 
 import ctypes
 from types import SimpleNamespace
@@ -9,32 +9,41 @@ from minigrad.devices import get
 from minigrad.devices.device import Arguments
 from minigrad.kernels.arguments import _layout
 
-CONTEXT = 7  # the handle of the primary context
+CONTEXT = 7  # the handle of the primary context of GPU 0; that of GPU 1 is 8
 
 
 def address(parameter):
-    """The pointer that ctypes has made ready for a call."""
+    """The address in a parameter that ctypes has converted for a call."""
     return int(repr(parameter).rpartition("(")[2].rstrip(")>"), 16)
 
 
 class Error(Exception):
-    """The root of PyCUDA's exceptions."""
+    """The base of PyCUDA's exceptions."""
 
 
 class Stub(SimpleNamespace):
-    """Something with attributes that can be the key of a dict."""
+    """A hashable namespace."""
 
     __hash__ = object.__hash__
 
 
 class Device:
-    """GPU number 0."""
+    """A GPU by its number."""
 
     def __init__(self, number):
-        assert number == 0
+        assert number < self.driver.gpus
+        self.number = number
+
+    @classmethod
+    def count(cls):
+        return cls.driver.gpus
 
     def name(self):
-        return "Played"
+        return "Fake" if self.number == 0 else f"Fake {self.number}"
+
+    def retain_primary_context(self):
+        handle, stack = CONTEXT + self.number, self.driver.stack
+        return Stub(push=lambda: stack.append(handle), detach=lambda: None, handle=handle)
 
     def compute_capability(self):
         return 9, 0
@@ -44,21 +53,23 @@ class Device:
 
 
 class Memory(int):
-    """What mem_alloc gives."""
+    """An allocation of mem_alloc."""
 
     def free(self):
         self.driver.call("mem_free")
         self.driver.taken.remove(self)
         self.driver.freed.append(self)
-        ctypes.memset(self, 0xFF, self.nbytes)  # NaN again, for who still reads it; and see `harmed`
+        ctypes.memset(self, 0xFF, self.nbytes)  # NaN again, for late readers; and see `harmed`
 
 
 class Stream:
-    """A stream. What is copied on any but the first happens when somebody waits for it, and no sooner."""
+    """A stream of the current context. Copies on all but its first stream happen only when somebody waits for them."""
 
     def __init__(self, driver):
-        self.driver, self.waiting = driver, []
-        self.handle = driver.streams = driver.streams + 1
+        self.driver, self.waiting, self.context = driver, [], driver.context
+        self.first = all(stream.context != self.context for stream in driver.streams)
+        driver.streams.append(self)
+        self.handle = len(driver.streams)
 
     def synchronize(self):
         self.driver.call("synchronize")
@@ -69,8 +80,8 @@ class Stream:
         event.synchronize()
 
     def must_not_capture(self, why):
-        """What is forbidden on the stream that is being captured ends the capture, too."""
-        if self.handle == 1 and self.driver.noted is not None:
+        """A call that is forbidden on a stream that is being captured ends the capture, too."""
+        if self.driver.captured is self:
             self.driver.spoilt = True
             raise Error(why)
 
@@ -88,50 +99,61 @@ class Event:
 
 
 class Driver:
-    """As much of pycuda.driver and libcuda as the device needs.
+    """The parts of pycuda.driver and libcuda that the device needs.
 
-    refuses: the call that fails. lost: so does every other. taken: the memory that is not given back, and freed: that
-    which is. calls: how often each call was made. noted: what is queued on the stream while it is being
-    captured, else None.
+    gpus: their number. refuses: the call that fails. lost: every call fails. taken: the memory in use, and freed: that
+    which was freed. calls: the number of each call. noted: the work queued on the stream that is being captured, else
+    None.
     """
 
     Error = LogicError = LaunchError = Error
     MemoryError = type("MemoryError", (Error,), {})
 
     def __init__(self):
-        self.refuses, self.lost, self.current, self.taken, self.freed, self.calls = "", False, 0, [], [], {}
-        self.thread = None  # the context that is current on this thread, beside those that PyCUDA has pushed
-        self.noted, self.graphs, self.sources, self.streams, self.captures = None, {}, [], 0, 0
-        self.spoilt = False  # the capture, by a call that is forbidden in it
+        self.gpus, self.refuses, self.lost, self.taken, self.freed, self.calls = 1, "", False, [], [], {}
+        self.stack = []  # the contexts that PyCUDA has pushed on this thread
+        self.thread = None  # the context that is current below these
+        self.noted, self.captured, self.graphs, self.sources, self.streams, self.captures = None, None, {}, [], [], 0
+        self.spoilt = False  # a forbidden call was made during the capture
         self.handles = {}  # of modules and functions
-        self.elsewhere = []  # what other libraries have queued, on streams of their own
-        self.Context = Stub(pop=lambda: self.make_current(-1), synchronize=self.finish)
-        context = Stub(push=lambda: self.make_current(1), detach=lambda: None, handle=CONTEXT)
-        self.Device = type("Device", (Device,), {"retain_primary_context": lambda device: context})
+        self.elsewhere = []  # the work of other libraries, on streams of their own
+        self.Context = Stub(pop=self.stack.pop, synchronize=self.finish)
+        self.Device = type("Device", (Device,), {"driver": self})
         self.Stream = lambda flags: Stream(self)
         self.Event = lambda: Event()
         self.pagelocked_empty = np.empty
 
     @property
     def harmed(self):
-        """Memory that was written after it had been given back."""
+        """Memory that was written after it had been freed."""
         return [memory for memory in self.freed if {*ctypes.string_at(memory, memory.nbytes)} != {0xFF}]
 
-    def make_current(self, by):
-        self.current += by
+    @property
+    def current(self):
+        """The number of contexts that are pushed and not popped."""
+        return len(self.stack)
+
+    @property
+    def context(self):
+        """The current context."""
+        return self.stack[-1] if self.stack else self.thread
 
     def call(self, name):
-        assert self.current or self.thread == CONTEXT, "the context is not current"
+        assert self.context is not None and self.context >= CONTEXT, "the context is not current"
         self.calls[name] = self.calls.get(name, 0) + 1
         if self.lost or self.refuses == name:
             raise Error(f"{name} failed")
 
-    def queue(self, name, action):
+    def queue(self, name, stream, action):
+        """Run the action, or record it; the stream's own context must be current."""
+        stream = self.streams[getattr(stream, "value", stream) - 1]
+        if self.context != stream.context:
+            raise Error("invalid resource handle")
         self.call(name)
-        if self.noted is None:
-            action()
-        else:
+        if self.captured is stream:
             self.noted.append(action)
+        else:
+            action()
 
     def finish(self):
         self.call("finish")
@@ -161,18 +183,18 @@ class Driver:
         def upload():
             ctypes.memmove(address, host.ctypes.data, host.nbytes)
 
-        if stream.handle > 1:
-            stream.waiting.append(upload)
+        if stream.first:
+            self.queue("upload", stream.handle, upload)
         else:
-            self.queue("upload", upload)
+            stream.waiting.append(upload)
 
     def memcpy_dtoh_async(self, host, address, stream):
-        self.queue("download", lambda: ctypes.memmove(host.ctypes.data, address, host.nbytes))
+        self.queue("download", stream.handle, lambda: ctypes.memmove(host.ctypes.data, address, host.nbytes))
 
     # --- libcuda ---
 
     def cuModuleLoadData(self, place, image):
-        return self.status(lambda: self.hand_out("module", place, self.sources[image]))
+        return self.status(lambda: self.hand_out("module", place, (*self.sources[image], self.context)))
 
     def cuModuleUnload(self, module):
         of = self.handles.pop(module.value)
@@ -180,7 +202,7 @@ class Driver:
         return 0
 
     def cuModuleGetFunction(self, place, module, name):
-        source, defines = self.handles[module.value]
+        source, defines, _ = self.handles[module.value]
         real = np.dtype({"float": np.float32, "double": np.float64}[defines.get("real", "float")])
         layout, size = _layout(source.signature(name.decode()).params, real)
         found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout, size
@@ -191,20 +213,21 @@ class Driver:
         return 0
 
     def cuLaunchKernelEx(self, config, function, parameters, extra):
-        _, module, name, layout, size = self.handles[address(function)]
+        (_, _, context), module, name, layout, size = self.handles[address(function)]
         packed, c = layout(), config._obj
+        assert self.streams[c.stream - 1].context == context, "the kernel is that of another GPU"
         for i, (field, *_) in enumerate(layout._fields_):
             into = getattr(layout, field)
             ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters._obj[i], into.size)
         grid, block = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
         launch = (module, name, grid, block, c.shared, Arguments(packed, size, []))
-        return self.status(lambda: self.queue("launch", lambda: get("sim").launch(*launch)))
+        return self.status(lambda: self.queue("launch", c.stream, lambda: get("sim").launch(*launch)))
 
     def cuMemcpyDtoDAsync_v2(self, target, source, nbytes, stream):
-        return self.status(lambda: self.queue("copy", lambda: ctypes.memmove(target, source, nbytes)))
+        return self.status(lambda: self.queue("copy", stream, lambda: ctypes.memmove(target, source, nbytes)))
 
     def cuMemsetD8Async(self, address, value, nbytes, stream):
-        return self.status(lambda: self.queue("zero", lambda: ctypes.memset(address, value, nbytes)))
+        return self.status(lambda: self.queue("zero", stream, lambda: ctypes.memset(address, value, nbytes)))
 
     def cuGetErrorString(self, status, place):
         place._obj.value = self.said.encode()
@@ -215,8 +238,8 @@ class Driver:
         self.handles[place._obj.value] = thing
 
     def status(self, action):
-        """As libcuda has it: what went wrong is a number."""
-        if not (self.current or self.thread == CONTEXT):
+        """Run the action; as in libcuda, an error is a number."""
+        if self.context is None or self.context < CONTEXT:
             return 201
         try:
             action()
@@ -226,20 +249,20 @@ class Driver:
         return 0
 
     def cuCtxGetCurrent(self, place):
-        place._obj.value = CONTEXT if self.current else self.thread
+        place._obj.value = self.context
 
     def cuCtxSetCurrent(self, context):
         self.thread = context.value
 
     def cuStreamBeginCapture_v2(self, stream, mode):
         assert self.noted is None, "the stream is being captured"
-        self.noted = []
+        self.noted, self.captured = [], self.streams[stream.value - 1]
 
     def cuStreamEndCapture(self, stream, place):
         if self.noted is None:
             self.said = "the operation cannot be performed in the present state"
             return 401
-        noted, spoilt, self.noted, self.spoilt = self.noted, self.spoilt, None, False
+        noted, spoilt, self.noted, self.captured, self.spoilt = self.noted, self.spoilt, None, None, False
         if spoilt:
             self.said = "operation failed due to a previous error during capture"
             return 901
@@ -254,7 +277,7 @@ class Driver:
         place._obj.value = graph.value
 
     def cuTensorMapEncodeTiled(self, place, kind, rank, address, shape, strides, box, steps, *how):
-        """The numbers that it is given in a row; bytes that no GPU would understand."""
+        """Store its arguments in a row: bytes that no GPU would understand."""
         assert place.value % 64 == 0, "a tensor map lies at a multiple of 64 bytes"
         numbers = [kind, rank, address.value, *shape, *strides[: rank - 1], *box, *steps, *how]
         (ctypes.c_uint64 * 16).from_address(place.value)[:] = numbers[:16]
@@ -262,11 +285,11 @@ class Driver:
         return 1 if any(stride % 16 for stride in strides[: rank - 1]) else 0
 
     def cuGraphLaunch(self, graph, stream):
-        return self.status(lambda: self.queue("replay", lambda: [do() for do in self.graphs[graph.value]]))
+        return self.status(lambda: self.queue("replay", stream, lambda: [do() for do in self.graphs[graph.value]]))
 
     def cuGraphDestroy(self, graph):
         """The instance lives on."""
 
     def cuGraphExecDestroy(self, graph):
-        assert self.current or self.thread == CONTEXT, "the context is not current"
+        assert self.context is not None and self.context >= CONTEXT, "the context is not current"
         del self.graphs[graph.value]

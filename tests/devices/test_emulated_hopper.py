@@ -1,4 +1,4 @@
-"""The kernels of wgmma on the simulator, their PTX played in CUDA C++: boxes, swizzle, stages, tiles and the store."""
+"""The kernels of wgmma on the simulator, their PTX emulated in CUDA C++: boxes, swizzle, stages, tiles, the store."""
 
 import ctypes
 from pathlib import Path
@@ -16,7 +16,7 @@ from minigrad.lab.show.matmul import on_tensor_cores
 from minigrad.ops.matmul.slabs import BOXES
 from minigrad.source import CUDA, Source
 
-PLAYED = Path(__file__).with_name("played_hopper.cuh").read_text()
+EMULATED = Path(__file__).with_name("emulated_hopper.cuh").read_text()
 STAGES = "extern __shared__ __align__(1024) bfloat16 stages[];"  # 192 KiB; the simulator has 48
 ROOM = "bfloat16* stages = (bfloat16*)(a.word[7] + blockIdx.x * 200704);"
 INSTEAD = {STAGES: ROOM}
@@ -24,21 +24,21 @@ BLOCKS = 2
 SIM = get("sim")
 
 
-def played(name: str) -> Kernel:
-    """The kernel with its instructions played, on two blocks, its stages in memory that the map of a names."""
-    product = (CUDA / "matmul/wgmma.cuh").read_text().replace('#include "matmul/hopper.cuh"', PLAYED)
+def emulated(name: str) -> Kernel:
+    """The kernel with its instructions emulated, on two blocks, its stages in memory that the map of a names."""
+    product = (CUDA / "matmul/wgmma.cuh").read_text().replace('#include "matmul/hopper.cuh"', EMULATED)
     for text, other in INSTEAD.items():
         assert text in product
         product = product.replace(text, other)
     kernel = mg.matmul[name]
     text = kernel.source.text.replace('#include "matmul/wgmma.cuh"', product)
-    made = Kernel(Source(text, "played.cu", CUDA), kernel.name, sizes="m n k batch=1")
+    made = Kernel(Source(text, "emulated.cu", CUDA), kernel.name, sizes="m n k batch=1")
     made.grid, made.block = (Span(str(BLOCKS)),), kernel.block
     return made
 
 
 def described(array: Array, rows: int, columns: int, tall: int, room: int) -> TensorMap:
-    """The map of an array of matrices as the played copy engine reads it."""
+    """The map of an array of matrices for the emulated copy engine."""
     shape = (array.size // (rows * columns), rows, columns)
     given = TensorMap(array, shape, (1, tall, 64))
     given.rest[:] = [*shape, *given.box, room, *[0] * 8]
@@ -46,7 +46,7 @@ def described(array: Array, rows: int, columns: int, tall: int, room: int) -> Te
 
 
 def product_of(name: str, x: np.ndarray, y: np.ndarray, shape: tuple, sizes: tuple, views: tuple) -> np.ndarray:
-    """What the kernel makes of two batches of matrices."""
+    """The kernel's result for two batches of matrices."""
     memory = ctypes.create_string_buffer(BLOCKS * 200704 + 1024)
     room = -(-ctypes.addressof(memory) // 1024) * 1024
     m, n, k, count = sizes
@@ -58,7 +58,7 @@ def product_of(name: str, x: np.ndarray, y: np.ndarray, shape: tuple, sizes: tup
         for array, (rows, columns, tall) in zip(given, boxes, strict=True)
     ]
     out = Array.empty(SIM, shape, x.dtype)
-    played(name).launch(m, n, k, count)(*maps, out, m, n, k, count, *views)
+    emulated(name).launch(m, n, k, count)(*maps, out, m, n, k, count, *views)
     return out.numpy().astype(np.float64)
 
 
@@ -79,7 +79,7 @@ def test_the_product_and_its_gradients(end, sizes):
     np.testing.assert_allclose(got, exact, rtol=2**-8, atol=1e-4)
 
 
-def test_a_batch_of_which_one_factor_is_repeated():
+def test_a_batch_with_a_broadcast_factor():
     dtype = pytest.importorskip("ml_dtypes").bfloat16
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 40, 16), (2, 1, 16, 24)))
@@ -88,7 +88,7 @@ def test_a_batch_of_which_one_factor_is_repeated():
     np.testing.assert_allclose(got, a.astype(float) @ b.astype(float), rtol=2**-8, atol=1e-4)
 
 
-def test_a_thread_stores_what_the_picture_of_its_rung_says(monkeypatch):
+def test_a_thread_stores_the_elements_in_its_picture(monkeypatch):
     """Each thread stores its number, and bfloat16's smallest numbers are whole multiples of 2**-133."""
     dtype = pytest.importorskip("ml_dtypes").bfloat16
     mine = "unsigned two = threadIdx.x * 65537; uint4 eight = make_uint4(two, two, two, two);"

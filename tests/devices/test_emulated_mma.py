@@ -1,4 +1,4 @@
-"""The kernels for tensor cores on the simulator, their PTX played in CUDA C++: which lane holds what, and no race."""
+"""The kernels for tensor cores on the simulator, their PTX emulated in CUDA C++: the data of each lane, and no race."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from minigrad.lab.show.matmul import on_tensor_cores, owners
 from minigrad.microscope import watching
 from minigrad.source import CUDA, Source
 
-PLAYED = Path(__file__).with_name("played_mma.cuh").read_text()
+EMULATED = Path(__file__).with_name("emulated_mma.cuh").read_text()
 SMALLER = {  # the simulator has 48 KiB of shared memory for a block
     "ROWS = 128, COLUMNS = 256, WARP = 64, THREADS = 256": "ROWS = 32, COLUMNS = 64, WARP = 32, THREADS = 64",
     "DEPTH = 32, STAGES = 4": "DEPTH = 32, STAGES = 3",
@@ -26,36 +26,36 @@ SIZES = [(1, 1, 1), (8, 8, 8), (40, 72, 136), (33, 65, 70)]
 SIM = get("sim")
 
 
-def played(name: str) -> Kernel:
-    """The kernel with smaller tiles, and its instructions played."""
+def emulated(name: str) -> Kernel:
+    """The kernel with smaller tiles, and its instructions emulated."""
     kernel = mg.matmul[name]
-    product = (CUDA / "matmul/tensor_cores.cuh").read_text().replace('#include "matmul/mma.cuh"', PLAYED)
+    product = (CUDA / "matmul/tensor_cores.cuh").read_text().replace('#include "matmul/mma.cuh"', EMULATED)
     for constants, smaller in SMALLER.items():
         assert constants in product
         product = product.replace(constants, smaller)
     text = kernel.source.text.replace('#include "matmul/tensor_cores.cuh"', product)
-    made = Kernel(Source(text, "played.cu", CUDA), kernel.name, sizes="m n k batch=1", shared=49152)
+    made = Kernel(Source(text, "emulated.cu", CUDA), kernel.name, sizes="m n k batch=1", shared=49152)
     made.grid = tuple(Span(span.size, {"256": "64", "128": "32"}.get(span.piece, "")) for span in kernel.grid)
     made.block = (Span("64"),)
     return made
 
 
 def numbers(dtype, *shape):
-    """Random numbers that TF32 holds exactly, and bfloat16 too if asked."""
+    """Random numbers that are exact in TF32, and in bfloat16 if that is the dtype."""
     drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
     return (drawn.view(np.int32) & ~0x1FFF).view(np.float32).astype(dtype)
 
 
 def product_of(name: str, x: np.ndarray, y: np.ndarray, shape: tuple, sizes: tuple) -> np.ndarray:
-    """What the kernel makes of two matrices."""
+    """The kernel's result for two matrices."""
     out, one = Array.empty(SIM, shape, x.dtype), View.of((), ())
-    played(name).launch(*sizes)(Array.upload(SIM, x), Array.upload(SIM, y), out, *sizes, one, one)
+    emulated(name).launch(*sizes)(Array.upload(SIM, x), Array.upload(SIM, y), out, *sizes, one, one)
     return out.numpy().astype(np.float64)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("unit", ["tf32", "bf16"])
-def test_every_lane_holds_what_its_instruction_wants(unit, sizes):
+def test_every_lane_has_the_operands_of_its_instruction(unit, sizes):
     m, n, k = sizes
     dtype = np.float32 if unit == "tf32" else pytest.importorskip("ml_dtypes").bfloat16
     a, b, dy = (numbers(dtype, *shape) for shape in ((m, k), (k, n), (m, n)))
@@ -70,13 +70,13 @@ def test_every_lane_holds_what_its_instruction_wants(unit, sizes):
         np.testing.assert_allclose(got, exact, rtol=rtol, atol=1e-4, err_msg=end)
 
 
-def test_tf32_is_rounded_to_the_nearest():
+def test_tf32_rounds_to_nearest():
     a = np.float32([[1 + 3 * 2**-12, 1 + 2**-12, 1 + 2**-11 + 2**-20]])
     got = product_of("mma_tf32", a, np.eye(3, dtype=np.float32), (1, 3), (1, 3, 3))
     assert got.tolist() == [[1 + 2**-10, 1, 1 + 2**-10]]
 
 
-def test_no_two_threads_are_in_each_others_way():
+def test_there_is_no_race():
     a, b = numbers(np.float32, 33, 100), numbers(np.float32, 100, 65)
     with watching() as report:
         product_of("mma_tf32", a, b, (33, 65), (33, 65, 100))
@@ -84,7 +84,7 @@ def test_no_two_threads_are_in_each_others_way():
 
 
 @pytest.mark.parametrize("unit", ["tf32", "bf16"])
-def test_a_thread_owns_what_the_picture_of_its_rung_says(unit):
+def test_a_thread_owns_the_elements_in_its_picture(unit):
     dtype = np.float32 if unit == "tf32" else pytest.importorskip("ml_dtypes").bfloat16
     a, b = numbers(dtype, 128, 8), numbers(dtype, 8, 128)
     with watching(blocks=1) as report:

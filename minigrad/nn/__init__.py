@@ -1,0 +1,29 @@
+"""Parts of networks: modules with parameters and buffers by name. They compute with ops, so the tape records them."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.dtypes import to_host
+from minigrad.errors import a
+from minigrad.nn.linear import Linear
+from minigrad.nn.module import Module, Sequential
+from minigrad.ops.cross_entropy import check_labels
+from minigrad.tensor import Tensor
+
+__all__ = ["Linear", "Module", "Sequential", "accuracy"]
+
+
+def accuracy(logits: Tensor, labels: Any) -> float:
+    """The fraction of rows whose largest logit is at the label, from 0 to 1."""
+    a("accuracy", logits, Tensor, "logits as a tensor")
+    labels = to_host(labels, who="accuracy: labels")
+    if logits.ndim != 2 or not logits.size or labels.shape != logits.shape[:1]:
+        raise ValueError(
+            f"accuracy: logits {logits.shape} and labels {labels.shape}; give (rows, classes) and (rows,)."
+        )
+    check_labels("accuracy", labels, logits.shape[1])
+    scores = logits.numpy()
+    if lost := np.flatnonzero(np.isnan(scores).any(axis=1)).tolist():
+        raise ValueError(f"accuracy: the logits of {len(lost)} rows hold NaN, row {lost[0]} first; nothing is largest.")
+    return float((scores.argmax(axis=1) == labels).mean())

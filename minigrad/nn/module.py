@@ -1,0 +1,134 @@
+"""Module: a part of a network, with parameters, buffers and a state that can be saved; Sequential joins several."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices import check
+from minigrad.devices.dtypes import move, to_host
+from minigrad.errors import a, flag
+from minigrad.tape import no_grad
+from minigrad.tensor import Tensor
+
+
+class Module:
+    """A part of a network.
+
+    Its parameters are the leaf tensors with requires_grad among its attributes and those of its modules; its buffers,
+    state that is not trained, as a running mean, are the tensors given to `register_buffer`.
+    """
+
+    training = True
+    _buffers: tuple[str, ...] = ()
+
+    def register_buffer(self, name: str, value: Tensor) -> None:
+        """Keep a tensor as the attribute `name` and in `state_dict`. Raises TypeError where it requires a gradient."""
+        if a("register_buffer", value, Tensor, "a tensor").requires_grad:
+            raise TypeError(
+                f"register_buffer: {name} requires a gradient, so it is a parameter; assign it: self.{name} = ..."
+            )
+        self._buffers = (*self._buffers, *({name} - {*self._buffers}))
+        setattr(self, name, value)
+
+    def train(self, mode: bool = True) -> "Module":
+        """Switch this module and all below it to training, `training=True`, or to evaluation."""
+        self.training = flag("train", "mode", mode)
+        for _, value in self._children():
+            if isinstance(value, Module):
+                value.train(mode)
+        return self
+
+    def eval(self) -> "Module":
+        """Switch to evaluation: layers such as batch norm use their buffers."""
+        return self.train(False)
+
+    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Each buffer with its path, e.g. "1.running_mean"."""
+        for name, value in self._children():
+            if isinstance(value, Module):
+                yield from value.named_buffers(f"{prefix}{name}.")
+            elif name in self._buffers:
+                yield f"{prefix}{name}", value
+
+    def buffers(self) -> list[Tensor]:
+        """Every buffer once."""
+        return list({id(buffer): buffer for _, buffer in self.named_buffers()}.values())
+
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Each parameter with its path, e.g. "0.weight"; a shared one has several."""
+        for name, value in self._children():
+            if isinstance(value, Module):
+                yield from value.named_parameters(f"{prefix}{name}.")
+            elif isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
+                yield f"{prefix}{name}", value
+
+    def parameters(self) -> list[Tensor]:
+        """Every parameter once, in the order of the attributes; a shared one counts once."""
+        return list({id(parameter): parameter for _, parameter in self.named_parameters()}.values())
+
+    def zero_grad(self) -> None:
+        """Clear all gradients; the next backward starts from none."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def to(self, device: str) -> "Module":
+        """Move parameters and buffers in place, so that an optimizer follows them. Gradients are cleared."""
+        check(device)
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.array, tensor.grad = move(tensor.array, device), None
+        return self
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """A copy of every parameter and buffer by name, as NumPy arrays, to be saved."""
+        return {name: tensor.numpy() for name, tensor in self._named_state()}
+
+    def _named_state(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.named_parameters()
+        yield from self.named_buffers()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite parameters and buffers with those of `state_dict()`.
+
+        Raises KeyError for other names, ValueError for other shapes; then nothing has been changed.
+        """
+        own = dict(self._named_state())
+        if own.keys() != a("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name").keys():
+            differing = ", ".join(sorted(map(str, own.keys() ^ state.keys())))
+            raise KeyError(f"load_state_dict: these names are on one side only: {differing}.")
+        new = {
+            name: p.fitting(to_host(state[name], p.dtype, name), f"load_state_dict: {name}") for name, p in own.items()
+        }
+        with no_grad():  # every entry fits, so a state is loaded whole or not at all
+            for name, tensor in own.items():
+                tensor.assign(new[name])
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        yield from vars(self).items()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output of the module for an input."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method forward(self, x).")
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.forward(*inputs)
+
+
+class Sequential(Module):
+    """One part after the other; a part is a module or any function of a tensor, e.g. `mg.relu`."""
+
+    def __init__(self, *parts: Callable[[Tensor], Tensor]):
+        self.parts = tuple(a("Sequential", part, Callable, "modules and functions of a tensor") for part in parts)
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        return ((str(i), part) for i, part in enumerate(self.parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each part applied to the result of the one before."""
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def __repr__(self) -> str:
+        names = (repr(part) if isinstance(part, Module) else getattr(part, "__name__", "?") for part in self.parts)
+        return "Sequential(\n" + "".join(f"  {i}: {name}\n" for i, name in enumerate(names)) + ")"

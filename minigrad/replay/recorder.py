@@ -1,0 +1,98 @@
+"""What a captured training step does besides launching kernels, so that every replay can do it too."""
+
+from typing import Any
+from weakref import ref
+
+from minigrad.tape import Changes, Version
+from minigrad.tensor import Tensor
+
+ADDS = (
+    "mg.graph: the step adds to a gradient that was there before it, and a replay cannot. "
+    "Call optimizer.zero_grad() in the step, before backward."
+)
+
+
+class StepRecorder:
+    """Records a step while it is captured (see `tape.Recorder`); `repeat` then does the same after each replay."""
+
+    def __init__(self) -> None:
+        self.written: list[Version] = []
+        # By id: a leaf whose gradient was set or cleared, its array, and the gradient that it ends with.
+        self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
+        self._cleared: set[int] = set()  # leaves, by id, whose gradient was cleared first
+        self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves with a gradient from before the step that it read
+        self._settings: list[tuple[Any, tuple]] = []  # optimizers with the numbers that they used
+        self._leaves: dict[int, Any] = {}  # by id: weak references to the leaves that ops used
+        self._required: list[tuple[Any, bool]] = []  # those that outlive the step, with their requires_grad
+        self._checked = Changes.last
+
+    def uses(self, tensors: Any) -> None:
+        """An op runs on these tensors."""
+        self._leaves |= {id(t): ref(t) for t in tensors if t.node is None}
+
+    def sets_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
+        """The step clears the gradient of a leaf, or sets another."""
+        if id(leaf) not in self._grads:
+            self._cleared.add(id(leaf))
+        self._grads[id(leaf)] = leaf, leaf.array, grad
+
+    def delivers_grad(self, leaf: Tensor, grad: Tensor) -> None:
+        """The backward pass delivers a gradient. Raises RuntimeError where the leaf had one from before the step."""
+        if leaf._grad is not None and id(leaf) not in self._grads:
+            raise RuntimeError(ADDS)
+        self._grads[id(leaf)] = leaf, leaf.array, grad
+
+    def reads_grad(self, leaf: Tensor) -> None:
+        """The step reads a gradient; with another one from before the step it needs another graph."""
+        if id(leaf) not in self._grads and id(leaf) not in self._cleared:
+            self._older.append((leaf, leaf._grad))
+
+    def writes(self, version: Version) -> None:
+        """The step changes an array in place."""
+        self.written.append(version)
+
+    def steps(self, optimizer: Any) -> None:
+        """An optimizer updates its parameters with the numbers that it has now."""
+        for leaf in optimizer.parameters:
+            self.reads_grad(leaf)
+        self._settings.append((optimizer, optimizer.settings))
+
+    def finish(self) -> None:
+        """After the capture: note which leaves require a gradient."""
+        leaves = ((leaf, leaf()) for leaf in self._leaves.values())
+        self._required = [(leaf, tensor._requires_grad) for leaf, tensor in leaves if tensor is not None]
+        self._checked = Changes.last
+
+    @property
+    def frozen_or_thawed(self) -> bool:
+        """True where a leaf of the step requires a gradient that did not, or no longer: the step is another."""
+        if self._checked == Changes.last:
+            return False
+        self._checked = Changes.last
+        leaves = ((leaf(), required) for leaf, required in self._required)
+        return any(leaf is not None and leaf._requires_grad != required for leaf, required in leaves)
+
+    @property
+    def outdated(self) -> bool:
+        """True where a replay would take a wrong step: an optimizer has other numbers, a leaf has moved, or a gradient
+        from before the step that it reads is another."""
+        moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
+        older = any(leaf._grad is not grad for leaf, grad in self._older)
+        others = any(optimizer.settings != settings for optimizer, settings in self._settings)
+        return moved or older or others
+
+    def undo(self) -> None:
+        """After a capture that failed: drop the gradients of leaves, which were never computed."""
+        for leaf, *_ in self._grads.values():
+            leaf._grad = None
+
+    def repeat(self) -> None:
+        """Do the same for a replay. Raises RuntimeError, and does nothing, where a leaf has a gradient to add to."""
+        if any(leaf._grad is not None and id(leaf) not in self._cleared for leaf, *_ in self._grads.values()):
+            raise RuntimeError(ADDS)
+        for leaf, _, grad in self._grads.values():
+            leaf._grad = grad
+            if grad is not None:
+                grad.version.count += 1
+        for version in self.written:
+            version.count += 1
