@@ -21,11 +21,6 @@ static void leave_kernel(Worker& worker) {
     _longjmp(worker.escape, 1);
 }
 
-void leave_critical(Worker& worker) {
-    worker.critical = 0;
-    if (launch.stop) leave_kernel(worker);  // a stop was requested meanwhile
-}
-
 // Stop every worker: those between blocks see `stop`, those inside a kernel get a signal.
 void stop_all(Cause cause) {
     int running = NONE;
@@ -44,6 +39,13 @@ static bool claim_report(Cause cause) {
     report.has_thread = current != nullptr;
     if (current) report.block = current->thread.blockIdx, report.thread = current->thread.threadIdx;
     return true;
+}
+
+void leave_critical(Worker& worker) {
+    worker.critical = 0;
+    if (!launch.stop) return;
+    if (launch.stop == TIMEOUT) claim_report(TIMEOUT);  // a stop was requested meanwhile
+    leave_kernel(worker);
 }
 
 static void set_location(const char* file, int line) {

@@ -21,9 +21,11 @@ static void complete_report() {
     if (report.cause == NONE) report.cause = launch.stop;
     if (report.cause == TIMEOUT && launch.waiting)
         snprintf(report.text, sizeof report.text, "%u of %d blocks", launch.waiting, int(launch.blocks));
-    if (!report.fault.pc) return;
+    bool unplaced = watch.on && report.cause == TIMEOUT && report.line <= 0;
+    if (!report.fault.pc && !unplaced) return;
     report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
-    if (!report.fault.pc && watch.on) report.fault.pc = watch.pc;  // stopped in a hook
+    // A watched kernel may time out in a hook, or in the stub that calls one: neither has a line.
+    if (watch.on && (!report.fault.pc || report.cause == TIMEOUT)) report.fault.pc = watch.pc;
 }
 
 }  // namespace minigrad
