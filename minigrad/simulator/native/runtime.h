@@ -26,8 +26,8 @@ constexpr size_t MAX_SHARED = 48 * 1024;
 // next.
 constexpr size_t SHARED_ROOM = 3 * MAX_SHARED;
 constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of memory that may be overrun
-// Of one CUDA thread; only touched pages cost memory. The number is odd because the TLB is a table of 2^n rows: stacks
-// 2^m pages apart would all compete for one row.
+// The stack of one CUDA thread; only touched pages cost memory. The number is odd because the TLB is a table of 2^n
+// rows: stacks 2^m pages apart would all compete for one row.
 constexpr size_t STACK_PAGES = 33;
 
 struct Worker;
@@ -88,7 +88,7 @@ struct Warp {
     uint64_t value[WARP];
 };
 
-// What is known of a bad access.
+// The known facts of a bad access.
 struct Fault {
     uint64_t address;  // of shared memory: relative to its end
     uint64_t bytes;    // of shared memory
@@ -133,7 +133,7 @@ enum Cause {  // as in faults.py
     SHARED_ACCESS, WAITING
 };
 
-// What Python receives. ctypes reads it, so the fields are plain; see runtime.py.
+// The report to Python. ctypes reads it, so the fields are plain; see runtime.py.
 struct FaultReport {
     int cause, line;
     Fault fault;

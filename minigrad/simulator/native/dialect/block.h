@@ -1,4 +1,4 @@
-// What the threads of a block share: indices, shared memory, barriers; and the entry point of a kernel.
+// The shared state of the threads of a block: indices, shared memory, barriers; and the entry point of a kernel.
 #pragma once
 
 // The default argument __builtin_LINE() is the line of the call, for messages about barriers that never complete.

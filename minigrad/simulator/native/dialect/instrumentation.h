@@ -1,4 +1,4 @@
-// What a watched kernel reports about itself, beyond the compiler's instrumentation.
+// The reports of a watched kernel about itself, beyond the instrumentation of the compiler.
 #pragma once
 
 #ifdef MINIGRAD_WATCHED
