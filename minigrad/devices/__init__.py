@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from threading import RLock, get_ident
 
-from minigrad.devices.device import Device, current_gpu, gpu_name
+from minigrad.devices.device import Device, Launcher, current_gpu, gpu_name
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
@@ -105,10 +105,10 @@ def kernel_device() -> str:
     return "sim" if why_not("cuda") else "cuda"
 
 
-_instead: list[tuple[int, Device]] = []  # by thread, the device that replaces `sim`, the innermost last
+_instead: list[tuple[int, Launcher]] = []  # by thread, the device that replaces `sim`, the innermost last
 
 
-def for_launch(device: Device | None) -> Device:
+def for_launch(device: Device | None) -> Launcher:
     """The device for a launch with arrays on this one, or without arrays; a microscope in use replaces `sim`."""
     if _instead and (device is None or device.name == "sim"):
         mine = [other for thread, other in _instead if thread == get_ident()]
@@ -118,9 +118,9 @@ def for_launch(device: Device | None) -> Device:
 
 
 @contextmanager
-def through(device: Device) -> Iterator[None]:
-    """Let every launch that this thread makes on `sim` go through another device: a microscope, or a `sim.using`."""
-    entry = get_ident(), device
+def through(launcher: Launcher) -> Iterator[None]:
+    """Send every launch that this thread makes on `sim` to a microscope, or to a `sim.using(...)`."""
+    entry = get_ident(), launcher
     _instead.append(entry)
     try:
         yield

@@ -75,10 +75,24 @@ class PlacedLaunch(NamedTuple):
     maps: Maps
 
 
-class Device(Protocol):
-    """Memory, a compiler and a launch."""
+class Launcher(Protocol):
+    """A compiler and a launch: all that a kernel needs of a device, or of what stands in for `sim`."""
 
     name: str
+
+    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
+        """Compile, or take from the cache. Raises CompileError."""
+
+    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
+        """Run a kernel. The caller has checked its arguments and limits. Raises KernelError."""
+
+    def synchronize(self) -> None:
+        """Wait until every launch has ended."""
+
+
+class Device(Launcher, Protocol):
+    """A launcher with memory."""
+
     is_gpu: bool  # launches return before the kernel has run, and steps can be captured as graphs
     repeats: bool  # the device is a Repeater
     arch: str  # the target of the compiler, e.g. "sm_90a"; empty where that is no GPU
@@ -98,15 +112,6 @@ class Device(Protocol):
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
-
-    def build(self, source: Source, defines: Mapping[str, str]) -> Any:
-        """Compile, or take from the cache. Raises CompileError."""
-
-    def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run a kernel. The caller has checked its arguments and limits. Raises KernelError."""
-
-    def synchronize(self) -> None:
-        """Wait until every launch has ended."""
 
 
 class Repeater(Device, Protocol):

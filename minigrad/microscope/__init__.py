@@ -1,11 +1,10 @@
-"""The microscope: a kernel in its checking build, observed access by access. Needs no GPU.
+"""The microscope: runs kernels in a checking build and observes every access. Needs no GPU.
 
-`mg.inspect` looks at one launch; `watching` at all launches within it.
+`mg.inspect` observes one launch, `watching` all launches within it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def watching(blocks: int = 0) -> Iterator[Microscope]:
     """Watch every launch of this thread on `sim`: `with watching() as report: mg.matmul(a, b)`, then `report.problems`.
 
     report.launches has a record for each launch, as `mg.inspect` returns it. The first `blocks` blocks of each are
-    counted; the checks are made in all blocks. What a kernel does wrong does not raise here.
+    counted; all blocks are checked. A kernel's faults do not raise here.
     """
     microscope = Microscope(blocks)
     with through(microscope):
@@ -50,52 +49,54 @@ def inspect(
     name: str | None = None,
     defines: Mapping[str, Any] | None = None,
 ) -> Inspection:
-    """Run a kernel on `sim` and return what it did: problems, counts of each line, traffic of each thread.
+    """Run a kernel on `sim` and return the record: problems, counts of each line, traffic of each thread.
 
-    kernel is one of the package, `mg.transpose["tiled"]`; a planned launch of it, `.launch(64, 64)`, which brings its
-    grid and block; or CUDA C++ with one kernel, else `name` says which. args are as for a launch; NumPy arrays are
-    uploaded, and what the kernel wrote is copied back into them. The first `blocks` blocks are counted, all are
-    checked. outputs names parameters of which every element must be written, and none with NaN. __device__ variables
-    begin as the file sets them, whatever an earlier call has left there.
+    kernel: one of the package, `mg.transpose["tiled"]`; a planned launch of it, `.launch(64, 64)`, which brings its
+    grid and block; or CUDA C++ with one kernel, or with several and `name`. args: as for a launch; NumPy arrays are
+    uploaded, and the results copied back into them. blocks: the number of blocks to count; all are checked. outputs:
+    names of parameters of which every element must be written, and none with NaN. __device__ variables start as the
+    file sets them in each call.
 
-    A race is two accesses of one element, one of them a write, that nothing orders however the threads are scheduled.
-    Orders are made by __syncthreads, for the lanes of its mask by __syncwarp, and by a release: what a thread did, and
-    what barriers and releases had ordered before, comes before its __threadfence; an atomic or volatile write after it
-    releases that, and a thread that finds it there, by an atomic or a volatile read of the same word, has acquired it.
-    __threadfence_block and atomics as atomicAdd_block do so within a block alone. A fence behind the acquiring read is
-    not asked for. Where blocks meet at a word, by atomics or volatile accesses, or an order hangs on a release, the
-    launch is watched a second time, the last block and the last thread first: what was in order by luck is not, and
-    who found nothing at the word may now find it. In between, a thread hands over to others at each atomic only, and a
-    block runs after the other: two blocks that change an element between two atomics each, and wait for nobody, are
-    not seen. Atomics do not race, nor in global memory does one thread's volatile write with volatile reads.
+    A race is two accesses of one element, at least one of them a write, with no happens-before order between them
+    under any schedule of the threads. Orders are made by __syncthreads, by __syncwarp for the lanes of its mask, and by
+    release and acquire: a __threadfence covers what its thread did, and what barriers and releases had ordered before
+    it; a later atomic or volatile write of the thread releases that, and a thread that finds the value, by an atomic or
+    a volatile read of the same word, acquires it. __threadfence_block and atomics such as atomicAdd_block do so within
+    a block. No fence is required after the acquiring read. Atomics do not race with each other, nor in global memory
+    one thread's volatile write with volatile reads.
 
-    Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]),
-    or one behind it by a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that
-    leaves a part of a dynamic shared array (`b = s + n`) for the next, as no part has an extent in the source; one
-    that leaves a __device__ array by a pointer for the next of the same declaration, or where the array is static or
-    const; a member that nobody set, of a shared struct that is copied whole and has others that are set; two calls of
-    one function that has a barrier, in both branches of an if; different masks that lanes give to one shuffle, where
-    none is left to wait for; a whole number that a shuffle brings from a lane that has returned or is not in the
-    mask, as what it brings may be left unused; of a float it is NaN. To Clang, who sets a bit-field reads it first:
-    in shared memory that was not filled before, this is a finding.
+    Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
+    second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a
+    thread that found nothing at the word may now find the value. Within a run a thread yields at atomics only, and
+    blocks run one after the other, so this is not seen: two blocks that both change an element between two of their
+    atomics, and wait for nobody.
 
-    Counted is the text as it stands, with the lanes together again behind each branch and turn. nvcc may make of it
-    another: one load of two branches, one of neighbouring members, an unrolled loop that lanes leave apart. Of 116
-    counts of small kernels with branches, loops, structs and calls, 97 were those of an H200 (nvcc 13.0, 2026-11-21),
-    and 19 differed by that.
+    Not seen: an index outside its row but inside the array, where the row was taken as a pointer (float* row = s[r]) or
+    the element as a reference (float& v = s[r][n]), or outside a thread's own array by a pointer; one that leaves a
+    part of a dynamic shared array (`b = s + n`) for the next, as parts have no extent in the source; one that leaves a
+    __device__ array by a pointer for the next of the same declaration, or where the array is static or const; an unset
+    member of a shared struct that is copied whole and has other members set; two calls of one function with a barrier,
+    in both branches of an if; different masks of the lanes of one shuffle, where no lane is left to wait for; an
+    integer that a shuffle reads from a lane that has returned or is not in the mask, as it may remain unused (a float
+    is NaN). With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
+
+    Counts are of the text as it stands, with lanes reconverged after each branch and iteration. nvcc may merge loads
+    of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels
+    with branches, loops, structs and calls, 97 were those of an H200 (nvcc 13.0, 2026-11-21); the other 19 differed for
+    these reasons.
 
     Not counted: accesses outside an array, which are problems instead, and those of constants and of a thread's own
-    arrays. Neither counted nor checked where the compiler is g++: what a whole number cannot depend on, as p[i] & 0 and
-    p[i] * 0; and of equal reads at a constant index or by a pointer, as p[0] + p[0] or *p - *p, all or all but one. A
-    GPU does not read them either, as nvcc leaves them out, and x[i] + x[i] it reads once; with clang++
-    (MINIGRAD_CXX=clang++) each is there. In assert(s[p[i]] > 0) g++ may read p twice.
+    arrays. Neither counted nor checked with g++: operands that cannot affect an integer result, as in p[i] & 0 and
+    p[i] * 0; and of equal reads at a constant index or by a pointer, as in p[0] + p[0] or *p - *p, all or all but one.
+    A GPU does not read them either, as nvcc drops them, and reads x[i] + x[i] once; clang++ (MINIGRAD_CXX=clang++)
+    keeps each. In assert(s[p[i]] > 0) g++ may read p twice.
 
-    Raises LaunchError, TypeError and CompileError as a launch does; what the kernel does wrong is in `.problems`.
+    Raises LaunchError, TypeError and CompileError as a launch does; the kernel's faults are in `.problems`.
     """
     a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
     a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), anew=True)
+    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), reset=True)
     _check_outputs(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):
@@ -111,7 +112,7 @@ def _launch(
     kernel: Kernel | Launch | str | Path, name: str | None, defines: Mapping[str, Any] | None,
     grid: Extent | None, block: Extent | None, shared: int,
 ) -> tuple[Kernel, Callable[[Sequence[Any]], None]]:  # fmt: skip
-    """The kernel, and what runs it with its arguments."""
+    """The kernel, and a function that launches it with arguments."""
     if isinstance(kernel, Launch):
         planned = kernel
         if grid is not None or block is not None or shared:
@@ -121,15 +122,10 @@ def _launch(
         kernel = compiled(kernel, name or _only_kernel(source_of("mg.inspect", kernel)), defines)
     if grid is None or block is None:
         raise LaunchError(f"{kernel.name}: give grid= and block=, or a planned launch: inspect(k.launch(...), ...).")
-    return kernel, partial(_run, kernel, grid, block, shared)
-
-
-def _run(kernel: Kernel, grid: Extent, block: Extent, shared: int, args: Sequence[Any]) -> None:
-    kernel(*args, grid=grid, block=block, shared=shared)
+    return kernel, lambda args: kernel(*args, grid=grid, block=block, shared=shared)
 
 
 def _only_kernel(source: Source) -> str:
-    """The name of the one kernel."""
     if not source.kernels:
         raise LaunchError('the source has no kernel: extern "C" __global__ void name(...) { ... }.')
     if len(source.kernels) > 1:
@@ -138,7 +134,7 @@ def _only_kernel(source: Source) -> str:
 
 
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
-    """The names of outputs. Raises TypeError and LaunchError for what names no array that the kernel may write."""
+    """The outputs. Raises TypeError and LaunchError for a name that is no array the kernel may write."""
     written = [param.name for param in kernel.signature.params if param.pointer and not param.const]
     for name in outputs:
         a("mg.inspect: outputs", name, str, "a parameter's name or several")
@@ -150,11 +146,11 @@ def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
 
 
 def _check_outputs(args: Sequence[Any], kernel: Kernel) -> None:
-    """Raises LaunchError for a NumPy array that the kernel may write and that is read-only, or shares memory: each
-    array is uploaded for itself, and what one has of another would be lost.
+    """Raises LaunchError for a NumPy array that the kernel may write and that is read-only, or shares memory with
+    another: each array is uploaded on its own, so a write to one would not reach the other.
     """
     given = [(arg, param) for arg, param in zip(args, kernel.signature.params, strict=False) if _is_array(arg)]
-    for arg, param in given:  # the launch counts them
+    for arg, param in given:  # the launch checks their number
         if not param.pointer or param.const:
             continue
         if not arg.flags.writeable:
@@ -174,7 +170,7 @@ def _is_array(arg: Any) -> bool:
 
 
 def _on_sim(args: Sequence[Any]) -> list[Any]:
-    """The arguments with NumPy arrays uploaded; one that is given twice stays one. Raises LaunchError for a GPU's."""
+    """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
     sim, given = get(check("sim")), {}
     for arg in args:
         array = getattr(arg, "array", arg)
@@ -187,7 +183,7 @@ def _on_sim(args: Sequence[Any]) -> list[Any]:
 
 
 def _keep_outputs(args: Sequence[Any], uploaded: Sequence[Any], record: Inspection) -> None:
-    """What the kernel may have written, in the record and in the NumPy arrays that it came from."""
+    """Copy the arrays that the kernel may have written into the record and into the caller's NumPy arrays."""
     for arg, device, param in zip(args, uploaded, record.source.kernels[record.kernel].params, strict=True):
         if param.pointer and not param.const and device is not None:
             record.outputs[param.name] = getattr(device, "array", device).numpy()

@@ -1,7 +1,8 @@
-"""The checking build: the same `.cu`, with the instrumentation of the compiler's sanitizers, none of which is linked.
+"""The checking build of a `.cu` file, and the records of a watched launch.
 
-Its calls are answered by `native/hooks.cpp` of the simulator. Nothing is optimised away (-O0), so that an access in
-the text is an access in the counts, with either compiler.
+The build has the instrumentation of the compiler's sanitizers, none of which is linked: the simulator's
+`native/hooks.cpp` defines their hooks. Nothing is optimised away (-O0), so that each access in the text is an access in
+the counts, with either compiler.
 """
 
 import ctypes
@@ -10,18 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from minigrad.devices.host_compiler import GARBAGE, VOLATILE, find_compiler
+from minigrad.simulator.compiled_file import Recipe
 from minigrad.simulator.compiler import KERNEL
-from minigrad.simulator.module import Recipe
-from minigrad.simulator.runtime import runtime
+from minigrad.simulator.runtime import INT, POINTER, U32, U64, fields, runtime
 
 WATCHED = [
     *KERNEL, "-O0", "-DMINIGRAD_WATCHED", "-fsanitize=thread", GARBAGE,
-    "-gdwarf-4",  # in version 5 files count from 0, and some addr2line take the second for the first
+    "-gdwarf-4",  # version 5 counts files from 0, and some addr2line take the second for the first
 ]  # fmt: skip
 GCC = [
     "-fsanitize=bounds", "-fsanitize-recover=bounds", "-fsanitize-coverage=trace-pc",
@@ -29,190 +31,158 @@ GCC = [
 ]  # fmt: skip
 _HIDDEN = (
     "tsan-instrument-func-entry-exit=0", "tsan-instrument-atomics=0",
-    "tsan-instrument-read-before-write=1",  # of x += 1, too
+    "tsan-instrument-read-before-write=1",  # of x += 1 too
     "tsan-distinguish-volatile=1",
-    "sanitizer-coverage-prune-blocks=0",  # and every block of code, as GCC
+    "sanitizer-coverage-prune-blocks=0",  # every basic block, as GCC
 )  # fmt: skip
 CLANG = [
-    "-fno-sanitize=undefined",  # which zig adds by itself where nothing is optimised
+    "-fno-sanitize=undefined",  # zig adds it where nothing is optimised
     "-fsanitize=alignment,integer-divide-by-zero,array-bounds", "-fsanitize-recover=array-bounds",
     "-fsanitize-coverage=bb,trace-pc",
     *(word for option in _HIDDEN for word in ("-mllvm", f"-{option}")),
 ]  # fmt: skip
-# Where Clang has not renamed the copies of structs, the linker does.
-WRAP = [] if sys.platform == "darwin" else [f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset")]
+# Some versions of Clang do not rename the calls that copy structs; the linker does.
+WRAP = () if sys.platform == "darwin" else tuple(f"-Wl,--wrap={name}" for name in ("memcpy", "memmove", "memset"))
 
 
+@cache
 def recipe() -> Recipe:
-    """The options for the compiler that this machine has."""
+    """The options of the checking build for this machine's compiler."""
     is_clang = find_compiler().is_clang
-    return Recipe([*WATCHED, *(CLANG if is_clang else GCC)], WRAP, once=not is_clang)
+    return Recipe((*WATCHED, *(CLANG if is_clang else GCC)), WRAP, evaluate_once=not is_clang)
 
 
-Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access: Access in watch.h
-Wrong = IntEnum("Wrong", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
+# The enums and structs of shadow_memory.h and watched_launch.cpp.
+Kind = IntEnum("Kind", "READ WRITE ATOMIC ENTER", start=0)  # of an access
+ProblemKind = IntEnum("ProblemKind", "RACE OUTSIDE UNINITIALISED INDEX", start=0)
 
-PC = (1 << 30) - 1  # the bits above say whether an access was volatile or atomic, and for its block alone
-STAMP = np.dtype([("epoch", "u4"), ("place", "u4"), ("pc", "u4")])
+PC = (1 << 30) - 1  # the bits above it: volatile or atomic; atomic with block scope
+STAMP = np.dtype([("epoch", "u4"), ("thread_clock", "u4"), ("pc", "u4")])
 CELL = np.dtype([("write", STAMP), ("reads", STAMP, 2)])
-PAIR = np.dtype([("at", STAMP, 2), ("serial", "u8", 2)])
+ATOMIC_CELL = np.dtype([("at", STAMP, 2), ("serial", "u8", 2)])
 RECORD = np.dtype([
-    ("pc", "u4"), ("block", "u4"), ("phase", "u4"), ("sync", "u4"), ("thread", "u2"), ("access", "u1"),
-    ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("turn", "u8"),
+    ("pc", "u4"), ("block", "u4"), ("phase", "u4"), ("warp_ops", "u4"), ("thread", "u2"), ("access", "u1"),
+    ("variable", "u1"), ("bytes", "u4"), ("offset", "i8"), ("iteration", "u8"),
 ])  # fmt: skip
 THREAD_BITS = 10
 
 
-class Order(ctypes.Structure):
-    """What is to be watched."""
+class WatchRequest(ctypes.Structure):
+    """The launch to watch."""
 
-    _fields_ = (
-        ("packed", ctypes.c_uint64),
-        ("packed_bytes", ctypes.c_uint64),
-        ("blocks", ctypes.c_uint64),
-        ("grid", ctypes.c_uint64),
-        ("limit", ctypes.c_uint64),
-        ("kernel", ctypes.c_void_p),
-        ("vectors", ctypes.c_uint32),
-        ("buffers", ctypes.c_uint32),
-        ("shared", ctypes.c_uint32),
-        ("reversed", ctypes.c_uint32),
-        ("careful", ctypes.c_uint32),
-        ("bytes", ctypes.c_void_p),
-        ("elements", ctypes.c_void_p),
-        ("starts", ctypes.c_void_p),
+    _fields_ = fields(
+        (U64, "packed packed_bytes blocks grid limit"),
+        (POINTER, "kernel"),
+        (U32, "vectors buffers shared reversed keep_history"),
+        (POINTER, "bytes elements starts"),
     )
 
 
-class Variable(ctypes.Structure):
-    """A buffer or a shared array, with what is remembered of each of its elements."""
+class ShadowedVariable(ctypes.Structure):
+    """A buffer, a __device__ variable or a shared array, with the shadow memory of its elements."""
 
-    _fields_ = (
-        ("start", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
-        ("cells", ctypes.c_void_p),
-        ("atomics", ctypes.c_void_p),
-        ("count", ctypes.c_uint64),
-        ("shift", ctypes.c_uint32),
-        ("shared", ctypes.c_uint32),
-        ("element", ctypes.c_uint32),
-        ("align", ctypes.c_uint32),
-        ("dims", ctypes.c_uint32),
-        ("extent", ctypes.c_uint32 * 8),
-        ("name", ctypes.c_char * 64),
+    _fields_ = fields(
+        (U64, "start bytes"),
+        (POINTER, "cells atomics"),
+        (U64, "count"),
+        (U32, "shift shared element align dims"),
+        (U32 * 8, "extent"),
+        (ctypes.c_char * 64, "name"),
     )
 
 
 class Finding(ctypes.Structure):
-    """Something wrong, as the runtime tells it."""
+    """A problem as the runtime reports it."""
 
-    _fields_ = (
-        ("wrong", ctypes.c_int32),
-        ("access", ctypes.c_int32),
-        ("variable", ctypes.c_int32),
-        ("count", ctypes.c_uint32),
-        ("pc", ctypes.c_uint32),
-        ("block", ctypes.c_uint32),
-        ("thread", ctypes.c_uint32),
-        ("other_access", ctypes.c_uint32),
-        ("other_pc", ctypes.c_uint32),
-        ("other_block", ctypes.c_uint32),
-        ("other_thread", ctypes.c_uint32),
-        ("line", ctypes.c_int32),
-        ("column", ctypes.c_int32),
-        ("offset", ctypes.c_int64),
-        ("file", ctypes.c_char_p),
-        ("type", ctypes.c_char_p),
+    _fields_ = fields(
+        (INT, "kind access variable"),
+        (U32, "count pc block thread other_access other_pc other_block other_thread"),
+        (INT, "line column"),
+        (ctypes.c_int64, "offset"),
+        (ctypes.c_char_p, "file type"),
     )
 
 
-class Answer(ctypes.Structure):
-    """What was seen, valid up to the end of the watch."""
+class WatchResult(ctypes.Structure):
+    """The runtime's records, valid until the end of the watch."""
 
-    _fields_ = (
-        ("variable", ctypes.POINTER(Variable)),
-        ("findings", ctypes.POINTER(Finding)),
-        ("records", ctypes.c_void_p),
-        ("block_epochs", ctypes.c_void_p),
-        ("variables", ctypes.c_uint64),
-        ("found", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("full", ctypes.c_uint64),
-        ("fenced", ctypes.c_uint32),
-        ("turnable", ctypes.c_uint32),
-        ("lost", ctypes.c_uint32),
+    _fields_ = fields(
+        (ctypes.POINTER(ShadowedVariable), "variable"),
+        (ctypes.POINTER(Finding), "findings"),
+        (POINTER, "records block_epochs"),
+        (U64, "variables found count full"),
+        (U32, "fenced order_dependent lost"),
     )
 
 
 @dataclass
-class Seen:
-    """A copy of the answer."""
+class Observations:
+    """A copy of the runtime's records."""
 
-    variables: list[Variable]
+    variables: list[ShadowedVariable]
     findings: list[Finding]
     records: np.ndarray
-    _begun: int | None
-    full: int  # where there were more records than room for them: that room; records is empty then
+    full: int  # where there were more records than the limit: the limit; records is empty then
     fenced: bool  # some thread has passed a fence
-    turnable: bool  # what happens may hang on who came first to a word: a release, or blocks that both change it
-    lost: bool  # there was no room for some of what was found
+    order_dependent: bool  # some order depends on which block came first to a word, or on a release
+    lost: bool  # there were more findings than the runtime keeps
+    _block_epochs: int | None
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
-        """The block in which each epoch was, of so many; only while the watch lasts."""
-        begun = _array(self._begun, count, np.dtype("u4"))
-        return np.searchsorted(begun[begun > 0], epochs, "right") - 1
+        """The block of each epoch, in a grid of `count` blocks; only during the watch."""
+        starts = _array(self._block_epochs, count, np.dtype("u4"))
+        return np.searchsorted(starts[starts > 0], epochs, "right") - 1
 
     def cells(self, number: int) -> np.ndarray:
-        """What is remembered of each element of a variable; only while the watch lasts."""
+        """The shadow cells of a variable; only during the watch."""
         variable = self.variables[number]
         return _array(variable.cells, variable.count, CELL)
 
     def atomics(self, number: int) -> np.ndarray | None:
-        """The same of its atomics, if there were some."""
+        """The shadow cells for atomics, if the variable had any; only during the watch."""
         variable = self.variables[number]
-        return _array(variable.atomics, variable.count, PAIR) if variable.atomics else None
+        return _array(variable.atomics, variable.count, ATOMIC_CELL) if variable.atomics else None
 
 
 @contextmanager
-def watch(order: Order, buffers: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
-    """While it lasts, a launch is watched; gives the addresses at which the buffers, (bytes, element), have to be.
+def watch(request: WatchRequest, buffers: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """Watch the launches in the block. Yields the addresses for the buffers, each (bytes, bytes of an element).
 
     Raises MemoryError. The caller holds the runtime's lock.
     """
     sizes = np.array([size for size, _ in buffers], np.uint64)
     elements = np.array([element for _, element in buffers], np.uint32)
     starts = np.zeros(len(buffers), np.uint64)
-    order.buffers = len(buffers)
-    order.bytes, order.elements, order.starts = sizes.ctypes.data, elements.ctypes.data, starts.ctypes.data
+    request.buffers = len(buffers)
+    request.bytes, request.elements, request.starts = sizes.ctypes.data, elements.ctypes.data, starts.ctypes.data
     library = runtime()
     try:
-        if not library.minigrad_watch_begin(ctypes.byref(order)):
+        if not library.minigrad_watch_begin(ctypes.byref(request)):
             raise MemoryError(f"the system has no memory to watch arrays of {int(sizes.sum())} bytes; inspect fewer.")
         yield starts
     finally:
         library.minigrad_watch_end()
 
 
-def seen() -> Seen:
-    """What the launch that is watched has done so far."""
-    answer = Answer()
-    runtime().minigrad_watch_answer(ctypes.byref(answer))
-    variables = [_copy(answer.variable[i]) for i in range(answer.variables)]
-    return Seen(
-        variables,
-        [_copy(answer.findings[i]) for i in range(answer.found)],
-        _array(answer.records, answer.count, RECORD),
-        answer.block_epochs,
-        answer.full,
-        bool(answer.fenced),
-        bool(answer.turnable),
-        bool(answer.lost),
+def observations() -> Observations:
+    """The records of the watched launch so far."""
+    result = WatchResult()
+    runtime().minigrad_watch_result(ctypes.byref(result))
+    return Observations(
+        [_copy(result.variable[i]) for i in range(result.variables)],
+        [_copy(result.findings[i]) for i in range(result.found)],
+        _array(result.records, result.count, RECORD),
+        result.full,
+        bool(result.fenced),
+        bool(result.order_dependent),
+        bool(result.lost),
+        result.block_epochs,
     )
 
 
-def statics(buffers: int) -> list[tuple[int, bytes]]:
-    """Where each __device__ variable lies and what is in it; before the launch they alone follow so many buffers."""
-    return [(one.start, ctypes.string_at(one.start, one.bytes)) for one in seen().variables[buffers:]]
+def device_variables(buffers: int) -> list[tuple[int, bytes]]:
+    """Address and content of each __device__ variable; before the launch these are all variables after the buffers."""
+    return [(one.start, ctypes.string_at(one.start, one.bytes)) for one in observations().variables[buffers:]]
 
 
 def _copy(one: Any) -> Any:

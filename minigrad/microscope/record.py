@@ -1,9 +1,9 @@
-"""Inspection: what was seen of one launch."""
+"""Inspection: the record of one launch."""
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -11,10 +11,10 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.device import Dim3
 from minigrad.errors import KernelError
-from minigrad.microscope import find, native
 from minigrad.microscope.counts import Accesses, Branch, Line, branches
-from minigrad.microscope.debug_info import Places
-from minigrad.microscope.find import Finder
+from minigrad.microscope.debug_info import DebugInfo
+from minigrad.microscope.find import Finder, check_outputs
+from minigrad.microscope.native import Observations
 from minigrad.microscope.problem import Problem, sort
 from minigrad.microscope.variables import Variable, Variables
 from minigrad.source import Source
@@ -29,8 +29,8 @@ SHOWN = 5  # problems in the short table
 class Inspection:
     """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
 
-    variables are the arrays by name, with their shapes; outputs, of `inspect`, those that the kernel may write, as it
-    left them.
+    variables: the arrays by name, with their shapes. outputs: from `inspect`, the arrays that the kernel may write,
+    after the launch.
     """
 
     kernel: str
@@ -42,23 +42,32 @@ class Inspection:
     variables: dict[str, Variable]
     outputs: dict[str, np.ndarray]
     problems: list[Problem]
-    complete: bool  # every problem is there, and not only the first few hundred
-    _accesses: Callable[[], Accesses]
-    _branches: Callable[[], list[Branch]]
-    _missing: str  # why there are no counts, or nothing
+    complete: bool  # all problems are there, and not only the first few hundred
+    _seen: Observations
+    _info: DebugInfo
+    _variables: Variables
 
     @property
     def lines(self) -> list[Line]:
-        """What each access in the source cost, in the order of the source. Raises MemoryError where there were more
-        accesses than are recorded; so do all counts.
+        """The cost of each access in the source, in its order. Raises MemoryError, as all counts do, where there were
+        more accesses than the limit.
         """
         return self._read.lines
 
     @cached_property
     def _read(self) -> Accesses:
+        return Accesses.read(self._records, self._info, self._variables)
+
+    @property
+    def _records(self) -> np.ndarray:
         if self._missing:
             raise MemoryError(self._missing)
-        return self._accesses()
+        return self._seen.records
+
+    @property
+    def _missing(self) -> str:
+        limit = f"there are more than {self._seen.full} accesses to record; give fewer blocks="
+        return f"{self.kernel}: no counts, as {limit}" if self._seen.full else ""
 
     @cached_property
     def per_thread(self) -> dict[str, int]:
@@ -67,23 +76,21 @@ class Inspection:
 
     @cached_property
     def branches(self) -> list[Branch]:
-        """The stretches of code that only some lanes of a warp entered."""
-        if self._missing:
-            raise MemoryError(self._missing)
-        return self._branches()
+        """The basic blocks that only some lanes of a warp entered."""
+        return branches(self._records, self._info, prod(self.block))
 
     @cached_property
     def traffic(self) -> np.ndarray:
-        """A structured array with a row for each access of a thread in the blocks that were looked at closely.
+        """A structured array with a row for each access of a thread in the recorded blocks.
 
-        phase: barriers before it. block, thread: their linear indices. line, space, kind, variable. element: its index,
-        counted flat. bytes. request: the warp's instruction that it was part of. site: its index in lines.
+        phase: barriers before it. block, thread: linear indices. line, space, kind, variable. element: flat index.
+        bytes. request: number of the warp's instruction. site: index in lines.
         """
         return self._read.traffic()
 
     @property
     def ok(self) -> bool:
-        """Whether no problem was found."""
+        """True if no problem was found."""
         return not self.problems
 
     def line(self, number: int) -> list[Line]:
@@ -91,11 +98,11 @@ class Inspection:
         return [line for line in self.lines if line.line == number]
 
     def table(self) -> list[tuple[str, ...]]:
-        """The lines as words and numbers, under HEAD."""
+        """The lines as text, one row each, under HEAD."""
         return [_row(line) for line in self.lines]
 
     def summary(self) -> str:
-        """The launch and how many problems it has, in a sentence."""
+        """The launch and its number of problems, in a sentence."""
         found = len(self.problems)
         verdict = f"{found} problem{'s' * (found != 1)}" if found else "no problems"
         verdict += "" if self.complete else ", and more that there was no room for"
@@ -123,23 +130,20 @@ class Inspection:
         return f"<p>{html.escape(self.summary())}</p>" + (f"<ul>{problems}</ul>" if problems else "") + table
 
 
-def look(
+def inspection(
     source: Source, kernel: str, launch: tuple[Dim3, Dim3, int, int], groups: Sequence[Sequence[tuple[str, Array]]],
-    places: Places, seen: native.Seen, stopped: KernelError | None, wanted: Sequence[str],
+    info: DebugInfo, seen: Observations, error: KernelError | None, outputs: Sequence[str],
 ) -> Inspection:  # fmt: skip
-    """The record of what was seen; launch is (grid, block, shared, blocks)."""
+    """The record of a launch with (grid, block, shared, blocks) and the parameters of each buffer."""
     grid, block, _, _ = launch
     variables = Variables(groups, seen.variables)
-    finder = Finder(grid, block, variables, places, seen.fenced)
-    problems = finder.find(seen.findings, stopped)
-    if not stopped:
+    finder = Finder(grid, block, variables, info, seen.fenced)
+    problems = finder.find(seen.findings, error)
+    if not error:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
-        problems = sort([*problems, *find.check(wanted, arrays, seen, finder)])
-    missing = f"{kernel}: no counts, as there are more than {seen.full} accesses to record; give fewer blocks="
+        problems = sort([*problems, *check_outputs(outputs, arrays, seen, finder)])
     return Inspection(
-        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost,
-        partial(Accesses.read, seen.records, places, variables),
-        partial(branches, seen.records, places, prod(block)), missing if seen.full else "",
+        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost, seen, info, variables
     )  # fmt: skip
 
 

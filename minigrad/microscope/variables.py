@@ -1,4 +1,4 @@
-"""Variables: what the addresses of a launch are called in the source."""
+"""The variables of a launch: names, shapes and elements for addresses."""
 
 import re
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from minigrad.microscope import native
 
 @dataclass(frozen=True)
 class Variable:
-    """An array that a kernel was given, one that the threads of a block share, or a __device__ variable."""
+    """An array argument, a shared array, or a __device__ variable."""
 
     name: str
     space: str  # "global" or "shared"
     shape: tuple[int, ...]
     itemsize: int
-    dtype: np.dtype | None = None  # of an argument
+    dtype: np.dtype | None = None  # of arguments only
 
     @property
     def single(self) -> bool:
-        """Whether it is a value or a struct and no array; an argument is an array, if of one element."""
+        """True for a value or a struct that is no array; an argument is always an array."""
         return not self.shape and self.dtype is None
 
     @property
@@ -31,29 +31,29 @@ class Variable:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def subscript(self, element: int) -> str:
-        """The element as C writes it: arguments are counted flat, others along their extents."""
+        """The element in C: arguments have a flat index, others one for each extent."""
         if self.dtype is not None or not 0 <= element < self.size:
             return f"{self.name}[{signed(element)}]{as_unsigned(element)}"
         return self.name + "".join(f"[{int(i)}]" for i in np.unravel_index(element, self.shape))
 
 
 def signed(index: int) -> int:
-    """An index; one that became 2^32 too large, as a negative one does that is unsigned, as it was."""
+    """An index; one just below 2^32 is taken for a negative index that wrapped as unsigned."""
     return index - 2**32 if 3 * 2**30 <= index < 2**32 else index
 
 
 def as_unsigned(index: int) -> str:
-    """What is said behind such a one."""
+    """The wrapped value of such an index, in brackets; else empty."""
     return f" ({index} as unsigned)" * (signed(index) != index)
 
 
 class Variables:
-    """The variables of a launch by the number that the runtime gives them: buffers, then __device__ and shared ones.
+    """The variables of a launch by the runtime's numbers: buffers, then __device__ variables, then shared ones.
 
-    groups are the parameters by buffer, as one array may be given twice.
+    groups: the parameters of each buffer, as one array may be passed twice.
     """
 
-    def __init__(self, groups: Sequence[Sequence[tuple[str, Array]]], seen: Sequence[native.Variable]):
+    def __init__(self, groups: Sequence[Sequence[tuple[str, Array]]], seen: Sequence[native.ShadowedVariable]):
         self._by_number = [
             [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
             for group in groups
@@ -64,7 +64,7 @@ class Variables:
         self.by_name = {variable.name: variable for candidates in self._by_number for variable in candidates}
 
     def at(self, address: int) -> tuple[Variable, int] | None:
-        """The variable that an address lies in, and its element there."""
+        """The variable at an address, and the element."""
         for number, (start, size) in enumerate(self._extents):
             if 0 <= address - start < size:
                 variable = self._by_number[number][0]
@@ -72,28 +72,28 @@ class Variables:
         return None
 
     def space(self, number: int) -> str:
-        """Global or shared."""
         return self._by_number[number][0].space
 
     def find(self, number: int, text: str = "", column: int = 0) -> Variable | None:
-        """The variable; of several parameters with one buffer, the one that the text speaks of, best at the column."""
+        """The variable; of parameters that share a buffer the one named in the text, best just before the column."""
         if not 0 <= number < len(self._by_number):
             return None
         candidates = self._by_number[number]
         if len(candidates) == 1:
             return candidates[0]
         named = {v.name: v for v in candidates}
-        spoken = [match for match in re.finditer(r"[A-Za-z_]\w*", text) if match[0] in named]
-        before = [match for match in spoken if match.start() < column]  # Clang's columns are the name, GCC's the ]
-        chosen = before[-1] if before else spoken[0] if spoken else None
+        named_at = [match for match in re.finditer(r"[A-Za-z_]\w*", text) if match[0] in named]
+        # Clang's column is that of the name, GCC's that of the closing bracket.
+        before = [match for match in named_at if match.start() < column]
+        chosen = before[-1] if before else named_at[0] if named_at else None
         return named[chosen[0]] if chosen else candidates[0]
 
     def name(self, number: int, text: str = "", column: int = 0) -> str:
-        """Its name; empty where it is none of them."""
+        """The name of that variable; empty if there is none."""
         variable = self.find(number, text, column)
         return variable.name if variable else ""
 
 
-def _declared(one: native.Variable) -> Variable:
+def _declared(one: native.ShadowedVariable) -> Variable:
     shape = tuple(one.extent[: one.dims]) or ((one.bytes // one.element,) if one.bytes != one.element else ())
     return Variable(one.name.decode(), "shared" if one.shared else "global", shape, one.element)

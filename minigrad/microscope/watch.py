@@ -1,4 +1,4 @@
-"""Microscope: `sim`, with every launch in the checking build and watched access by access."""
+"""Microscope: the simulator, with every launch in the checking build and watched access by access."""
 
 import ctypes
 import re
@@ -14,18 +14,17 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Dim3
 from minigrad.errors import KernelError, whole
 from minigrad.microscope import native
-from minigrad.microscope.debug_info import places
+from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
-from minigrad.microscope.native import recipe
-from minigrad.microscope.problem import Problem, joined
-from minigrad.microscope.record import Inspection, look
+from minigrad.microscope.problem import Problem, add_new
+from minigrad.microscope.record import Inspection, inspection
 from minigrad.microscope.variables import Variables
-from minigrad.simulator.module import Module, Modules
+from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
 from minigrad.source import Source, blank
 
-LIMIT = 1 << 24  # accesses that are recorded at most; what is made of them takes some 100 bytes each
-# Vectors that are read in one piece, by their bytes; and by four times these, structs that the text aligns to as many.
+LIMIT = 1 << 24  # recorded accesses; each takes some 100 bytes until it is counted
+# By bytes, the names of vectors that are one access; by four times these, `alignas` that lets a struct be one.
 _ALIGNED = r"\b(?:alignas|__align__|__builtin_align__)\s*\(\s*(?!%s\s*\))"
 _VECTORS = {
     64: re.compile(_ALIGNED % "[1248]"),
@@ -34,91 +33,95 @@ _VECTORS = {
     8: re.compile(r"\b(?:u?int|float)2\b|\bu?short4\b"),
 }
 # What orders one thread and not its neighbour: a fence, or a __syncwarp of some lanes.
-_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
-_MODULES = Modules(recipe)  # one for all microscopes: a build is not made twice
-_FIRST: dict[Path, list[tuple[int, bytes]]] = {}  # what a file's __device__ variables held before its first launch
+_ORDERS_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
+_INITIAL: dict[Path, list[tuple[int, bytes]]] = {}  # the __device__ variables of a file before its first launch
 
 
-class Watched(NamedTuple):
-    """A launch that is watched."""
+class WatchedLaunch(NamedTuple):
+    """A launch to watch."""
 
-    module: Module
-    name: str
+    file: CompiledFile
+    kernel: str
     grid: Dim3
     block: Dim3
-    shared: int  # bytes, of dynamic shared memory
-    blocks: int  # so many are recorded
+    shared: int  # bytes of dynamic shared memory
+    blocks: int  # number of blocks that are recorded
 
 
 class Microscope:
-    """A device for launches alone: arrays stay on `sim`, and lie in watched memory while a kernel runs.
+    """Runs kernels on the simulator under a watch. Arrays stay on `sim`; their contents move while a kernel runs.
 
-    blocks: so many blocks, from the first, are recorded in full; the checks are made in all of them. What goes wrong
-    in a kernel does not raise: it is among the problems of its record. anew: each launch finds the __device__ variables
-    as the file sets them, and not as an earlier one has left them.
+    blocks: the first blocks, which are recorded in full; all blocks are checked. A kernel's faults do not raise: they
+    are among the problems of its record. reset: each launch finds the __device__ variables as the file sets them, and
+    not as an earlier launch left them.
     """
 
     name = "microscope"
 
-    def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = (), anew: bool = False):
-        self.blocks, self.outputs, self.anew = whole("the microscope", "blocks", blocks), outputs, anew
+    def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = (), reset: bool = False):
+        self.blocks, self.outputs, self.reset = whole("the microscope", "blocks", blocks), outputs, reset
         self.launches: list[Inspection] = []
-        sim: Any = for_launch(get(check("sim")))  # or what is in its place; of a microscope, what that looks at
-        self._sim: Any = getattr(sim, "_sim", sim).using(workers=1)  # block after block, in order
+        sim: Any = for_launch(get(check("sim")))  # a Simulator, or the microscope of an outer `with watching()`
+        self.simulator: Any = getattr(sim, "simulator", sim).using(workers=1)  # block after block, in order
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sim, name)  # the memory, and synchronize
-
-    def build(self, source: Source, defines: Mapping[str, str]) -> Module:
+    def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
         """The checking build. Raises CompileError."""
-        return _MODULES.get(source, defines)
+        return compile_file(source, defines, native.recipe())
 
-    def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run a kernel and keep the record of what it did in `launches`."""
-        one, moved, start = Watched(module, name, grid, block, shared, self.blocks), Moved(arguments), time.monotonic()
+    def synchronize(self) -> None:
+        """Return at once, as the simulator does."""
+
+    def launch(
+        self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
+    ) -> None:
+        """Run a kernel, and append the record of what it did to `launches`."""
+        launch = WatchedLaunch(module, name, grid, block, shared, self.blocks)
+        moved, start = MovedArguments(arguments), time.monotonic()
         with runtime().launching:
-            with native.watch(_order(one, moved), moved.extents) as starts:
-                statics = native.statics(len(moved.groups))
-                first = _FIRST.setdefault(module.path, statics)
-                if self.anew:
-                    _put(statics := first)
-                stopped = self._run(one, moved.enter(starts.tolist()))
-                seen = native.seen()
+            with native.watch(_request(launch, moved), moved.extents) as starts:
+                statics = native.device_variables(len(moved.groups))
+                initial = _INITIAL.setdefault(module.path, statics)
+                if self.reset:
+                    _write(statics := initial)
+                error = self._run(launch, moved.enter(starts.tolist()))
+                seen = native.observations()
                 before = moved.leave()
-                record = look(module.source, name, one[2:], moved.groups, places(module), seen, stopped, self.outputs)
-            if seen.turnable and not stopped:
-                patience = min(self._sim.timeout, 1 + 4 * (time.monotonic() - start))
-                races = self._turned(one, moved, before, statics, patience)
-                record.problems[:] = joined(record.problems, races)
+                info = debug_info(module)
+                record = inspection(module.source, name, launch[2:], moved.groups, info, seen, error, self.outputs)
+            if seen.order_dependent and not error:
+                timeout = min(self.simulator.timeout, 1 + 4 * (time.monotonic() - start))
+                races = self._races_in_reverse(launch, moved, before, statics, timeout)
+                record.problems[:] = add_new(record.problems, races)
         self.launches.append(record)
 
-    def _run(self, one: Watched, arguments: Arguments, **settings: Any) -> KernelError | None:
+    def _run(self, launch: WatchedLaunch, arguments: Arguments, **settings: Any) -> KernelError | None:
         try:
-            self._sim.using(**settings).launch(one.module, one.name, one.grid, one.block, one.shared, arguments)
+            self.simulator.using(**settings).launch(*launch[:5], arguments)
         except KernelError as error:
             return error
         return None
 
-    def _turned(
-        self, one: Watched, moved: "Moved", before: Sequence[bytes], statics: Sequence[tuple[int, bytes]],
-        timeout: float,
+    def _races_in_reverse(
+        self, launch: WatchedLaunch, moved: "MovedArguments", before: Sequence[bytes],
+        statics: Sequence[tuple[int, bytes]], timeout: float,
     ) -> list[Problem]:  # fmt: skip
-        """The races where the last block and the last thread begin first: what one of these releases, those that come
-        before it in the usual order have not acquired, unless they wait for it.
+        """The races of a second run in which the last block and the last thread begin first: what those release,
+        threads that come earlier in the usual order have acquired only if they wait for it.
         """
-        after = [(start, ctypes.string_at(start, len(held))) for start, held in statics]
-        _put(statics)
+        after = [(start, ctypes.string_at(start, len(content))) for start, content in statics]
+        _write(statics)
         try:
-            order = _order(one._replace(blocks=0), moved, reversed=1)
-            with native.watch(order, moved.extents) as starts:
+            request = _request(launch._replace(blocks=0), moved, reversed=1)
+            with native.watch(request, moved.extents) as starts:
                 arguments = moved.enter(starts.tolist(), before)
-                self._run(one, arguments, timeout=timeout, tell=str)  # nobody is told
-                seen = native.seen()
-                races = [finding for finding in seen.findings if finding.wrong == native.Wrong.RACE]
+                self._run(launch, arguments, timeout=timeout, write=str)  # prints nothing
+                seen = native.observations()
+                races = [finding for finding in seen.findings if finding.kind == native.ProblemKind.RACE]
                 variables = Variables(moved.groups, seen.variables)
-                return Finder(one.grid, one.block, variables, places(one.module), seen.fenced).find(races, None)
+                finder = Finder(launch.grid, launch.block, variables, debug_info(launch.file), seen.fenced)
+                return finder.find(races, None)
         finally:
-            _put(after)
+            _write(after)
 
     @property
     def problems(self) -> list[Problem]:
@@ -126,30 +129,30 @@ class Microscope:
         return [problem for record in self.launches for problem in record.problems]
 
 
-def _order(one: Watched, moved: "Moved", **named: int) -> native.Order:
-    vectors, careful = _spoken_of(tuple(one.module.parts.values()))
-    return native.Order(
-        packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=one.shared,
-        kernel=one.module.entry(one.name), grid=prod(one.grid), blocks=one.blocks, limit=LIMIT,
-        vectors=vectors, careful=careful, **named,
+def _request(launch: WatchedLaunch, moved: "MovedArguments", **named: int) -> native.WatchRequest:
+    vectors, keep_history = _mentioned(tuple(launch.file.parts.values()))
+    return native.WatchRequest(
+        packed=ctypes.addressof(moved.packed), packed_bytes=ctypes.sizeof(moved.packed), shared=launch.shared,
+        kernel=launch.file.entry(launch.kernel), grid=prod(launch.grid), blocks=launch.blocks, limit=LIMIT,
+        vectors=vectors, keep_history=keep_history, **named,
     )  # fmt: skip
 
 
-def _put(contents: Sequence[tuple[int, bytes]]) -> None:
-    for start, held in contents:
-        if ctypes.string_at(start, len(held)) != held:  # what is const has not changed, and cannot be written
-            ctypes.memmove(start, held, len(held))
+def _write(contents: Sequence[tuple[int, bytes]]) -> None:
+    for start, content in contents:
+        if ctypes.string_at(start, len(content)) != content:  # const variables have not changed, and are read-only
+            ctypes.memmove(start, content, len(content))
 
 
 @cache
-def _spoken_of(texts: Sequence[str]) -> tuple[int, bool]:
-    """The sizes of the vectors that texts speak of, added up; and whether of what orders some threads alone."""
+def _mentioned(texts: Sequence[str]) -> tuple[int, bool]:
+    """The sum of the sizes of the vectors in the texts; and True if something in them orders only some threads."""
     code = "\n".join(map(blank, texts))
-    return sum(size for size, names in _VECTORS.items() if names.search(code)), bool(_SOME.search(code))
+    return sum(size for size, names in _VECTORS.items() if names.search(code)), bool(_ORDERS_SOME.search(code))
 
 
-class Moved:
-    """A kernel's arguments, with copies of their arrays where the watch has them, for the time of a launch."""
+class MovedArguments:
+    """A kernel's arguments, with their arrays moved to the watched addresses for the time of a launch."""
 
     def __init__(self, arguments: Arguments):
         self._arguments = arguments
@@ -162,7 +165,7 @@ class Moved:
         self.extents = [(g[0][1].buffer.nbytes, min(a.dtype.itemsize for _, a in g)) for g in self.groups]
 
     def enter(self, starts: Sequence[int], contents: Sequence[bytes] = ()) -> Arguments:
-        """Copy each buffer, or the contents given for it, to its start; the arguments for the launch."""
+        """Copy each buffer, or the content given for it, to its start. Returns the arguments for the launch."""
         self._starts = {group[0][1].buffer.address: start for group, start in zip(self.groups, starts, strict=True)}
         sources: Iterable[Any] = contents or self._starts
         for source, start, (nbytes, _) in zip(sources, starts, self.extents, strict=True):
@@ -177,7 +180,7 @@ class Moved:
         return Arguments(self.packed, self._arguments.size, arrays)
 
     def leave(self) -> list[bytes]:
-        """Copy everything back; gives what was there."""
+        """Copy the results back. Returns the buffers' contents before the launch."""
         before = [
             ctypes.string_at(address, size) for address, (size, _) in zip(self._starts, self.extents, strict=True)
         ]

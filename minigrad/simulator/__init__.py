@@ -1,8 +1,9 @@
 """The device `sim`: CUDA C++ compiled for the CPU and run thread by thread.
 
-A kernel's file goes through `rewrite`, the host's C++ compiler (options in `compiler`) and the disk cache. The runtime
-in `native/` then runs it: blocks over the processor's cores, the threads of a block as fibers that switch at
-barriers. Its memory (`memory`) is guarded, and what goes wrong becomes a KernelError (`report`).
+`translate` turns a kernel's file into C++ for the host compiler; `compiled_file` builds and loads it. The C++ runtime
+in `native/`, loaded by `runtime`, runs it: blocks on the processor's cores, a block's threads as fibers that switch at
+barriers. Device memory is bounded by unmapped pages. `faults` turns a failed launch into a KernelError, `diagnostics`
+the host compiler's errors into a CompileError.
 """
 
 import copy
@@ -19,17 +20,17 @@ from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError, KernelError
-from minigrad.simulator import messages
-from minigrad.simulator.module import Module, Modules
-from minigrad.simulator.runtime import GuardedBuffer, Order, Pool, runtime
+from minigrad.simulator import faults
+from minigrad.simulator.compiled_file import CompiledFile, compile_file
+from minigrad.simulator.runtime import LaunchRequest, PageBuffer, PagePool, runtime
 from minigrad.source import Source
 
 
 class Simulator:
     """The CPU as a device that runs CUDA kernels. Raises DeviceError where there is no C++ compiler.
 
-    timeout: seconds after which a kernel is stopped. workers: OS threads that run blocks; with 1 their order is fixed.
-    tell: what is done with the text that a kernel has printed.
+    timeout: seconds until a kernel is stopped. workers: OS threads that run blocks; one runs them in order. write:
+    receives the text that a kernel prints.
     """
 
     name = "sim"
@@ -41,63 +42,59 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.tell: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # which a notebook replaces
+        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # looked up anew: notebooks replace it
         find_compiler()
-        self._modules = Modules()
-        self._pool = once(lambda: Pool(runtime()))  # at its first use, for it may compile the runtime
+        self._pool = once(lambda: PagePool(runtime()))  # at its first use, as it may compile the runtime
 
     def using(self, **settings: Any) -> "Simulator":
-        """The same device and memory with another timeout, number of workers or tell."""
+        """The same device and memory with another timeout, number of workers or `write`."""
         other = copy.copy(self)
         vars(other).update(settings)
         return other
 
     # --- memory ---
 
-    def allocate(self, nbytes: int) -> GuardedBuffer:
+    def allocate(self, nbytes: int) -> PageBuffer:
         """Memory that ends at an unmapped page; it reads as NaN until it is written."""
         return self._pool().allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
-        """Copy a contiguous host array to the device."""
         ctypes.memmove(address, _address(host), host.nbytes)
 
     def download(self, address: int, host: np.ndarray) -> None:
-        """Copy device memory into a contiguous host array."""
         ctypes.memmove(_address(host), address, host.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device."""
         ctypes.memmove(target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Fill with zero bytes."""
         ctypes.memset(address, 0, nbytes)
 
     # --- kernels ---
 
-    def build(self, source: Source, defines: Mapping[str, str]) -> Module:
-        """Compile for this CPU and load; what has been compiled is kept in memory and on disk. Raises CompileError."""
-        return self._modules.get(source, defines)
+    def build(self, source: Source, defines: Mapping[str, str]) -> CompiledFile:
+        return compile_file(source, defines)
 
-    def launch(self, module: Module, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process lives on."""
+    def launch(
+        self, module: CompiledFile, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments
+    ) -> None:
+        """Run a kernel to its end. Raises KernelError, LaunchError or KeyboardInterrupt; the process survives."""
         library = runtime()
-        main = threading.get_ident() == threading.main_thread().ident  # the one that Ctrl-C is meant for
+        main = threading.get_ident() == threading.main_thread().ident  # the only thread that Ctrl-C may interrupt
         packed = ctypes.addressof(arguments.packed)
-        order = Order(module.entry(name), packed, grid, block, shared, max(self.workers, 1), main, 0, self.timeout)
+        entry, workers = module.entry(name), max(self.workers, 1)
+        request = LaunchRequest(entry, packed, grid, block, shared, workers, main, 0, self.timeout)
         printed, error = b"", None
         with library.launching:
-            failed = library.minigrad_launch(ctypes.addressof(order))
-            if order.printed:
-                printed = ctypes.string_at(library.minigrad_output(), order.printed)
+            failed = library.minigrad_launch(ctypes.addressof(request))
+            if request.printed:
+                printed = ctypes.string_at(library.minigrad_output(), request.printed)
             if failed:
-                error = messages.explain(
-                    library.minigrad_report().contents, module, name, shared, self.timeout, arguments
-                )
+                report = library.minigrad_report().contents
+                error = faults.explain(report, module, name, shared, self.timeout, arguments)
         if printed:
-            self.tell(printed.decode(errors="replace"))
-        damage = self._damage(name, arguments)  # looked for after a fault too, or the next kernel would be blamed
+            self.write(printed.decode(errors="replace"))
+        damage = self._damage(name, arguments)  # checked after a fault too, or the next kernel would be blamed
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
             raise error
@@ -105,15 +102,14 @@ class Simulator:
             raise damage
 
     def _damage(self, kernel: str, arguments: Arguments) -> KernelError | None:
-        """What the canaries beside the arrays tell."""
+        """The error for the first array with a damaged canary next to it."""
         if not arguments.arrays:
             return None
-        buffers = [array.buffer for _, array in arguments.arrays]
-        damaged = self._pool().damaged(buffers)
-        return messages.damage(kernel, *arguments.arrays[damaged]) if damaged >= 0 else None
+        damaged = self._pool().damaged([array.buffer for _, array in arguments.arrays])
+        return faults.damage(kernel, *arguments.arrays[damaged]) if damaged >= 0 else None
 
     def synchronize(self) -> None:
-        """Nothing to wait for: a launch returns when its kernel has ended."""
+        """Return at once: a launch returns when its kernel has ended."""
 
 
 def _address(host: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""Device memory of `sim`: every buffer ends at an unmapped page, so that the processor itself checks bounds."""
+"""The C++ runtime of `sim`, loaded, and its device memory, which ends at unmapped pages."""
 
 import ctypes
 import mmap
@@ -13,32 +13,32 @@ from minigrad.errors import DeviceError
 from minigrad.simulator.compiler import NATIVE, PORTABLE, RUNTIME, load
 
 PAGE = mmap.PAGESIZE
-HELD = 512 * 2**20  # bytes that a pool keeps for reuse at most
+MAX_FREE = 512 * 2**20  # bytes that a pool keeps for reuse
 
 
-class Pool:
-    """Memory by whole pages, kept after use: mapping it anew costs more than many a kernel.
+class PagePool:
+    """Device memory in whole pages, reused, as mapping new pages takes longer than many kernels.
 
         | unmapped | canary ... | the buffer | up to 15 bytes of canary | unmapped |
 
-    A buffer begins at a multiple of 16 bytes, for a kernel may read its floats by fours, as it may on a GPU. So it ends
-    flush with the unmapped page where its size is such a multiple, and up to 15 bytes before it elsewhere.
+    A buffer begins at a multiple of 16 bytes, as on a GPU, so that a kernel may read it as float4s. It ends at the
+    unmapped page if its size is a multiple of 16 bytes too, else up to 15 bytes before it.
 
-    - An access to an unmapped page stops the thread at its line. There are 64 MiB of them on either side, or 64 KiB if
-      the process may not have any number of addresses (ulimit -v).
-    - A write beside the buffer in its own pages damages the canary, which is looked at after each launch.
-    - A read there finds the canary, NaN in every floating type, which then stands in the result. It goes unseen where
-      the result does not depend on it, as that of fmax does not. Fresh memory holds the same.
+    - An access to an unmapped page stops the thread at its line. 64 MiB are unmapped on either side, or 64 KiB if the
+      address space of the process is limited (ulimit -v).
+    - A write next to the buffer within its pages damages the canary, which is checked after each launch.
+    - A read there returns the canary, NaN in every floating type, which shows in the result unless an operation drops
+      it, as fmax does. Fresh memory is filled with it too.
     """
 
     def __init__(self, runtime: Any):
         self._map, self._unmap = runtime.minigrad_map, runtime.minigrad_unmap
         self._fill, self._damaged = runtime.minigrad_fill, runtime.minigrad_damaged
         self._free: dict[int, list[int]] = {}  # bytes -> addresses; list.append and list.pop need no lock
-        self._held = 0
+        self._free_bytes = 0
 
-    def allocate(self, nbytes: int) -> "GuardedBuffer":
-        """A buffer of its own pages. Raises MemoryError with the number."""
+    def allocate(self, nbytes: int) -> "PageBuffer":
+        """A buffer in pages of its own. Raises MemoryError."""
         size = -(-nbytes // PAGE) * PAGE
         base = self._reuse(size) or self._map(size)
         if not base:
@@ -47,42 +47,42 @@ class Pool:
         if not base:
             raise MemoryError(f"{nbytes} bytes asked for; the system has none. Use smaller arrays, or del some.")
         self._fill(base, size)
-        return GuardedBuffer(self, base, size, nbytes)
+        return PageBuffer(self, base, size, nbytes)
 
     def release(self, base: int, size: int) -> None:
-        """Take pages back; past the limit, give all that lie unused to the system."""
+        """Take pages back; above the limit, return all free pages to the system."""
         self._free.setdefault(size, []).append(base)
-        self._held += size
-        if self._held > HELD:
+        self._free_bytes += size
+        if self._free_bytes > MAX_FREE:
             self.trim()
 
     def trim(self) -> None:
-        """Give unused pages back to the system."""
+        """Return the free pages to the system."""
         for size in list(self._free):
             while base := self._reuse(size):
                 self._unmap(base, size)
 
     def _reuse(self, size: int) -> int | None:
-        """Unused pages, if there are any: several threads may ask at once."""
+        """Free pages of that size, if any; several threads may call this at once."""
         try:
             base = self._free[size].pop()
         except (KeyError, IndexError):
             return None
-        self._held -= size
+        self._free_bytes -= size
         return base
 
-    def damaged(self, buffers: Sequence["GuardedBuffer"]) -> int:
-        """The first of the buffers that was written beside its ends, or -1. Its canary is mended."""
+    def damaged(self, buffers: Sequence["PageBuffer"]) -> int:
+        """The number of the first buffer with a damaged canary, which is restored; -1: none."""
         pairs = [number for buffer in buffers for number in (buffer.address, buffer.nbytes)]
         return self._damaged(len(buffers), (ctypes.c_uint64 * len(pairs))(*pairs))
 
 
-class GuardedBuffer:
-    """Memory that goes back to the pool when this object is collected."""
+class PageBuffer:
+    """Memory that returns to the pool when this object is collected."""
 
     __slots__ = ("__weakref__", "_base", "_pool", "_size", "address", "nbytes")
 
-    def __init__(self, pool: Pool, base: int, size: int, nbytes: int):
+    def __init__(self, pool: PagePool, base: int, size: int, nbytes: int):
         self._pool, self._base, self._size, self.nbytes = pool, base, size, nbytes
         self.address = base + size - (nbytes + 15) // 16 * 16
 
@@ -90,45 +90,41 @@ class GuardedBuffer:
         self._pool.release(self._base, self._size)
 
 
-Index = ctypes.c_uint32 * 3
+INT, U32, U64, POINTER = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
 
 
-class Order(ctypes.Structure):
-    """A launch, as grid.cpp takes it."""
+def fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
+    """The fields of a C struct, from (type, names) in the order of its declaration."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
 
-    _fields_ = (
-        ("kernel", ctypes.c_void_p),
-        ("packed", ctypes.c_void_p),
-        ("grid", Index),
-        ("block", Index),
-        ("shared", ctypes.c_uint32),
-        ("workers", ctypes.c_uint32),
-        ("interruptible", ctypes.c_uint32),
-        ("printed", ctypes.c_uint32),
-        ("timeout", ctypes.c_double),
+
+class LaunchRequest(ctypes.Structure):
+    """The struct of that name in grid.cpp."""
+
+    _fields_ = fields(
+        (POINTER, "kernel packed"),
+        (U32 * 3, "grid block"),
+        (U32, "shared workers interruptible printed"),
+        (ctypes.c_double, "timeout"),
     )
 
 
-class Report(ctypes.Structure):
-    """What went wrong, as runtime.h has it."""
+class FaultReport(ctypes.Structure):
+    """The struct of that name in runtime.h, with its Fault: address, bytes and pc."""
 
-    _fields_ = (
-        ("cause", ctypes.c_int),
-        ("line", ctypes.c_int),
-        ("address", ctypes.c_uint64),  # these three are a Fault
-        ("bytes", ctypes.c_uint64),
-        ("pc", ctypes.c_uint64),
-        ("has_thread", ctypes.c_int),
-        ("block", Index),
-        ("thread", Index),
-        ("file", ctypes.c_char * 256),
-        ("text", ctypes.c_char * 512),
+    _fields_ = fields(
+        (INT, "cause line"),
+        (U64, "address bytes pc"),
+        (INT, "has_thread"),
+        (U32 * 3, "block thread"),
+        (ctypes.c_char * 256, "file"),
+        (ctypes.c_char * 512, "text"),
     )
 
 
 @once
 def runtime() -> Any:
-    """The runtime, loaded. Its names are made visible to the kernels that are loaded later."""
+    """The runtime library, loaded with global symbols for the kernels that are loaded later."""
     portable = ["-DMINIGRAD_PORTABLE"] if os.environ.get(PORTABLE) == "1" else []
     text = f'#include "{NATIVE / "runtime.cpp"}"\n'
     try:
@@ -137,11 +133,11 @@ def runtime() -> Any:
         command = find_compiler().command[0]
         raise DeviceError(f"device 'sim': {command} does not compile the simulator.\n{error}") from error
     library.minigrad_launch.argtypes = [ctypes.c_void_p]
-    library.minigrad_report.restype = ctypes.POINTER(Report)
+    library.minigrad_report.restype = ctypes.POINTER(FaultReport)
     library.minigrad_output.restype = ctypes.c_void_p
     library.minigrad_map.argtypes, library.minigrad_map.restype = [ctypes.c_size_t], ctypes.c_void_p
     library.minigrad_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.minigrad_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    library.launching = threading.RLock()  # the runtime has one launch at a time; who watches holds it around one
+    library.launching = threading.RLock()  # one launch at a time; a watch holds it around the launch
     os.register_at_fork(after_in_child=lambda: setattr(library, "launching", threading.RLock()))
     return library

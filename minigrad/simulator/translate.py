@@ -1,122 +1,34 @@
-"""Indices that are evaluated once, in the text for g++, which takes a read for free of effects and may repeat it.
+"""CUDA C++ translated into C++ for the host compiler, line by line, and columns translated back.
 
-Without this its front end reads p twice in `s[p[i]] += 1`, again where it checks the bounds of s, and once in
-`p[i] + p[i]`. An index that declares a variable, `s[({auto v=p[i];v;})]`, has an effect: none is repeated or left out.
+Includes are inlined, as they may have shared memory too; `__shared__` declarations become references into the block's
+shared memory; each kernel gets an entry point.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from minigrad.simulator.indices import indices
 from minigrad.source import Source, blank
 
-BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"
+BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
+PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
 
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
-_DEFINE = re.compile(r"[ \t]*#[ \t]*define\b")
-_SIGN = re.compile(r"[{}()\[\],]")
-_NO_FUNCTION = re.compile(r'\b(?:namespace|struct|class|union|enum)\b[^;{}()=]*$|\bextern\s*"\s*"\s*$')
-_WHOLE = re.compile(r"\b(?:assert|static_assert|decltype|sizeof|alignof)\s*$")  # their text, or their type, is meant
-_CONSTANT = re.compile(r"[\sA-Z0-9_+*/()-]*")  # which an extent has to stay
-_END = re.compile(r"[;{}]|\Z")
-_IDENTIFIER = re.compile(r"(\w+)\s*$")
-_BEGINS = {"return", "else", "do", "case", "throw", "and", "or", "not"}  # words behind which an expression begins
-_NO_NAME = _BEGINS | {"auto", "operator", "delete", "new", "constexpr", "mutable"}
-_DECLARATION = re.compile(r"\s*(?!return\b|else\b)\w[\w:]*(?:<[^;{}]*>)?[\s*&]+\w")
-
-
-class _Open(NamedTuple):
-    """A bracket that is open."""
-
-    sign: str
-    at: int
-    live: bool  # what is in it runs, in a function
-
-
-def indices(code: str) -> Iterator[tuple[int, int]]:
-    """Begin and end of each, in functions and macros, of code whose comments are blank; no constants.
-
-    The extent in a declaration is none. Where the text leaves it open whether it is, it is taken for an extent.
-    """
-    for found in _DIRECTIVE.finditer(code):
-        if _DEFINE.match(found[0]):
-            yield from _Reader(code, True).read(found.start(), found.end())
-    plain = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
-    yield from _Reader(plain, False).read(0, len(plain))
-
-
-class _Reader:
-    """Goes from bracket to bracket."""
-
-    def __init__(self, code: str, live: bool):
-        self.code, self.opened = code, [_Open("", -1, live)]
-        self.begins: dict[int, int] = {}  # of each bracket that is closed, where it was opened
-        self.found: set[int] = set()  # where a subscript is closed
-        self.listed: set[int] = set()  # where brackets are opened that have a comma of their own
-
-    def read(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        for match in _SIGN.finditer(self.code, start, stop):
-            at = match.start()
-            if match[0] == ",":
-                self.listed.add(self.opened[-1].at)
-            elif match[0] in "([{":
-                self.opened.append(_Open(match[0], at, self._live(match[0], at)))
-            elif len(self.opened) > 1:
-                _, begin, live = self.opened.pop()
-                self.begins[at] = begin
-                if match[0] == "]" and live:
-                    self.found.add(at)
-                    if begin not in self.listed and self._wanted(begin + 1, at):
-                        yield begin + 1, at
-
-    def _live(self, sign: str, at: int) -> bool:
-        live = self.opened[-1].live
-        if sign == "{":
-            return not _NO_FUNCTION.search(self.code, max(0, at - 300), at)
-        if sign == "(":
-            return live and not _WHOLE.search(self.code, max(0, at - 50), at)
-        return live and self._subscripts(at)
-
-    def _wanted(self, start: int, stop: int) -> bool:
-        index = self.code[start:stop].strip()
-        packed = "..." in self.code[self._statement(start) : _END.search(self.code, stop).start()]  # type: ignore[union-attr]
-        return not _CONSTANT.fullmatch(index) and index[0] not in "[{" and not packed  # GCC 12 breaks down at a pack
-
-    def _subscripts(self, at: int) -> bool:
-        """Whether the bracket stands behind what has elements, rather than in a declaration or before a lambda."""
-        last = self._before(at)
-        if self.code[last] == "]":
-            return last in self.found
-        if self.code[last] == ")":
-            before = self._before(self.begins.get(last, 0))
-            return self.code[before] != ">" and (self._word(before + 1) or "return") in _BEGINS
-        name = self._word(last + 1)
-        if not name or name in _NO_NAME:
-            return False
-        before = self._before(last + 1 - len(name))
-        if self.code[before] == "," and self.opened[-1].sign in ("", "{"):
-            return not _DECLARATION.match(self.code, self._statement(before), before)
-        return (self._word(before + 1) or "return") in _BEGINS
-
-    def _statement(self, at: int) -> int:
-        """Where the one begins that this is in."""
-        return max(self.code.rfind(sign, 0, at) for sign in ";{}") + 1
-
-    def _before(self, at: int) -> int:
-        """Where the last sign before it stands that is no space."""
-        while at > 0 and self.code[at - 1].isspace():
-            at -= 1
-        return max(at - 1, 0)
-
-    def _word(self, stop: int) -> str:
-        found = _IDENTIFIER.search(self.code, max(0, stop - 100), stop)
-        return found[1] if found else ""
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
+_SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
+_DEVICE = re.compile(r"\b__device__\b")
+_ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
+_HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration, up to its brackets
+_TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
+_OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
+_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
+_NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`
 
 
 class Change(NamedTuple):
-    """From which column of the reader's line, from 0, how many bytes became how many others."""
+    """A replacement in a line: the column in the reader's text, from 0, and the bytes before and after."""
 
     column: int
     old: int
@@ -124,7 +36,7 @@ class Change(NamedTuple):
 
 
 def change(text: str, start: int, stop: int, made: str) -> Change:
-    """What it does to the line on which text[start:stop], which becomes another, ends."""
+    """The replacement of text[start:stop] by `made`, as seen in its last line."""
     begin = text.rfind("\n", 0, stop) + 1
     first = max(begin, start)
     return Change(
@@ -133,39 +45,27 @@ def change(text: str, start: int, stop: int, made: str) -> Change:
 
 
 def column(changes: Iterable[Change], compiled: int) -> int:
-    """The column in the reader's line of a column in the compiled one, both from 1; changes are in order."""
+    """The column in the reader's line for a column in the compiled line, both from 1. changes: sorted by column."""
     for one in changes:
         beyond = compiled - 1 - one.column
         compiled += one.old - one.new if beyond >= one.new else -max(beyond, 0)
     return compiled
 
 
-PTX = "MINIGRAD_PTX"  # an unknown name, so that only an `asm` that is really compiled is an error
-
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.M)
-_SHARED = re.compile(r"\b(?:(?:extern|static|volatile|(?:alignas|__align__)\s*\([^()]*\))\s+)*__shared__\b")
-_DEVICE = re.compile(r"\b__device__\b")
-_ALIGNED = re.compile(r"\b(?:alignas|__align__)\s*\([^()]*\)")
-_HEAD = re.compile(rf"(?:{_ALIGNED.pattern}|[^(){{}}=\[;])*")  # of a declaration: what stands before its brackets
-_TOKEN = re.compile(r"\b(?:asm|__asm__|__asm)\b|(?<!\()\b__noinline__\b")
-_OPENS_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"\s*")\s*$')
-_TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*>[^;{}>]*$")
-
-
 @dataclass
 class Translation:
-    """C++ text for the host compiler, and the texts that it was made of, by the name that messages use."""
+    """C++ text for the host compiler, and its sources."""
 
     text: str = ""
-    parts: dict[str, str] = field(default_factory=dict)
-    files: list[Path] = field(default_factory=list)  # the included ones
-    once: bool = False  # each index is evaluated once: see indices.py
+    parts: dict[str, str] = field(default_factory=dict)  # the texts that it was made of, by the names in messages
+    files: list[Path] = field(default_factory=list)  # included
+    evaluate_once: bool = False  # each index becomes a statement
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
 
 
-def translate(source: Source, once: bool = False) -> Translation:
-    """The file with its includes put in place, as C++."""
-    made = translate(source.before, once) if source.before else Translation(once=once)
+def translate(source: Source, evaluate_once: bool = False) -> Translation:
+    """The file with its includes inlined, as C++."""
+    made = translate(source.before, evaluate_once) if source.before else Translation(evaluate_once=evaluate_once)
     made.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
     return made
 
@@ -175,23 +75,23 @@ def _translate(source: Source, here: Path, made: Translation) -> str:
     code = blank(source.text)
     edits = [*_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
     edits += _includes(source, code, here, made)
-    if made.once:
+    if made.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
-    pieces, at = [], 0
+    chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
-        if start >= at:  # not within what is replaced already
-            pieces += [source.text[at:start], replacement]
+        if start >= at:  # outside the previous replacement
+            chunks += [source.text[at:start], replacement]
             at = stop
             line = source.text.count("\n", 0, stop) + 1
             made.changes.setdefault((source.name, line), []).append(change(source.text, start, stop, replacement))
-    return "".join([*pieces, source.text[at:]])
+    return "".join([*chunks, source.text[at:]])
 
 
 Edit = tuple[int, int, str]
 
 
 def _includes(source: Source, code: str, here: Path, made: Translation) -> list[Edit]:
-    """`#include "common.cuh"` -> its text, for that has shared memory too. What is not found is the compiler's."""
+    """`#include "common.cuh"` -> its text. Files that are not found are left to the compiler."""
     edits = []
     for match in _INCLUDE.finditer(source.text):
         if code[match.start() : match.end()].lstrip()[:1] != "#":
@@ -211,13 +111,13 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
 
 
 def _tokens(code: str) -> list[Edit]:
-    """PTX gets a name that does not compile; __noinline__ is spelt out, as a macro would break the C++ library."""
+    """PTX becomes an undefined name; __noinline__ is spelt out, as a macro would break the C++ library."""
     names = {"__noinline__": "__attribute__((noinline))"}
     return [(m.start(), m.end(), names.get(m.group(), PTX)) for m in _TOKEN.finditer(code)]
 
 
 def _entries(source: Source, code: str) -> list[Edit]:
-    """Behind each kernel, on its last line, the door through which it is launched; none where a brace stays open."""
+    """An entry point after each kernel, on its last line; none where a brace stays open."""
     edits = []
     for name, at in source.kernels.items():
         word = code.index("__global__", at.start)
@@ -227,7 +127,7 @@ def _entries(source: Source, code: str) -> list[Edit]:
 
 
 def _shared(code: str) -> list[Edit]:
-    """Every declaration with `__shared__` as references into the block's shared memory."""
+    """Declarations with `__shared__` -> references into the block's shared memory."""
     edits = []
     for match in _SHARED.finditer(code):
         stop = _end_of_statement(code, match.end())
@@ -243,7 +143,7 @@ def _shared(code: str) -> list[Edit]:
 
 
 def _device(code: str) -> list[Edit]:
-    """Behind each __device__ variable, the note that tells a watch of it."""
+    """A note after each __device__ variable, which describes it to a watch."""
     edits = []
     for match in _DEVICE.finditer(code):
         head = _HEAD.match(code, match.end())
@@ -255,16 +155,16 @@ def _device(code: str) -> list[Edit]:
         if stop < 0:
             continue
         declaration = _ALIGNED.sub(" ", code[match.end() : stop])
-        names = [_NAME.search(re.split(r"[\[=]", piece)[0])[1] for piece in _split(declaration)]  # type: ignore[index]
+        names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
         edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
 
 
 def _static(declaration: str) -> str:
-    """`float a[2][3], b` -> typedefs of the same form, and a slot and a reference of that type for each name."""
-    pieces = _split(declaration)
-    names = [_NAME.search(_head(piece))[1] for piece in pieces]  # type: ignore[index]
-    renamed = ", ".join(_rename(piece) for piece in pieces)
+    """`float a[2][3], b` -> typedefs with the same declarators, and a slot and a reference for each name."""
+    declarators = _split(declaration)
+    names = [_NAME.search(_head(each))[1] for each in declarators]  # type: ignore[index]
+    renamed = ", ".join(_rename(each) for each in declarators)
     text = f"typedef {renamed}; "
     for name in names:
         text += f'static minigrad::Slot minigrad_{name}_slot = {{"{name}"}}; '
@@ -281,11 +181,8 @@ def _dynamic(declaration: str, in_function: bool) -> str:
     return text + f'static const minigrad::DynamicShared<minigrad_{name}_type> {name} = {{"{name}"}};'
 
 
-_NAME = re.compile(r"(\w+)[\s)]*$")  # the last word, also of `float (*rows`
-
-
 def _head(declarator: str) -> str:
-    """The declarator up to its extents, which begin with the first bracket that stands in no other."""
+    """The declarator up to its extents: the first square bracket outside of other brackets."""
     depth = 0
     for i, char in enumerate(declarator):
         if char == "[" and depth == 0:
@@ -300,18 +197,18 @@ def _rename(declarator: str) -> str:
 
 
 def _split(declaration: str) -> list[str]:
-    """Cut at the commas that stand in no bracket."""
-    pieces, depth, start = [], 0, 0
+    """Split at the commas outside of brackets."""
+    parts, depth, start = [], 0, 0
     for i, char in enumerate(declaration):
         if char == "," and depth == 0:
-            pieces.append(declaration[start:i])
+            parts.append(declaration[start:i])
             start = i + 1
         depth += (char in "([{<") - (char in ")]}>")
-    return [*pieces, declaration[start:]]
+    return [*parts, declaration[start:]]
 
 
 def _end_of_statement(code: str, start: int) -> int:
-    """The index of the semicolon that ends the statement; those within braces do not."""
+    """The index of the semicolon that ends the statement, braces skipped; -1: none."""
     depth = 0
     for i in range(start, len(code)):
         if code[i] == ";" and depth == 0:
@@ -321,7 +218,7 @@ def _end_of_statement(code: str, start: int) -> int:
 
 
 def _inside_function(code: str, position: int) -> bool:
-    """Whether a brace other than that of a namespace or an extern "C" is open here."""
+    """True inside a brace other than that of a namespace or an extern "C"."""
     open_braces = []
     for match in re.finditer(r"[{}]", code[:position]):
         if match.group() == "{":

@@ -1,4 +1,4 @@
-"""What is around a kernel that is watched: its folder, other threads, memory that the system has not."""
+"""The surroundings of a watched kernel: its folder, other threads, too little memory."""
 
 import ctypes
 import mmap
@@ -16,14 +16,24 @@ from minigrad.devices import get
 from minigrad.errors import KernelError
 from minigrad.microscope import native, watching
 from minigrad.simulator import Simulator
-from minigrad.simulator.runtime import Order, Report, runtime
+from minigrad.simulator.runtime import FaultReport, LaunchRequest, runtime
 
 
 def test_python_and_the_runtime_mean_the_same_records():
     sizes = runtime().minigrad_sizes
     sizes.restype = ctypes.POINTER(ctypes.c_uint32)
-    structures = (Order, Report, native.Order, native.Answer, native.Variable, native.Finding)
-    here = [*map(ctypes.sizeof, structures), *(each.itemsize for each in (native.RECORD, native.CELL, native.PAIR))]
+    structures = (
+        LaunchRequest,
+        FaultReport,
+        native.WatchRequest,
+        native.WatchResult,
+        native.ShadowedVariable,
+        native.Finding,
+    )
+    here = [
+        *map(ctypes.sizeof, structures),
+        *(each.itemsize for each in (native.RECORD, native.CELL, native.ATOMIC_CELL)),
+    ]
     assert sizes()[: len(here)] == here
 
 
@@ -50,16 +60,17 @@ import re, resource
 import numpy as np
 import minigrad as mg
 
-def addresses():  # GiB that the process has, of which most are reserved alone
+def addresses():  # GiB of the process, most of them only reserved
     return int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 2**20
 
 text = 'extern "C" __global__ void k(float* y) { y[0] = 1; }'
-small, large = np.zeros(1, np.float32), np.zeros(2**28, np.float32)
+small, large = np.zeros(1, np.float32), np.zeros(2**26, np.float32)
 mg.inspect(text, small, grid=1, block=1)
 before = addresses()
-resource.setrlimit(resource.RLIMIT_AS, (int((before + 12) * 2**30), -1))
+resource.setrlimit(resource.RLIMIT_AS, (int((before + 17) * 2**30), -1))
+mg.inspect(text, small, grid=1, block=1)  # its window and the free one take 16 GiB
 try:
-    mg.inspect(text, large, grid=1, block=1)
+    mg.inspect(text, large, grid=1, block=1)  # its shadow cells would take 2.25 GiB more
 except MemoryError:
     print("no memory,", end=" ")
 print("all given back" if addresses() - before < 1 else addresses() - before)
@@ -74,7 +85,7 @@ def test_a_watch_for_which_there_is_no_memory_gives_back_what_it_had():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="MAP_FIXED_NOREPLACE is Linux's")
 def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
-    """As unsigned, -1 is 2^32 - 1: 16 GiB behind the array, where another page of the process may be."""
+    """As unsigned, -1 is 2^32 - 1: 16 GiB after the array, where another page of the process may be."""
     where = np.zeros(1, np.int64)
     text = """extern "C" __global__ void k(long long* where, int over) {
     extern __shared__ float s[];
@@ -94,7 +105,7 @@ def test_an_index_far_from_shared_memory_leaves_alone_what_lies_there():
 
 
 def test_a_million_accesses_outside_are_seen_at_once():
-    """In a thousand pages behind the array, each of which is opened once."""
+    """In a thousand pages after the array, each of which is made accessible once."""
     text = """extern "C" __global__ void far(const float* x, float* y, int n) {
     float sum = 0;
     for (int i = 0; i < n; ++i) sum += x[i * n + threadIdx.x];
@@ -106,14 +117,14 @@ def test_a_million_accesses_outside_are_seen_at_once():
 
 
 def elsewhere(run) -> None:
-    """Run it on another thread, to its end."""
+    """Run a function on another thread, and wait for it."""
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
 
 
 def test_what_another_thread_launches_is_not_watched():
-    """A slider draws on a thread of its own, beside the cell that runs."""
+    """A slider draws on its own thread, while a cell runs."""
     x = mg.ones(4, device="sim")
     with watching() as report:
         elsewhere(lambda: mg.exp(x))
@@ -143,7 +154,7 @@ def test_two_threads_watch_each_its_own():
 
 @pytest.fixture
 def surroundings(monkeypatch):
-    """What every launch finds: the timeout of `sim`, and standard output."""
+    """The timeout of `sim` and standard output, as every launch finds them."""
     found, launch = set(), Simulator.launch
 
     def noted(self, *args):

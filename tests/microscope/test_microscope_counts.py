@@ -1,19 +1,12 @@
-"""What the microscope counts: sectors, bank conflicts, lanes and traffic, the same with either compiler."""
+"""The microscope counts sectors, bank conflicts, lanes and traffic."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.lab.show import accesses
 from minigrad.microscope import watching
-from minigrad.microscope.counts import group, sectors, wavefronts
 
 X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 
@@ -204,6 +197,8 @@ extern "C" __global__ void k(const float* x, float* y) {
     Pair pair = pairs[31 - i];
     ((float3*)y)[i] = {three.x + pair.a, three.y + four.at[1], three.z};
 }"""
+
+
 DOUBLES = """struct Wide { double a, b; };
 extern "C" __global__ void k(const double* x, double* y) {
     __shared__ Wide wide[32];
@@ -316,66 +311,6 @@ def test_an_index_that_is_read_from_memory_counts_once():
     assert sorted(reads) == [(4, "z", 1), (6, "z", 1), (8, "s", 1), (8, "y", 1), (8, "z", 1)]
 
 
-def rows(offset, size=4, thread=None):
-    made = np.zeros(
-        len(offset),
-        [("thread", "u2"), ("bytes", "u4"), ("offset", "i8"), *((n, "u4") for n in ("block", "phase", "sync", "turn"))],
-    )
-    made["offset"], made["bytes"], made["thread"] = offset, size, np.arange(len(offset)) if thread is None else thread
-    return made
-
-
-@pytest.mark.parametrize(
-    "words, passes",
-    [
-        (range(32), 1),
-        (range(0, 64, 2), 2),
-        ([7] * 32, 1),
-        (range(0, 32 * 33, 33), 1),
-        (range(0, 1024, 32), 32),
-        ([0, 32] * 16, 2),
-    ],
-)
-def test_passes_over_the_banks(words, passes):
-    made = rows(4 * np.array(words))
-    requests = group(made, np.zeros(32, np.int64))
-    every, none = np.ones(32, bool), np.zeros(32, bool)
-    assert [part.tolist() for part in wavefronts(requests, made, every, none)] == [[passes], [1]]
-
-
-def test_atomics_of_one_word_take_turns():
-    made = rows(np.zeros(32, int))
-    requests = group(made, np.zeros(32, np.int64))
-    every = np.ones(32, bool)
-    assert wavefronts(requests, made, every, every)[0].tolist() == [32]
-
-
-@pytest.mark.parametrize(
-    "size, atomic", [(1, False), (2, False), (4, False), (4, True), (8, False), (8, True), (16, False)]
-)
-def test_the_picture_of_the_banks_has_as_many_wavefronts(size, atomic):
-    rng = np.random.default_rng(0)
-    for extent in (4, 40, 400):
-        for lanes in (1, 17, 32):
-            made = rows(size * rng.integers(0, extent, lanes), size, np.sort(rng.choice(32, lanes, replace=False)))
-            requests, every = group(made, np.zeros(lanes, np.int64)), np.ones(lanes, bool)
-            drawn = accesses.wavefronts(made, atomic)
-            passes, _ = wavefronts(requests, made, every, every & atomic)
-            assert passes.tolist() == [1 + max(row for row, _ in drawn)]
-
-
-def test_a_sector_that_two_lanes_touch_counts_once_and_an_access_may_touch_two():
-    made = rows(np.array([0, 4, 28, 30, 64]))
-    requests = group(made, np.zeros(5, np.int64))
-    assert [part.tolist() for part in sectors(requests, made, np.ones(5, bool))] == [[3], [1]]
-
-
-def test_lanes_of_different_warps_and_different_rounds_are_different_requests():
-    made = rows(np.zeros(128, int), thread=np.tile(np.arange(64), 2))
-    requests = group(made, np.zeros(128, np.int64))
-    assert requests.count == 4 and requests.lanes().tolist() == [32] * 4
-
-
 def test_a_table_in_words_and_in_html():
     _, record = transpose("tiled")
     assert repr(record).splitlines()[0] == "transpose_tiled, grid (2, 2), block (32, 32): no problems"
@@ -393,107 +328,3 @@ def test_pictures_come_at_once():
     record = mg.inspect(launch, x, y, 64, 64, blocks=16)
     assert len(record.traffic) == 4 * 64 * 64 and record._repr_html_()
     assert time.perf_counter() - start < 1
-
-
-COST = """
-import resource, statistics
-import minigrad as mg
-from minigrad.microscope import watching
-from minigrad.view import View
-
-a, b, c = (mg.randn(128, 128, device="sim") for _ in range(3))
-launch, view = mg.matmul["tiled"].launch(128, 128, 128), View.of((1,), (0,))
-
-def plain():
-    launch(a, b, c, 128, 128, 128, view, view)
-
-def checked():
-    with watching(blocks=1) as report:
-        plain()
-    assert not report.problems and report.launches[0].lines
-
-def seconds(run, times):
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    for _ in range(times):
-        run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_utime - start) / times
-
-plain(), checked()
-rounds = [(seconds(checked, 1), seconds(plain, 10)) for _ in range(5)]
-print(*map(statistics.median, zip(*rounds)))
-"""
-
-
-@pytest.mark.parametrize("compiler", [name for name in ("g++", "clang++") if shutil.which(name)] or [""])
-def test_checking_costs_at_most_forty_times_the_plain_build(compiler):
-    env = os.environ | {"MINIGRAD_CXX": compiler or os.environ.get("MINIGRAD_CXX", "")}
-    done = subprocess.run([sys.executable, "-c", COST], env=env, capture_output=True, text=True, check=True)
-    checked, plain = map(float, done.stdout.split())
-    assert checked < 40 * plain, f"{checked / plain:.0f} times"
-
-
-PARTS = """__device__ short table[2][16];
-extern "C" __global__ void k(const float* x, float* y) {
-    __shared__ double s[16];
-    int i = threadIdx.x;
-    ((float*)s)[i] = x[i];
-    __syncthreads();
-    volatile float* v = y;
-    v[i] = ((float*)s)[31 - i];
-    table[i / 16][i % 16] = i;
-}
-"""
-COUNTS = """
-import json, sys
-import numpy as np
-import minigrad as mg
-from minigrad.microscope import watching
-from test_microscope_by_hand import BY_HAND, inspect, inspect_reads
-from test_microscope_counts import ARGUMENTS, ASSIGNMENTS, BRANCHES, CALLS, DOUBLES, INDIRECT, LOOPS, PARTS, STRUCTS, VECTORS, X
-
-def table(record):
-    assert record.ok, record
-    lines = [[l.line, l.space, l.kind, l.variable, l.requests, l.sectors, l.ideal_sectors, l.wavefronts, l.bank_conflicts, l.lanes, l.bytes, l.per_thread] for l in record.lines]
-    own = record.kernel == "k"  # of a function that is called in a branch, the two begin at different lines
-    simple = "_vectorized" not in record.kernel  # before a loop that sets nothing up Clang has a stretch of its own
-    return [record.kernel, sorted(lines), sorted({(b.line * own, b.lanes) for b in record.branches if simple})]
-
-found = [table(mg.inspect(mg.transpose[v].launch(64, 64), X, X.copy(), 64, 64, blocks=4)) for v in ("naive", "tiled", "padded")]
-found.append(table(mg.inspect(BRANCHES, np.zeros(65, np.float32), grid=1, block=64)))
-found.append(table(mg.inspect(VECTORS, np.zeros(128, np.float32), np.zeros(32), grid=1, block=32)))
-found += [table(mg.inspect(STRUCTS % a, X, np.zeros(96, np.float32), grid=1, block=32)) for a in ("", "alignas(16)")]
-found.append(table(mg.inspect(ASSIGNMENTS, X[0], X[1], np.zeros(96, np.int32), grid=1, block=32))[:2])
-found.append(table(mg.inspect(DOUBLES, np.arange(64.0), np.zeros(32), grid=1, block=32)))
-found.append(table(mg.inspect(CALLS, X, np.zeros(32, np.float32), grid=1, block=32)))
-found.append(table(mg.inspect(ARGUMENTS, X, np.zeros(32, np.float32), grid=1, block=32)))
-found.append(table(mg.inspect(PARTS, X, np.zeros(32, np.float32), grid=1, block=32)))
-found.append(table(mg.inspect(INDIRECT, np.zeros(32, np.float32), np.arange(32, dtype=np.int32), grid=1, block=32)))
-found.append(table(mg.inspect(LOOPS, X, np.zeros(32, np.float32), 256, grid=1, block=32))[:2])  # what is a stretch in while (true) differs
-with watching(blocks=9) as report:
-    x = mg.tensor(X[:33, :21].copy(), requires_grad=True, device="sim")
-    for variant in ("naive", "coalesced", "tiled"):
-        mg.softmax(mg.matmul.using(variant)(x, x.T)).max(axis=0).sum().backward()
-    for variant in ("atomic", "tree", "warp", "columns"):
-        mg.sum.using(variant)(x)
-found += map(table, report.launches)
-found += [table(inspect(kernel))[:2] for kernel in BY_HAND.values()]
-found += [table(inspect_reads(pointer))[:2] for pointer in ("const int*", "int*")]
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.skipif(not (shutil.which("g++") and shutil.which("clang++")), reason="needs g++ and clang++")
-def test_both_compilers_give_the_same_counts():
-    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", COUNTS],
-            env=os.environ | {"PYTHONPATH": paths, "MINIGRAD_CXX": name},
-            stdout=subprocess.PIPE,
-        )
-        for name in ("g++", "clang++")
-    ]
-    one, other = (json.loads(process.communicate()[0]) for process in running)
-    assert len(one) > 20
-    for mine, theirs in zip(one, other, strict=True):
-        assert mine == theirs

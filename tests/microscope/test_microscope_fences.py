@@ -1,4 +1,4 @@
-"""What fences, atomics, flags and warps order, and what they do not: correct kernels, and the same with one thing wrong."""
+"""Orders by fences, atomics, flags and warps: correct kernels, and the same kernels with one mistake each."""
 
 import re
 
@@ -203,7 +203,7 @@ CORRECT = {
 }  # fmt: skip
 ONE_BLOCK = {"chain"}
 FENCE, BARRIER = "__threadfence();", "__syncthreads();"
-# The name of a wrong version, the right one, what is changed in it and into what, and which of several places it is.
+# The name of a wrong version, the right one, the text to replace, its replacement, and which occurrence.
 WRONG = [
     ("last_without_fence", "last", FENCE, "", 0),
     ("last_without_barrier_before_the_ticket", "last", BARRIER, "", 0),
@@ -254,7 +254,7 @@ TEXT = "\n".join(
     f'extern "C" __global__ void {name}(const float* x, float* y, int* count) {{{body}\n}}\n'
     for name, body in [*CORRECT.items(), *((name, body) for name, (_, body) in BROKEN.items())]
 )
-SOURCE = Source(TEXT, "fences.cu")  # one, for it is compiled once
+SOURCE = Source(TEXT, "fences.cu")  # one file, so that it is compiled once
 
 
 def problems(name: str, blocks: int) -> list:
@@ -274,7 +274,7 @@ def test_the_same_with_one_thing_wrong_is_a_race(name):
 
 
 def test_the_second_look_begins_as_the_first_and_leaves_nothing(capsys):
-    """A launch whose order hangs on a release is watched twice: its counter, its output and what it prints are of one."""
+    """A launch whose order depends on a release runs twice: counter, output and prints are those of one run."""
     text = """__device__ int tickets;
 extern "C" __global__ void counted(float* y, int* out) {
     y[blockIdx.x] += 1;

@@ -1,4 +1,4 @@
-"""The comparison with a GPU's own tools, as far as it goes without one."""
+"""The comparison with NVIDIA's tools, as far as possible without a GPU."""
 
 import pytest
 

@@ -1,11 +1,12 @@
-"""Which brackets of CUDA C++ hold an index that may be evaluated once, by a statement of its own."""
+"""Indices in CUDA C++ that may become statements of their own, and columns of the translated text."""
 
 import pytest
 
-from minigrad.simulator.translate import Change, change, column, indices
+from minigrad.simulator.indices import indices
+from minigrad.simulator.translate import Change, change, column
 from minigrad.source import blank
 
-# What is marked by <> is one.
+# <> marks the indices.
 MARKED = [
     "s[<p[<i>]>] += x[<i>];",
     "if (a > s[<i>]) return x[<i>]; else x[<i>] = 1;",

@@ -214,7 +214,7 @@ class CaseRun:
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
         self.printed: list[str] = []
         sim: Any = get(check("sim"))
-        self.device = sim.using(timeout=PATIENCE, tell=self.printed.append)
+        self.device = sim.using(timeout=PATIENCE, write=self.printed.append)
 
     def check(self) -> None:
         """Raise the first Fault. A run that failed without the microscope is repeated under it."""

@@ -1,1 +1,1 @@
-"""The microscope beside Nsight Compute and compute-sanitizer: the same kernels, counted and checked by both."""
+"""Validation of the microscope: the same kernels under Nsight Compute and compute-sanitizer on a GPU."""

@@ -1,4 +1,4 @@
-"""What the microscope counts of a few kernels beside what a GPU counted of the same, by the names of Nsight Compute."""
+"""The microscope's counts of some kernels next to a GPU's counts, under the metric names of Nsight Compute."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,10 +13,10 @@ from minigrad.microscope.record import Inspection
 from minigrad.op import OPS
 from minigrad.source import PACKAGE
 
-Counts = dict[str, dict[str, float]]  # by kernel and metric, of all its launches together
+Counts = dict[str, dict[str, float]]  # by kernel and metric, summed over its launches
 FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "counters", PACKAGE / "records" / "counters")
 _NAME = "l1tex__{}_mem_{}_op_{}.sum"
-# What a line has, and the metric of Nsight Compute for it: of global and shared memory, by loads, stores, reductions.
+# (attribute of a Line, memory space, kind of access) -> metric of Nsight Compute.
 METRICS = {
     **{
         (field, "global", kind): _NAME.format(f"t_{field}_pipe_lsu", "global", short)
@@ -35,7 +35,7 @@ METRICS = {
 
 
 def launch(device: str) -> None:
-    """Run every kernel that is compared: transposes of (256, 256), products of (64, 64), sums of 4096 numbers."""
+    """Run the kernels to compare: transposes of (256, 256), products of (64, 64), sums of 4096 numbers."""
     wide, square = (tensor(np.arange(n * n, dtype=np.float32).reshape(n, n) % 17, device=device) for n in (256, 64))
     for variant in ("naive", "tiled", "padded"):
         OPS["transpose"].using(variant, TILE=32)(wide)
@@ -46,7 +46,7 @@ def launch(device: str) -> None:
 
 
 def simulated() -> Counts:
-    """What the microscope counts, in all blocks."""
+    """The microscope's counts, of all blocks."""
     with watching(blocks=1 << 30) as report:
         launch("sim")
     counts: Counts = {}
@@ -61,27 +61,27 @@ def _values(record: Inspection, key: tuple[str, str, str]) -> Iterator[int]:
 
 
 def add(counts: Counts, kernel: str, more: Mapping[str, float]) -> None:
-    """Add the counts of another launch to those of its kernel."""
+    """Add the counts of one launch to those of its kernel."""
     known = counts.setdefault(kernel, {})
     for name, value in more.items():
         known[name] = known.get(name, 0) + value
 
 
 def newest() -> dict[str, Any]:
-    """The newest record of a GPU's counts; empty where there is none."""
+    """The newest record of a GPU's counts; empty if there is none."""
     files = [path for folder in FOLDERS for path in folder.glob("*.json")]
     found = [json.loads(path.read_text()) for path in files]
     return max(found, key=lambda record: record["date"], default={})
 
 
 def compare(record: dict[str, Any] | None = None) -> Table:
-    """Kernel by kernel and metric by metric, the GPU's counts beside the simulator's; rows of zeros are left out."""
-    there = (newest() if record is None else record).get("kernels", {})
+    """A row for each kernel and metric, with the GPU's count and the simulator's, unless both are 0."""
+    measured = (newest() if record is None else record).get("kernels", {})
     rows = []
     for kernel, counts in simulated().items():
         for (field, space, kind), name in METRICS.items():
-            one, other = there.get(kernel, {}).get(name), counts[name]
-            if one or other:
-                shown = "" if one is None else f"{one:.0f}"
-                rows.append((kernel, f"{space} {kind} {field.replace('_', ' ')}", shown, f"{other:.0f}"))
+            gpu, simulator = measured.get(kernel, {}).get(name), counts[name]
+            if gpu or simulator:
+                shown = "" if gpu is None else f"{gpu:.0f}"
+                rows.append((kernel, f"{space} {kind} {field.replace('_', ' ')}", shown, f"{simulator:.0f}"))
     return table(rows, ("kernel", "count", "GPU", "simulator"))

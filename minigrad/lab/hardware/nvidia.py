@@ -1,7 +1,7 @@
-"""The same kernels under NVIDIA's own tools: does a GPU count what the microscope counts, and find what it finds?
+"""The kernels of `counters` and `races` on a GPU under NVIDIA's tools: a record of its counts and hazards.
 
-`python -m minigrad.lab.hardware.nvidia` runs them on a GPU under ncu and compute-sanitizer, which the CUDA toolkit
-brings, and writes `notebooks/records/counters/<device>-<date>.json`.
+`python -m minigrad.lab.hardware.nvidia` runs them under ncu and compute-sanitizer, which are part of the CUDA toolkit,
+and writes `notebooks/records/counters/<device>-<date>.json`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from minigrad.source import PACKAGE
 
 
 def profiled() -> Counts:
-    """What the GPU counts, read by ncu. Raises DeviceError with its words where it cannot."""
+    """The GPU's counts from ncu. Raises DeviceError with its message."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         options = ["--csv", "--page", "raw", "--clock-control", "none", "--log-file", str(log)]
@@ -34,21 +34,21 @@ def profiled() -> Counts:
 
 
 def read(text: str) -> Counts:
-    """The numbers in the table that ncu writes; what it says around it is left out."""
+    """The counts in the output of ncu: a CSV table between other lines."""
     rows = text.splitlines()
     start = next((i for i, row in enumerate(rows) if row.startswith('"ID"')), None)
     if start is None:
         raise DeviceError(f"ncu wrote no table: {text.strip()[-800:]}")
     counts: Counts = {}
     for row in csv.DictReader(rows[start:]):
-        if row["ID"]:  # the row without one has the units
+        if row["ID"]:  # the row of units has none
             numbers = {name: float(row[name].replace(",", "")) for name in METRICS.values()}
             add(counts, row["Kernel Name"].partition("(")[0], numbers)
     return counts
 
 
 def raced() -> dict[str, bool]:
-    """In which of the kernels of `races` compute-sanitizer's racecheck finds a hazard on the GPU."""
+    """By kernel of `races`: True if compute-sanitizer's racecheck finds a hazard on the GPU."""
     return {name: _hazards(name) > 0 for name in races.KERNELS}
 
 
@@ -60,15 +60,15 @@ def _hazards(name: str) -> int:
     return int(found[1])
 
 
-def _run(tool: list[str], what: str, log: Path | None) -> str:
-    """This module in another process, under a tool; what was printed."""
+def _run(tool: list[str], option: str, log: Path | None) -> str:
+    """Run this module with an option in another process, under a tool. Returns the output."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *sys.path])}
-    command = [*tool, sys.executable, "-m", "minigrad.lab.hardware.nvidia", what]
+    command = [*tool, sys.executable, "-m", "minigrad.lab.hardware.nvidia", option]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if log is not None and (done.returncode or not log.is_file()):
-        said = log.read_text() if log.is_file() else ""
+        logged = log.read_text() if log.is_file() else ""
         raise DeviceError(
-            f"{tool[0]} ended with {done.returncode}: {(said + done.stdout + done.stderr).strip()[-1500:]}"
+            f"{tool[0]} ended with {done.returncode}: {(logged + done.stdout + done.stderr).strip()[-1500:]}"
         )
     return done.stdout + done.stderr
 
@@ -85,7 +85,7 @@ def _tool(name: str) -> str:
 
 
 def measure(folder: Path) -> Path:
-    """Ask the GPU, and write down what it says. Raises DeviceError without one, or without the tools."""
+    """Write the record of this machine's GPU. Raises DeviceError without a GPU, or without the tools."""
     check("cuda")
     driver = toolkit.find_driver()
     device = toolkit.gpu_names(driver)[0] if driver else "GPU"
@@ -105,18 +105,18 @@ def _write(path: Path, record: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """The command line. --launch and --race are for the processes under the tools."""
+    """The command line. --launch and --race are used by the processes under the tools."""
     parser = argparse.ArgumentParser("python -m minigrad.lab.hardware.nvidia", description=__doc__)
     parser.add_argument("--save", type=Path, default=FOLDERS[0], metavar="FOLDER", help="write the record there")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--race", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        if asked.launch or asked.race:
-            races.run(asked.race, "cuda") if asked.race else counters.launch("cuda")
+        if options.launch or options.race:
+            races.run(options.race, "cuda") if options.race else counters.launch("cuda")
             get("cuda").synchronize()
         else:
-            path = measure(asked.save)
+            path = measure(options.save)
             print(f"Written to {path}.", flush=True)
             print(counters.compare(json.loads(path.read_text())))
     except DeviceError as error:

@@ -1,4 +1,4 @@
-"""Kernels with a race in shared memory, and the same without: tried by the microscope and by compute-sanitizer."""
+"""Kernels with a race in shared memory, and the same without: for the microscope and for compute-sanitizer."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _SAME = """extern "C" __global__ void k(const float* x, float* y) {
     y[threadIdx.x] = s[0];
 }"""
 _BARRIER = "__syncthreads();"
-# Whether it races, and its text.
+# By name: True if it races, and its text.
 KERNELS = {
     "sum": (False, _SUM.replace("BARRIER", _BARRIER)),
     "sum without barrier": (True, _SUM.replace("BARRIER", "")),
@@ -43,6 +43,6 @@ KERNELS = {
 
 
 def run(name: str, device: str) -> None:
-    """Launch one of them: a block of 256 threads."""
+    """Launch one of KERNELS with a block of 256 threads."""
     x, y = (tensor(np.zeros(256, np.float32), device=device) for _ in range(2))
     kernel(KERNELS[name][1], "k")(x, y, grid=1, block=256)

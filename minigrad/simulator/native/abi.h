@@ -1,4 +1,4 @@
-// What a compiled kernel and the runtime agree on. The kernel's half is in dialect.h, the runtime's in runtime.h.
+// The interface between a compiled kernel and the runtime. dialect.h is the kernel's half, runtime.h the runtime's.
 #pragma once
 
 #include <stddef.h>
@@ -17,39 +17,39 @@ struct dim3 {
 
 namespace minigrad {
 
-// A line of a kernel that waits.
+// A place in a kernel's text where threads wait.
 struct Site {
     const char* what;
     const char* file;
     int line;
 };
 
-// Who a CUDA thread is, and where its block's shared memory ends.
+// The identity of a CUDA thread, and the end of its block's shared memory.
 struct Thread {
     uint3 threadIdx;
-    unsigned index;             // in the block, x fastest: warp index / 32, lane index % 32
-    unsigned more;              // threads right after it that this stack may become without asking
-    uint64_t result;            // of the last operation that waited
+    unsigned index;   // in the block, x fastest: warp index / 32, lane index % 32
+    unsigned more;    // threads of its row that follow on this stack without a call of the runtime
+    uint64_t result;  // of the last operation that waited
     uint3 blockIdx;
     dim3 blockDim, gridDim;
     unsigned dynamic;           // bytes of dynamic shared memory, rounded up to 16
     unsigned long long launch;  // the number of this launch, from 1
-    char* shared_end;           // shared memory is handed out downwards from here
-    unsigned vain;              // atomics that changed nothing since it yielded for them
+    char* shared_end;           // shared memory is allocated downwards from here
+    unsigned failed_atomics;    // that changed nothing since the last yield
 };
 
-// One `__shared__` variable: its distance below shared_end, valid during the launch of that number.
+// The offset of a `__shared__` variable below shared_end, valid in the launch of that number.
 struct Slot {
     const char* name;
     unsigned long long launch;
     unsigned offset;
 };
 
-// The last lane to arrive at a warp operation turns what the lanes brought into what each takes away.
+// Run by the last lane that arrives at a warp operation: replaces the inputs of the lanes by their results.
 using Finish = void(uint64_t* value, const unsigned* argument, unsigned lanes);
 
-// What one lane brings to a warp operation.
-struct Offer {
+// The input of one lane to a warp operation.
+struct WarpOperand {
     unsigned mask, argument;
     uint64_t value;
     Finish* finish;
@@ -58,28 +58,28 @@ struct Offer {
 }  // namespace minigrad
 
 extern "C" {
-// `const` promises one answer for the whole life of a kernel call: threads of a block take turns on one OS thread, each
-// on a stack of its own, and a stack keeps its Thread. So the compiler may ask once and keep the pointer.
+// `const`: the result never changes during a call of a kernel, so the compiler may keep the pointer. Threads of a block
+// share one OS thread, but each runs on its own stack, and a stack keeps its Thread.
 minigrad::Thread* minigrad_self() __attribute__((const));
 
-// These may run other threads before they return. What they answer is in minigrad_self()->result.
-void minigrad_barrier(const minigrad::Site* site, int);  // keeps the pointer: the site must be static
+// These may run other threads before they return. Their result is in minigrad_self()->result.
+void minigrad_barrier(const minigrad::Site* site, int);         // the pointer is kept: the site must be static
 void minigrad_vote(const minigrad::Site* site, int predicate);  // a barrier that counts the true predicates
-void minigrad_exchange(const minigrad::Site* site, const minigrad::Offer* offer);
+void minigrad_exchange(const minigrad::Site* site, const minigrad::WarpOperand* operand);
 void minigrad_active_mask(const minigrad::Site* site, int);
 void minigrad_yield(const minigrad::Site* site, int);
 
-int minigrad_next_thread();  // this thread has returned: become another of the block, or 0
+int minigrad_next_thread();  // the thread has returned: become another of the block, or return 0
 void minigrad_place(minigrad::Slot* slot, size_t bytes);
-// Of a kernel that is watched: its shared and __device__ variables by their elements' size and alignment, and their
-// extents, which end with a 0; its atomics.
+// Of a watched kernel: its shared and __device__ variables, with the size and alignment of an element and the extents,
+// which end with a 0; and its atomics.
 void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                        const uint32_t* extent);
-// The zones are bytes behind a __device__ variable, wherever the compiler puts it, that belong to none.
+// zones: red zones next to a __device__ variable, as large as the variable.
 void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                               const uint32_t* extent, char* const* zones);
-void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: or for its block alone
-void minigrad_note_change(void* address, int device);  // after one that changed something
+void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: 0 for block scope
+void minigrad_note_change(void* address, int device);                // after an atomic that changed the value
 void minigrad_note_fence(int device);
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));

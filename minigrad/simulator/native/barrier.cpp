@@ -1,8 +1,8 @@
-// The barrier of a block. The last thread to arrive lets all go. Every thread must come, and by the same call: one that
-// returned early is missed here, as the CUDA guide has it, though many a GPU would let the others pass.
+// The barrier of a block. The last thread to arrive releases all. Every thread must arrive, and by the same call: a
+// thread that returned early is an error here, as the CUDA guide says, although many a GPU lets the others pass.
 #include <sched.h>
 
-#include "watch.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
@@ -13,7 +13,7 @@ static inline Context* arrive(Worker& worker, Fiber* self) {
     return worker.barrier->size() == worker.threads ? open_barrier(worker) : next_to_run(worker);
 }
 
-// Everybody is at the barrier, so nobody is in the other queue: the two change places.
+// All threads are at the barrier, so the ready queue is empty: swap the two.
 static Context* open_barrier(Worker& worker) {
     if (worker.diverged) report_deadlock(worker);
     Queue* all = worker.barrier;
@@ -26,9 +26,9 @@ static Context* open_barrier(Worker& worker) {
     return next_to_run(worker);
 }
 
-// The first to come to a barrier, or by another call than those before.
+// The first thread at a barrier, or one that arrives by another call than those before.
 static Context* arrive_first(Worker& worker, Fiber* self) {
-    if (self->claims) settle(worker, self);
+    if (self->unsettled) settle(worker, self);
     if (!worker.call) worker.call = self->site;
     if (worker.call != self->site) worker.diverged = true;
     return arrive(worker, self);
@@ -39,7 +39,7 @@ MINIGRAD_STEP(minigrad_barrier, const Site*, site, int, ) {
     Fiber* self = worker.current;
     MINIGRAD_SAVE(self);
     self->site = site;
-    return self->claims || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
+    return self->unsettled || site != worker.call ? arrive_first(worker, self) : arrive(worker, self);
 }
 
 MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
@@ -57,22 +57,22 @@ MINIGRAD_STEP(minigrad_vote, const Site*, site, int, predicate) {
     return arrive_first(worker, self);
 }
 
-constexpr unsigned MANY = 1024;  // looks in vain
+constexpr unsigned MANY_POLLS = 1024;  // of memory that does not change
 
-// The workers, if blocks are left that have not begun, and all that have seem to wait for memory to change. They may
-// not: in a build that is not watched nobody sees who writes, and a thread may count its looks and give up.
+// The number of running blocks if all of them seem to wait for memory to change and further blocks have not started,
+// else 0. "Seem": without a watch nobody sees writes, and a thread may count its polls and give up.
 unsigned count_waiting() {
     unsigned running = 0;
     if (launch.next >= launch.blocks) return 0;
     for (Worker* one : workers) {
         if (!one || !one->running) continue;
-        if (__atomic_load_n(&one->looks, __ATOMIC_RELAXED) < MANY) return 0;
+        if (__atomic_load_n(&one->polls, __ATOMIC_RELAXED) < MANY_POLLS) return 0;
         ++running;
     }
     return running;
 }
 
-// All that decides what a thread does next, but for memory: its registers, which the switch has pushed, and its stack.
+// A hash of all that determines a thread's future except memory: its registers, pushed by the switch, and its stack.
 static uint64_t state_of(const Fiber* fiber) {
     const uint64_t* end = reinterpret_cast<const uint64_t*>(fiber);  // the stack lies below
     uint64_t state = 0;
@@ -83,35 +83,35 @@ static uint64_t state_of(const Fiber* fiber) {
     return state;
 }
 
-// Whether the thread has been here before in the same state, and nothing has changed since: it will come here for ever.
-// It is compared with its first look, then with its 2nd, 4th, 8th: so it is found however many looks its loop has.
-static void compare_state(Worker& worker, Fiber* self) {
-    if (self->since != worker.changes) self->since = worker.changes, self->looks = 0, self->repeats = false;
-    if (self->repeats) return;
+// A thread that polls in the same state as before, without progress in between, will poll forever. The state is
+// compared with that of poll 1, 2, 4, 8 ... (Brent's cycle detection): a loop with any number of polls is found.
+static void check_stuck(Worker& worker, Fiber* self) {
+    if (self->since != worker.progress) self->since = worker.progress, self->polls = 0, self->stuck = false;
+    if (self->stuck) return;
     uint64_t state = state_of(self);
-    self->repeats = self->looks && state == self->state;
-    worker.repeating += self->repeats;
-    if ((++self->looks & (self->looks - 1)) == 0) self->state = state;
+    self->stuck = self->polls && state == self->state;
+    worker.stuck += self->stuck;
+    if ((++self->polls & (self->polls - 1)) == 0) self->state = state;
 }
 
-// In a watch, which sees each change and runs one block at a time: where all threads that can run repeat themselves, and
-// blocks are left that have not begun, these never will.
-static void look_around(Worker& worker, Fiber* self) {
+// In a watch, which sees each change and runs one block at a time: if all threads that can run are stuck and some
+// blocks have not started, these never will.
+static void check_livelock(Worker& worker, Fiber* self) {
     if (launch.next >= launch.blocks) return;
-    compare_state(worker, self);
-    if (worker.repeating <= worker.ready->size() || worker.started < worker.threads || worker.gathered) return;
+    check_stuck(worker, self);
+    if (worker.stuck <= worker.ready->size() || worker.started < worker.threads || worker.gathered) return;
     worker.fault = {0, 0, watch.base + watch.pc};
     fail(WAITING, self->site->file, self->site->line, "1 of %d blocks", int(launch.blocks));
 }
 
-// Let the others go first: called by a thread that waits for another one to change memory.
+// Called by a thread that waits for another thread to change memory: the others run first.
 MINIGRAD_STEP(minigrad_yield, const Site*, site, int, ) {
     Worker& worker = *this_worker;
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
-    if (site->line && ++worker.looks > MANY && watch.on && ALL_ON_STACK) look_around(worker, self);
+    if (site->line && ++worker.polls > MANY_POLLS && watch.on && ALL_ON_STACK) check_livelock(worker, self);
     bool fresh = worker.started < worker.threads;
-    if (!fresh && worker.ready->empty()) sched_yield();  // whom we wait for may be in a block on another core
+    if (!fresh && worker.ready->empty()) sched_yield();  // the awaited block may be on another core
     worker.ready->push_often(self);
     return fresh ? find_next(worker) : next_to_run(worker);
 }

@@ -1,14 +1,14 @@
-// One block: its threads as fibers. A thread that must wait hands over to the next that can run, without going through
-// a scheduler; only when nobody can run is there something to decide.
+// One block: its threads as fibers. A thread that must wait switches directly to the next that can run. There is no
+// scheduler; only when none can run is there a decision to make.
 #include <stdio.h>
 
-#include "watch.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
 thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
-// Threads `first` up to `last` have returned.
+// Threads `first` up to `last` (exclusive) have returned.
 static void mark_returned(Worker& worker, unsigned first, unsigned last) {
     note_progress(worker);
     for (unsigned i = first; i < last; i = (i / WARP + 1) * WARP) {
@@ -19,31 +19,31 @@ static void mark_returned(Worker& worker, unsigned first, unsigned last) {
     }
 }
 
-// The last thread that has not begun, alone.
+// Take the last thread that has not started, alone.
 static void take_last(Worker& worker, Fiber* fiber) {
     const dim3& extent = worker.block.blockDim;
     unsigned index = worker.threads - ++worker.started, row = index / extent.x;
     fiber->thread.threadIdx = {index % extent.x, row % extent.y, row / extent.y};
     fiber->thread.index = fiber->first = index;
     fiber->thread.more = 0;
-    fiber->claims = true;
+    fiber->unsettled = true;
 }
 
-// Make the fiber the block's next thread, and let it run those of the same row after it: nearly every kernel without
-// barriers gets by on one stack, and its threads cost next to nothing.
+// Make the fiber the block's next thread, followed by the rest of that thread's row: most kernels without barriers need
+// one stack, and their threads cost next to nothing.
 static void take_thread(Worker& worker, Fiber* fiber) {
     if (watch.reversed) return take_last(worker, fiber);
     fiber->thread.threadIdx = worker.next;
     fiber->thread.index = fiber->first = worker.started;
     fiber->thread.more = worker.block.blockDim.x - worker.next.x - 1;
-    fiber->claims = true;
+    fiber->unsettled = true;
     worker.started += 1 + fiber->thread.more;
     note_progress(worker);
     worker.next.x = 0;
     if (++worker.next.y == worker.block.blockDim.y) worker.next.y = 0, ++worker.next.z;
 }
 
-// A thread that waits gives back those that it was to be followed by: they must run now, on other stacks.
+// A thread that waits gives back the threads that were to follow it: they now start on other stacks.
 void settle(Worker& worker, Fiber* fiber) {
     Thread& thread = fiber->thread;
     if (thread.more) worker.next = {thread.threadIdx.x + 1, thread.threadIdx.y, thread.threadIdx.z};
@@ -51,15 +51,15 @@ void settle(Worker& worker, Fiber* fiber) {
     thread.more = 0;
     mark_returned(worker, fiber->first, thread.index);
     fiber->first = thread.index;
-    fiber->claims = false;
+    fiber->unsettled = false;
 }
 
-// Where a new fiber begins. It never ends: between threads, and between blocks, it lies in the idle list.
+// The entry point of a fiber. It never returns: between threads and blocks the fiber is in the idle list.
 static void fiber_life() {
-    Worker& worker = *this_worker;  // read once, here: a later launch may run this fiber on another OS thread
+    Worker& worker = *this_worker;  // read once: a later launch may run this fiber on another OS thread
     Fiber* self = worker.current;
     for (;;) {
-        launch.kernel(launch.packed);  // runs thread after thread, while there are some and nobody waits to go on
+        launch.kernel(launch.packed);  // runs thread after thread until none is left or another fiber can go on
         self->site = nullptr;
         worker.idle[worker.idles++] = self;
         bool last = worker.started == worker.threads && worker.idles == worker.made;
@@ -82,7 +82,8 @@ static void make_fiber(Worker& worker) {
     if (!stack)
         fail(SYSTEM, nullptr, 0, "the system has no memory for the stacks of %u threads; choose a smaller block",
              worker.threads);
-    // The Fiber lies above its stack, for each at another height in the page: else all want the same cache lines.
+    // The Fiber lies above its stack, at a different height in the page for each: else all compete for the same cache
+    // lines.
     size_t shift = worker.made * 7 % 48 * 64;
     Fiber* fiber = reinterpret_cast<Fiber*>(stack + size - sizeof(Fiber) - shift);
     fiber->stack = stack;
@@ -91,7 +92,7 @@ static void make_fiber(Worker& worker) {
     leave_critical(worker);
 }
 
-// After a kernel was left by a jump, its fibers stand anywhere; let them all begin anew.
+// After a jump out of a kernel its fibers are in any state; all restart.
 void reset_fibers(Worker& worker) {
     worker.idles = 0;
     for (unsigned i = worker.made; i-- > 0;) prepare_fiber(worker, i);
@@ -108,12 +109,12 @@ static Fiber* start_fiber(Worker& worker) {
     return fiber;
 }
 
-// A warp operation has a site for each thread, its own: there, those of one line are taken for the same.
+// Each thread in a warp operation has a site of its own: sites of one line count as the same call.
 static bool same_call(const Site& one, const Site& other, bool own) {
     return &one == &other || (own && one.line == other.line && one.what == other.what);
 }
 
-// Nobody can run: say who waits where. Threads that wait at the same call are counted together.
+// No thread can run: report which threads wait where, grouped by call.
 void report_deadlock(Worker& worker) {
     struct { const Site* site; unsigned count; } groups[8];
     unsigned known = 0;
@@ -141,7 +142,7 @@ void report_deadlock(Worker& worker) {
     fail(DIVERGENCE, waiting->site->file, waiting->site->line, "%u threads: %s", worker.threads, text);
 }
 
-// Nobody is in the queue: start a thread, or let those go on who wait for all others to have waited.
+// The ready queue is empty: start a thread, or complete the __activemask calls.
 Context* find_next(Worker& worker) {
     if (worker.started < worker.threads) worker.current = start_fiber(worker);
     else if (release_gathering(worker)) worker.current = worker.ready->pop();
@@ -149,7 +150,7 @@ Context* find_next(Worker& worker) {
     return &worker.current->context;
 }
 
-// The fiber to go on with when the present one cannot.
+// The fiber to switch to when the present one cannot go on.
 Context* next_to_run(Worker& worker) {
     if (worker.ready->empty()) return find_next(worker);
     worker.current = worker.ready->pop();
@@ -189,7 +190,7 @@ MINIGRAD_EXPORT int minigrad_next_thread() {
     Worker& worker = *this_worker;
     Fiber* self = worker.current;
     mark_returned(worker, self->first, self->thread.index + 1);
-    if (!worker.ready->empty() || worker.started == worker.threads) return 0;  // those that can go on first
+    if (!worker.ready->empty() || worker.started == worker.threads) return 0;  // fibers that can go on come first
     take_thread(worker, self);
     return 1;
 }

@@ -1,9 +1,9 @@
-// CUDA C++ for a host compiler: included before every kernel file, it gives each CUDA name a meaning on the CPU.
+// CUDA C++ for a host compiler: included before every kernel file, it defines each CUDA name for the CPU.
 #pragma once
 
 #include <cstddef>
 #if defined(_GLIBCXX_RELEASE) || defined(__GLIBCXX__)
-// Bessel functions and their kin triple the time that <math.h> takes to compile. <cstddef> has set what is unset here.
+// <math.h> takes three times as long to compile with the Bessel functions. <cstddef> has defined the macro unset here.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #endif
 #include <math.h>
@@ -21,10 +21,10 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// Functions of the dialect vanish into their callers, so that a fault is on the kernel's line.
+// Functions of the dialect are inlined into their callers, so that a fault is on the kernel's line.
 #define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
 
-#include "dialect/notes.h"
+#include "dialect/instrumentation.h"
 #include "dialect/vectors.h"
 #include "dialect/block.h"
 #include "dialect/warp.h"
@@ -33,5 +33,5 @@
 #include "include/assert.h"
 
 #define __CUDACC__ 1
-#define __CUDA_ARCH__ 700  // threads of a warp advance on their own, as on every GPU since Volta
+#define __CUDA_ARCH__ 700  // threads of a warp advance independently, as on every GPU since Volta
 #define MINIGRAD_SIM 1

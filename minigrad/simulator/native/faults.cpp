@@ -1,5 +1,5 @@
-// When a kernel goes wrong. A bad access or the watchdog ends in a signal handler, a failed assert or a deadlock in
-// fail(); all of them fill in the one report and jump out of the kernel to where the worker began.
+// Failures of a kernel. A bad access and the watchdog arrive in a signal handler, a failed assert and a deadlock in
+// fail(). Each fills in the report and jumps out of the kernel to the worker's start.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 
 namespace minigrad {
 
-// What a handler needs on a stack of its own: the fiber's may be the very thing that overflowed.
+// Handled on a separate stack: the fiber's own stack may be what overflowed.
 static const int FATAL[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-static const int STOP = SIGURG;  // ignored by default, so that one that comes late does no harm
+static const int STOP = SIGURG;  // ignored by default, so that a late one does no harm
 static struct sigaction before[NSIG];
 
 static void leave_kernel(Worker& worker) __attribute__((noreturn));
@@ -21,11 +21,6 @@ static void leave_kernel(Worker& worker) {
     _longjmp(worker.escape, 1);
 }
 
-void leave_critical(Worker& worker) {
-    worker.critical = 0;
-    if (launch.stop) leave_kernel(worker);  // asked for while we could not
-}
-
 // Stop every worker: those between blocks see `stop`, those inside a kernel get a signal.
 void stop_all(Cause cause) {
     int running = NONE;
@@ -34,10 +29,10 @@ void stop_all(Cause cause) {
         if (worker && worker != this_worker && worker->running) pthread_kill(worker->thread, STOP);
 }
 
-// The first to come writes the report.
-static bool claim(Cause cause) {
+// Returns true for the first failure, which writes the report.
+static bool claim_report(Cause cause) {
     if (launch.reported.exchange(1)) return false;
-    Report& report = launch.report;
+    FaultReport& report = launch.report;
     Fiber* current = this_worker->current;
     report.cause = cause;
     report.fault = this_worker->fault;
@@ -46,7 +41,14 @@ static bool claim(Cause cause) {
     return true;
 }
 
-static void name_place(const char* file, int line) {
+void leave_critical(Worker& worker) {
+    worker.critical = 0;
+    if (!launch.stop) return;
+    if (launch.stop == TIMEOUT) claim_report(TIMEOUT);  // a stop was requested meanwhile
+    leave_kernel(worker);
+}
+
+static void set_location(const char* file, int line) {
     strncpy(launch.report.file, file ? file : "", sizeof launch.report.file - 1);
     launch.report.line = line;
 }
@@ -54,12 +56,12 @@ static void name_place(const char* file, int line) {
 void fail(Cause cause, const char* file, int line, const char* format, ...) {
     Worker& worker = *this_worker;
     worker.critical = 1;
-    if (claim(cause)) {
+    if (claim_report(cause)) {
         va_list words;
         va_start(words, format);
         vsnprintf(launch.report.text, sizeof launch.report.text, format, words);
         va_end(words);
-        name_place(file, line);
+        set_location(file, line);
     }
     stop_all(cause);
     leave_kernel(worker);
@@ -77,36 +79,36 @@ static uint64_t program_counter(void* context) {
     return state->uc_mcontext->__ss.__pc;
 #else
     (void)state;
-    return 0;  // then the report has no line
+    return 0;  // the report has no line
 #endif
 }
 
-// Whether the address is in the memory that map_guarded gave, or in its guard pages.
-static bool near(uint64_t address, const char* memory, size_t size, size_t guard) {
+// True if the address is in memory of map_guarded, or in its guard pages.
+static bool in_or_near(uint64_t address, const char* memory, size_t size, size_t guard) {
     return address - reinterpret_cast<uint64_t>(memory) + guard < size + 2 * guard;
 }
 
 static void on_fault(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !worker->current) {  // not ours: let it happen again under the handler of before
+    if (!worker || !worker->running || !worker->current) {  // not ours: let it recur under the previous handler
         sigaction(signal, &before[signal], nullptr);
         return;
     }
     Cause cause = signal == SIGFPE ? DIVISION : signal == SIGSEGV || signal == SIGBUS ? ACCESS : ILLEGAL;
     uint64_t address = reinterpret_cast<uint64_t>(info->si_addr);
-    if (cause == ACCESS && near(address, worker->current->stack, 0, GUARD)) cause = STACK_OVERFLOW;
-    if (cause == ACCESS && near(address, worker->shared, SHARED_ROOM, wide_guard())) {
+    if (cause == ACCESS && in_or_near(address, worker->current->stack, 0, GUARD)) cause = STACK_OVERFLOW;
+    if (cause == ACCESS && in_or_near(address, worker->shared, SHARED_ROOM, wide_guard())) {
         cause = SHARED_ACCESS;
         address -= reinterpret_cast<uint64_t>(worker->shared + SHARED_ROOM);
     }
     worker->fault = {address, launch.shared_bytes, program_counter(context)};
-    claim(cause);
+    claim_report(cause);
     stop_all(cause);
     leave_kernel(*worker);
 }
 
-// To whoever handled this signal before.
-static void pass_on(int signal, siginfo_t* info, void* context) {
+// Call the previous handler of this signal.
+static void call_previous_handler(int signal, siginfo_t* info, void* context) {
     const struct sigaction& other = before[signal];
     if (other.sa_flags & SA_SIGINFO) other.sa_sigaction(signal, info, context);
     else if (other.sa_handler != SIG_DFL && other.sa_handler != SIG_IGN) other.sa_handler(signal);
@@ -114,20 +116,20 @@ static void pass_on(int signal, siginfo_t* info, void* context) {
 
 static void on_stop(int signal, siginfo_t* info, void* context) {
     Worker* worker = this_worker;
-    if (!worker || !worker->running || !launch.stop) return pass_on(signal, info, context);
+    if (!worker || !worker->running || !launch.stop) return call_previous_handler(signal, info, context);
     if (worker->critical) return;
     Fiber* current = worker->current;
-    // Of one who waits, the line is that of the wait: what belongs to it compilers put in others, too.
+    // A waiting thread is reported at the line of its wait: compilers attribute parts of the loop to other lines.
     bool waits = launch.waiting && current && current->site && current->site->line > 0;
     worker->fault = {0, 0, waits ? 0 : program_counter(context)};
-    if (launch.stop == TIMEOUT && current && claim(TIMEOUT) && current->site)
-        name_place(current->site->file, current->site->line);  // for the case that the pc is in the runtime
+    if (launch.stop == TIMEOUT && current && claim_report(TIMEOUT) && current->site)
+        set_location(current->site->file, current->site->line);  // in case the pc is in the runtime
     leave_kernel(*worker);
 }
 
-// Ctrl-C: Python's own handler notes it, and raises KeyboardInterrupt once the launch has come back.
+// Ctrl-C: Python's own handler records it and raises KeyboardInterrupt after the launch has returned.
 static void on_interrupt(int signal, siginfo_t* info, void* context) {
-    pass_on(signal, info, context);
+    call_previous_handler(signal, info, context);
     if (before[signal].sa_handler == SIG_IGN) return;
     stop_all(INTERRUPT);
     Worker* worker = this_worker;
@@ -143,7 +145,7 @@ static void install(int signal, void (*handler)(int, siginfo_t*, void*)) {
     sigaction(signal, &action, &before[signal]);
 }
 
-// For the time of a launch. Other handlers, such as faulthandler's, are put back after it.
+// During a launch. The previous handlers, such as faulthandler's, are restored after it.
 static void install_handlers(bool interruptible) {
     for (int signal : FATAL) install(signal, on_fault);
     install(STOP, on_stop);
@@ -176,9 +178,9 @@ MINIGRAD_EXPORT void minigrad_misaligned(const char* what, uintptr_t address, in
     fail(MISALIGNED, nullptr, 0, "%s must begin at a multiple of %d bytes", what, alignment);
 }
 
-// The compiler's own checks, asked for by -fsanitize=alignment,integer-divide-by-zero, call these where one fails. The
-// layout of what they are given is fixed by the sanitizers of GCC and Clang.
-struct Place {
+// Calls of the compiler's checks, -fsanitize=alignment,integer-divide-by-zero, where one fails. GCC and Clang fix the
+// layout of the arguments.
+struct SourceLocation {
     const char* file;
     unsigned line, column;
 };
@@ -187,7 +189,7 @@ struct TypeName {
     char name[1];  // of any length, in quotes
 };
 struct TypeMismatch {
-    Place place;
+    SourceLocation place;
     const TypeName* type;
     unsigned char log_alignment, access;
 };
@@ -197,10 +199,11 @@ MINIGRAD_EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* what, u
     fail(MISALIGNED, what->place.file, what->place.line, "%s must begin at a multiple of %d bytes", what->type->name,
          1 << what->log_alignment);
 }
-MINIGRAD_EXPORT void __ubsan_handle_alignment_assumption_abort(Place* place, uintptr_t address, uintptr_t alignment) {
+MINIGRAD_EXPORT void __ubsan_handle_alignment_assumption_abort(SourceLocation* place, uintptr_t address,
+                                                               uintptr_t alignment) {
     this_worker->fault.address = address;
     fail(MISALIGNED, place->file, place->line, "pointer said to begin at a multiple of %d bytes", int(alignment));
 }
-MINIGRAD_EXPORT void __ubsan_handle_divrem_overflow_abort(Place* place, uintptr_t, uintptr_t) {
+MINIGRAD_EXPORT void __ubsan_handle_divrem_overflow_abort(SourceLocation* place, uintptr_t, uintptr_t) {
     fail(DIVISION, place->file, place->line, "integer division by zero");
 }

@@ -1,15 +1,15 @@
-// A launch from its beginning to its report, and what the threads of a grid have in common.
+// A launch from request to report, and the allocation of shared memory for all its blocks.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "watch.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
 Launch launch;
 
-// A bad instruction's place in the kernel's file, if it is in there.
+// The address relative to the kernel's file; 0 if it is elsewhere.
 static uint64_t place_in_kernel(uint64_t address, void* kernel) {
     Dl_info where, home;
     if (!dladdr(reinterpret_cast<void*>(address), &where) || !dladdr(kernel, &home)) return 0;
@@ -17,62 +17,64 @@ static uint64_t place_in_kernel(uint64_t address, void* kernel) {
 }
 
 static void complete_report() {
-    Report& report = launch.report;
+    FaultReport& report = launch.report;
     if (report.cause == NONE) report.cause = launch.stop;
     if (report.cause == TIMEOUT && launch.waiting)
         snprintf(report.text, sizeof report.text, "%u of %d blocks", launch.waiting, int(launch.blocks));
-    if (!report.fault.pc) return;
+    bool unplaced = watch.on && report.cause == TIMEOUT && report.line <= 0;
+    if (!report.fault.pc && !unplaced) return;
     report.fault.pc = place_in_kernel(report.fault.pc, reinterpret_cast<void*>(launch.kernel));
-    if (!report.fault.pc && watch.on) report.fault.pc = watch.pc;  // stopped in a hook
+    // A watched kernel may time out in a hook, or in the stub that calls one: neither has a line.
+    if (watch.on && (!report.fault.pc || report.cause == TIMEOUT)) report.fault.pc = watch.pc;
 }
 
 }  // namespace minigrad
 
 using namespace minigrad;
 
-// The order that Python gives; see runtime.py.
-struct Order {
+// The request from Python; see runtime.py.
+struct LaunchRequest {
     void (*kernel)(const char*);
     const char* packed;
     uint32_t grid[3], block[3], shared, workers, interruptible;
-    uint32_t printed;  // the answer: bytes that the kernel printed
+    uint32_t printed;  // filled in: the bytes that the kernel printed
     double timeout;
 };
 
-MINIGRAD_EXPORT int minigrad_launch(Order* order) {
+MINIGRAD_EXPORT int minigrad_launch(LaunchRequest* request) {
     static char signal_stack[64 * 1024];
 
-    launch.kernel = order->kernel;
-    launch.packed = order->packed;
-    launch.grid = dim3(order->grid[0], order->grid[1], order->grid[2]);
-    launch.block = dim3(order->block[0], order->block[1], order->block[2]);
+    launch.kernel = request->kernel;
+    launch.packed = request->packed;
+    launch.grid = dim3(request->grid[0], request->grid[1], request->grid[2]);
+    launch.block = dim3(request->block[0], request->block[1], request->block[2]);
     launch.blocks = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     launch.waiting = 0;
-    launch.dynamic = (order->shared + 15) / 16 * 16;
+    launch.dynamic = (request->shared + 15) / 16 * 16;
     launch.shared_bytes = launch.dynamic;
     launch.shared_used = launch.dynamic * (watch.on ? 2 : 1);
     launch.next = launch.done = 0;
     launch.stop = launch.reported = NONE;
-    memset(&launch.report, 0, offsetof(Report, text) + 1);
+    memset(&launch.report, 0, offsetof(FaultReport, text) + 1);
     printed = 0;
 
     stack_t previous_stack;
     use_signal_stack(signal_stack, &previous_stack);
-    install_handlers(order->interruptible);
-    start_watchdog(order->timeout);
-    run_grid(order->workers < launch.blocks ? order->workers : launch.blocks);
+    install_handlers(request->interruptible);
+    start_watchdog(request->timeout);
+    run_grid(request->workers < launch.blocks ? request->workers : launch.blocks);
     stop_watchdog();
-    restore_handlers(order->interruptible);
+    restore_handlers(request->interruptible);
     sigaltstack(&previous_stack, nullptr);
-    order->printed = printed;
+    request->printed = printed;
     if (launch.done == launch.blocks && launch.stop != INTERRUPT) return NONE;
     complete_report();
     return launch.report.cause;
 }
 
-MINIGRAD_EXPORT Report* minigrad_report() { return &launch.report; }
+MINIGRAD_EXPORT FaultReport* minigrad_report() { return &launch.report; }
 
-// The first thread of a launch to meet a __shared__ variable gives it its place, for all blocks.
+// The first thread of a launch that reaches a __shared__ variable allocates it, for all blocks.
 MINIGRAD_EXPORT void minigrad_place(Slot* slot, size_t bytes) {
     static pthread_mutex_t placing = PTHREAD_MUTEX_INITIALIZER;
     Worker& worker = *this_worker;

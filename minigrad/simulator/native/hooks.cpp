@@ -1,6 +1,6 @@
-// What the instrumentation of a watched kernel calls. The names are those of the compilers' own sanitizers, none of
-// which is linked: -fsanitize=thread for accesses, =bounds for indices, -fsanitize-coverage=trace-pc for branches.
-#include "watch.h"
+// The hooks that the compiler's instrumentation calls. Their names are those of the sanitizers' runtimes, none of which
+// is linked: -fsanitize=thread for accesses, =bounds for indices, -fsanitize-coverage=trace-pc for basic blocks.
+#include "shadow_memory.h"
 
 #define MINIGRAD_HOOK MINIGRAD_EXPORT __attribute__((noinline))
 #define MINIGRAD_CALLER __builtin_return_address(0)
@@ -8,11 +8,11 @@
 using namespace minigrad;
 
 #define MINIGRAD_SIZE(N)                                                                                    \
-    MINIGRAD_HOOK void __tsan_read##N(void* at) { touch<READ>(at, N, MINIGRAD_CALLER); }                    \
-    MINIGRAD_HOOK void __tsan_write##N(void* at) { touch<WRITE>(at, N, MINIGRAD_CALLER); }
+    MINIGRAD_HOOK void __tsan_read##N(void* at) { on_access<READ>(at, N, MINIGRAD_CALLER); }                    \
+    MINIGRAD_HOOK void __tsan_write##N(void* at) { on_access<WRITE>(at, N, MINIGRAD_CALLER); }
 #define MINIGRAD_UNALIGNED(N)                                                                               \
-    MINIGRAD_HOOK void __tsan_unaligned_read##N(void* at) { touch<READ>(at, N, MINIGRAD_CALLER); }          \
-    MINIGRAD_HOOK void __tsan_unaligned_write##N(void* at) { touch<WRITE>(at, N, MINIGRAD_CALLER); }
+    MINIGRAD_HOOK void __tsan_unaligned_read##N(void* at) { on_access<READ>(at, N, MINIGRAD_CALLER); }          \
+    MINIGRAD_HOOK void __tsan_unaligned_write##N(void* at) { on_access<WRITE>(at, N, MINIGRAD_CALLER); }
 MINIGRAD_SIZE(1)
 MINIGRAD_SIZE(2)
 MINIGRAD_SIZE(4)
@@ -21,25 +21,25 @@ MINIGRAD_UNALIGNED(2)
 MINIGRAD_UNALIGNED(4)
 MINIGRAD_UNALIGNED(8)
 
-// Who reads the same place again may wait for somebody to change it: the others go first. So they do now and then in any
-// case, for one may wait for two places.
-static void look(uint64_t address) {
+// A thread that polls one address may wait for another thread, so the others run first. They also do at every 64th
+// other read, as a thread may poll two addresses.
+static void on_volatile_read(uint64_t address) {
     static const Site site = {"a volatile read", "", -1};
-    if (watch.looked == address || ++watch.glances % 64 == 0) minigrad_yield(&site, 0);
-    watch.looked = address;
+    if (watch.last_volatile_read == address || ++watch.volatile_reads % 64 == 0) minigrad_yield(&site, 0);
+    watch.last_volatile_read = address;
 }
 
 template <Access access>
-static inline void touch_volatile(void* at, unsigned bytes, const void* caller) {
+static inline void on_volatile_access(void* at, unsigned bytes, const void* caller) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
-    if (access == READ) look(address);
-    if (watch.fences) access == READ ? acquire_at(address, true) : begin_write();
-    touch<access>(at, bytes, caller, RELAXED);
-    if (watch.fences && access == WRITE) end_write(address);
+    if (access == READ) on_volatile_read(address);
+    if (watch.release_state) access == READ ? acquire_at(address, true) : begin_volatile_write();
+    on_access<access>(at, bytes, caller, RELAXED);
+    if (watch.release_state && access == WRITE) end_volatile_write(address);
 }
 #define MINIGRAD_VOLATILE(name, N)                                                                          \
-    MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { touch_volatile<READ>(at, N, MINIGRAD_CALLER); }  \
-    MINIGRAD_HOOK void __tsan_##name##_write##N(void* at) { touch_volatile<WRITE>(at, N, MINIGRAD_CALLER); }
+    MINIGRAD_HOOK void __tsan_##name##_read##N(void* at) { on_volatile_access<READ>(at, N, MINIGRAD_CALLER); }  \
+    MINIGRAD_HOOK void __tsan_##name##_write##N(void* at) { on_volatile_access<WRITE>(at, N, MINIGRAD_CALLER); }
 MINIGRAD_VOLATILE(volatile, 1)
 MINIGRAD_VOLATILE(volatile, 2)
 MINIGRAD_VOLATILE(volatile, 4)
@@ -56,21 +56,21 @@ MINIGRAD_HOOK void __tsan_func_exit() {}
 MINIGRAD_HOOK void __tsan_vptr_read(void**) {}
 MINIGRAD_HOOK void __tsan_vptr_update(void**, void*) {}
 
-// Whether so many bytes are a vector, in a file that speaks of such. If not, they are a struct.
+// True if an access of this size is a vector, in a file that names such vectors. If not, it is a struct.
 static inline bool is_vector(size_t bytes) { return (bytes == 8 || bytes == 16) && bytes & watch.vectors; }
 template <Access access>
-static inline void touch_struct(const void* at, size_t bytes, const void* caller) {
-    touch<access>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
+static inline void on_struct_access(const void* at, size_t bytes, const void* caller) {
+    on_access<access>(at, bytes, caller, is_vector(bytes) ? PLAIN : COPY);
 }
-MINIGRAD_HOOK void __tsan_read16(void* at) { touch_struct<READ>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_write16(void* at) { touch_struct<WRITE>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { touch_struct<READ>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { touch_struct<WRITE>(at, 16, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { touch_struct<READ>(at, bytes, MINIGRAD_CALLER); }
-MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { touch_struct<WRITE>(at, bytes, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_read16(void* at) { on_struct_access<READ>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write16(void* at) { on_struct_access<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_read16(void* at) { on_struct_access<READ>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_unaligned_write16(void* at) { on_struct_access<WRITE>(at, 16, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_read_range(void* at, size_t bytes) { on_struct_access<READ>(at, bytes, MINIGRAD_CALLER); }
+MINIGRAD_HOOK void __tsan_write_range(void* at, size_t bytes) { on_struct_access<WRITE>(at, bytes, MINIGRAD_CALLER); }
 
-// Clang copies a float4 by a memcpy, which some versions of it do not rename: the linker does (--wrap).
-// So whether it lies at a multiple of its size is asked here, and only in files that speak of such vectors.
+// Clang copies a float4 by memcpy, which some versions do not rename: the linker does (--wrap). So its alignment is
+// checked here, and only in files that name such vectors.
 static void check_vector(const void* at, size_t bytes, const void* caller) {
     uint64_t address = reinterpret_cast<uint64_t>(at);
     bool kernels = in_shared(address) || (address - watch.arena) >> watch.window_bits < watch.buffers;
@@ -79,15 +79,15 @@ static void check_vector(const void* at, size_t bytes, const void* caller) {
     fail(MISALIGNED, nullptr, 0, "vector must begin at a multiple of %d bytes", int(bytes));
 }
 
-// While a file is loaded, nobody watches yet.
+// While a file is loaded there is no watch.
 static inline void* copy(void* to, const void* from, size_t bytes, const void* caller) {
     check_vector(from, bytes, caller);
     check_vector(to, bytes, caller);
-    if (bytes && watch.worker) touch_struct<READ>(from, bytes, caller), touch_struct<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) on_struct_access<READ>(from, bytes, caller), on_struct_access<WRITE>(to, bytes, caller);
     return memmove(to, from, bytes);
 }
 static inline void* fill_bytes(void* to, int value, size_t bytes, const void* caller) {
-    if (bytes && watch.worker) touch_struct<WRITE>(to, bytes, caller);
+    if (bytes && watch.worker) on_struct_access<WRITE>(to, bytes, caller);
     return memset(to, value, bytes);
 }
 #define MINIGRAD_BLOCKS(prefix)                                                                             \
@@ -103,7 +103,7 @@ static inline void* fill_bytes(void* to, int value, size_t bytes, const void* ca
 MINIGRAD_BLOCKS(__tsan_)
 MINIGRAD_BLOCKS(__wrap_)
 
-// GCC makes calls of the atomics too. Those of the dialect say themselves, before, what they touch.
+// GCC instruments atomics too. Those of the dialect have reported themselves before.
 #define MINIGRAD_FETCH(N, T, name)                                                                          \
     MINIGRAD_HOOK T __tsan_atomic##N##_fetch_##name(T* at, T value, int) {                                  \
         return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);                                          \
@@ -131,18 +131,18 @@ MINIGRAD_ATOMICS(32, uint32_t)
 MINIGRAD_ATOMICS(64, uint64_t)
 MINIGRAD_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-// The others first: so updates meet that take two atomics, and the second of which overwrites what came in between.
+// The others run first: so updates made of two atomics collide, where the second overwrites what came in between.
 MINIGRAD_HOOK void minigrad_note_atomic(void* at, size_t bytes, int device) {
     static const Site site = {"an atomic", "", 0};
     minigrad_yield(&site, 0);
-    if (watch.fences) acquire_at(reinterpret_cast<uint64_t>(at), device);
-    touch<ATOMIC>(at, bytes, MINIGRAD_CALLER, device ? RELAXED : IN_BLOCK);
+    if (watch.release_state) acquire_at(reinterpret_cast<uint64_t>(at), device);
+    on_access<ATOMIC>(at, bytes, MINIGRAD_CALLER, device ? RELAXED : IN_BLOCK);
 }
 MINIGRAD_HOOK void minigrad_note_change(void* at, int device) {
     note_progress(*watch.worker);
-    if (watch.fences) release_at(reinterpret_cast<uint64_t>(at), device);
+    if (watch.release_state) release_at(reinterpret_cast<uint64_t>(at), device);
 }
-MINIGRAD_HOOK void minigrad_note_fence(int device) { pass_fence(device); }
+MINIGRAD_HOOK void minigrad_note_fence(int device) { on_fence(device); }
 
 MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     uint32_t pc = watch.pc = reinterpret_cast<uint64_t>(MINIGRAD_CALLER) - 1 - watch.base;
@@ -150,9 +150,9 @@ MINIGRAD_HOOK void __sanitizer_cov_trace_pc() {
     if (watch.recording && watch.worker->current) record(ENTER, MAX_VARIABLES, frame, 0, pc);
 }
 
-// An index outside the extents of its array, as its type has them.
+// An index outside the extents of its array's type.
 struct Index {
-    Place place;
+    SourceLocation place;
     const TypeName *array, *index;
 };
 MINIGRAD_HOOK void __ubsan_handle_out_of_bounds(const Index* what, uintptr_t value) {

@@ -1,4 +1,4 @@
-// Memory between guard pages, which the processor refuses to touch: running over an end is found where it happens.
+// Memory between inaccessible guard pages: the processor finds an overrun where it happens.
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 
 namespace minigrad {
 
-// What fresh memory and the gaps around buffers hold: NaN as double, float, half and bfloat16, an absurd index as int,
-// and not the NaN that any computation makes.
+// The content of fresh memory and of the gaps around buffers: NaN as double, float, half and bfloat16, an absurd index
+// as int, and no NaN that a computation produces.
 static const uint32_t CANARY = 0x7fff7fff;
 
 size_t page_size() {
@@ -30,7 +30,7 @@ char* map_guarded(size_t bytes, size_t guard) {
     return nullptr;
 }
 
-// An index of two axes that are swapped goes far beyond an array. Addresses cost nothing, where they are not rationed.
+// An index with two axes swapped goes far out of bounds. Address space costs nothing, unless it is limited.
 size_t wide_guard() {
     static size_t guard;
     rlimit most;
@@ -38,7 +38,7 @@ size_t wide_guard() {
     return guard;
 }
 
-// The largest page of any system, full of it.
+// The largest page of any system, filled with canaries.
 static const char* canaries() {
     static uint32_t page[64 * 1024 / 4];
     if (!page[0])
@@ -50,7 +50,7 @@ static void fill(char* pages, size_t bytes) {
     for (size_t done = 0; done < bytes; done += page_size()) memcpy(pages + done, canaries(), page_size());
 }
 
-// Whether these bytes hold the canary still; if not, they are mended.
+// True if the bytes still hold the canary. If not, it is restored.
 static bool check(char* start, char* end) {
     const char* expected = canaries() + reinterpret_cast<uintptr_t>(start) % 4;
     if (!memcmp(start, expected, end - start)) return true;
@@ -69,7 +69,7 @@ MINIGRAD_EXPORT void minigrad_unmap(char* inside, size_t bytes) {
 
 MINIGRAD_EXPORT void minigrad_fill(char* pages, size_t bytes) { fill(pages, bytes); }
 
-// The first buffer that was written beside its ends, in the bytes that lie in its own pages; -1 if none.
+// The first buffer with a write out of bounds but within its pages; -1 if none.
 MINIGRAD_EXPORT int minigrad_damaged(int count, const uint64_t (*buffers)[2]) {
     for (int i = 0; i < count; ++i) {
         uint64_t start = buffers[i][0], end = start + buffers[i][1];

@@ -1,4 +1,4 @@
-// printf of a kernel: collected here while it runs, and printed by Python after it, where a notebook can show it.
+// printf of a kernel: collected during the launch and printed by Python after it, where a notebook can show it.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 namespace minigrad {
 
-static char output[1 << 20];  // as much as a GPU keeps
+static char output[1 << 20];  // as large as a GPU's buffer
 static size_t printed;
 static pthread_mutex_t printing = PTHREAD_MUTEX_INITIALIZER;
 
@@ -36,6 +36,6 @@ MINIGRAD_EXPORT int minigrad_printf(const char* format, ...) {
 
 MINIGRAD_EXPORT const char* minigrad_output() { return output; }
 MINIGRAD_EXPORT long long minigrad_clock() {
-    note_progress(*this_worker);  // who looks at the clock may wait for it
+    note_progress(*this_worker);  // a thread that reads the clock may wait for it
     return now();
 }

@@ -1,10 +1,11 @@
-// The whole runtime as one file for the compiler, which is three times as fast as file by file.
+// The whole runtime as one translation unit, which compiles three times as fast as separate files.
 //
-// It is C++ without the C++ library: no new, no exception, no container. Its names are visible to whatever is loaded
-// later. A compiler that has the library as an archive alone would put half of it here, __cxa_throw and all, and other
-// extension modules would take their exceptions from this half and the rest from the process's own.
+// It is C++ without the C++ library: no new, no exceptions, no containers. Its names are visible to all libraries
+// loaded later. A compiler that has only the archive of the library would link half of it here, including __cxa_throw,
+// and other extension modules would take part of their exception handling from here and the rest from the process's own
+// library.
 #include "variables.cpp"
-#include "watch.cpp"
+#include "watched_launch.cpp"
 #include "memory.cpp"
 #include "print.cpp"
 #include "block.cpp"
@@ -14,16 +15,17 @@
 #include "watchdog.cpp"
 #include "workers.cpp"
 #include "grid.cpp"
-#include "horizons.cpp"
-#include "kept.cpp"
+#include "release_log.cpp"
+#include "access_history.cpp"
 #include "access.cpp"
-#include "fences.cpp"
-#include "turns.cpp"
+#include "release_acquire.cpp"
+#include "loop_iterations.cpp"
 #include "hooks.cpp"
 
-// What ctypes and NumPy read, in runtime.py and native.py, has to be as large there; a test compares.
+// The sizes of what ctypes and NumPy read, in runtime.py and native.py; a test compares them.
 MINIGRAD_EXPORT const uint32_t* minigrad_sizes() {
-    static const uint32_t sizes[] = {sizeof(Order), sizeof(Report), sizeof(WatchOrder), sizeof(WatchAnswer),
-                                     sizeof(Variable), sizeof(Finding), sizeof(Record), sizeof(Cell), sizeof(Pair)};
+    static const uint32_t sizes[] = {
+        sizeof(LaunchRequest), sizeof(FaultReport), sizeof(WatchRequest), sizeof(WatchResult), sizeof(Variable),
+        sizeof(Finding), sizeof(Record), sizeof(Cell), sizeof(AtomicCell)};
     return sizes;
 }

@@ -1,5 +1,5 @@
-// The runtime's own picture of a launch. A grid is run by workers, one OS thread each; a worker runs one block at a
-// time; a block's threads are fibers, which take turns on the worker and switch only where they wait for each other.
+// The state of a launch. Workers, one OS thread each, run a grid; a worker runs one block at a time; the threads of a
+// block are fibers, which share the worker and switch only where they wait for each other.
 #pragma once
 
 #include <pthread.h>
@@ -22,44 +22,43 @@ namespace minigrad {
 
 constexpr unsigned MAX_THREADS = 1024, WARP = 32, MAX_WORKERS = 64;
 constexpr size_t MAX_SHARED = 48 * 1024;
-// In a launch that is watched, each variable has as much room before it and behind it as it takes, so that running over
-// its end does not look like the next one.
+// In a watched launch each variable has red zones of its own size on both sides, so that an overrun does not reach the
+// next.
 constexpr size_t SHARED_ROOM = 3 * MAX_SHARED;
-constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of what may be overrun
-// Of one CUDA thread; only the pages that it touches cost memory. The number is odd, for the processor remembers the
-// places of pages in a table of 2^n rows: stacks at a distance of 2^m pages would all compete for one row.
+constexpr size_t GUARD = 64 * 1024;  // unmapped on either side of memory that may be overrun
+// The stack of one CUDA thread; only touched pages cost memory. The number is odd because the TLB is a table of 2^n
+// rows: stacks 2^m pages apart would all compete for one row.
 constexpr size_t STACK_PAGES = 33;
 
 struct Worker;
 
-// One stack, and the CUDA thread that runs on it at present. When that thread returns, the fiber takes another: a
-// kernel without barriers needs one fiber for a block. What every switch touches is in the first 64 bytes, a line of
-// the cache.
+// A stack, and the CUDA thread that runs on it. When the thread returns, the fiber takes another thread, so a kernel
+// without barriers needs one fiber for a block. All that a switch touches is in the first 64 bytes, one cache line.
 struct alignas(64) Fiber {
     Context context;
-    const Site* site;  // where it waits, or did; nullptr: without a thread
-    unsigned first;    // threads from here to the present one have run on this stack, and have returned
-    bool claims;       // this, or thread.more, has still to be told to the block
+    const Site* site;  // of the last wait; nullptr: no thread
+    unsigned first;    // threads from here to the present one ran on this stack and have returned
+    bool unsettled;    // the block does not count these, or thread.more, yet
     Thread thread;
-    Site own;          // what `site` points to, if it was not static
+    Site own;  // the copy that `site` points to where it is not static
     char* stack;
-    // what it was when it looked at memory in vain; see barrier.cpp
-    uint64_t state, since;  // since: Worker::changes of then
-    unsigned looks;
-    bool repeats;
+    // state at an earlier poll of memory that has not changed; see barrier.cpp
+    uint64_t state, since;  // since: Worker::progress at that time
+    unsigned polls;
+    bool stuck;
 };
 
-// First in, first out. An array and not a list: the processor can look ahead without chasing pointers. It has room for
-// twice as many as there are, so that it seldom begins anew, and for two to look ahead.
+// A FIFO queue. An array rather than a list: the processor can prefetch without chasing pointers. It has room for twice
+// the fibers of a block, so that entries seldom move, and for two to prefetch beyond the end.
 struct Queue {
     Fiber **head, **tail;
     Fiber* at[2 * MAX_THREADS + 2];
     void clear() { head = tail = at; }
     bool empty() const { return head == tail; }
     unsigned size() const { return tail - head; }
-    Fiber* pop() { return *head++; }              // of a queue that is not empty
+    Fiber* pop() { return *head++; }              // of a non-empty queue
     void push(Fiber* fiber) { *tail++ = fiber; }  // at most MAX_THREADS before the next clear()
-    void push_often(Fiber* fiber) {               // any number
+    void push_often(Fiber* fiber) {               // without that limit
         if (tail == at + 2 * MAX_THREADS) begin_anew();
         push(fiber);
     }
@@ -68,9 +67,9 @@ struct Queue {
         memmove(at, head, count * sizeof *at);
         head = at, tail = at + count;
     }
-    // Fetch what the switch after the next will touch: the stacks of a block together are larger than the first cache.
-    // Behind the tail stands nothing, or a fiber of earlier; to fetch that costs less than to ask.
-    // Inlined, for a function of its own that only prefetches GCC takes to do nothing, and drops.
+    // Prefetch the fiber after the next: the stacks of a block together exceed the first-level cache. Past the tail
+    // lies nullptr or an old fiber; fetching that is cheaper than a test. Always inlined, as GCC takes a function that
+    // only prefetches for one without effect and drops it.
     __attribute__((always_inline)) void prefetch() const {
         __builtin_prefetch(head[1]);
         if (!head[0]) return;
@@ -80,62 +79,62 @@ struct Queue {
     }
 };
 
-// The warp operation that lanes of one warp are in. A lane is in one at a time, so each has one place for its value.
+// The warp operations in progress. A lane is in one at a time, so it has one place for its value.
 struct Warp {
-    unsigned waiting, absent;  // lanes inside an operation; lanes that have returned or never were
+    unsigned waiting, absent;  // lanes inside an operation; lanes that have returned or do not exist
     Fiber* lane[WARP];
     Finish* finish[WARP];
     unsigned mask[WARP], argument[WARP];
     uint64_t value[WARP];
 };
 
-// What may be known of a bad access.
+// The known facts of a bad access.
 struct Fault {
-    uint64_t address;  // in shared memory, counted from its end
+    uint64_t address;  // of shared memory: relative to its end
     uint64_t bytes;    // of shared memory
     uint64_t pc;       // of the instruction; in the report, within the kernel's file; 0 if unknown
 };
 
 struct Worker {
-    Fiber* current;          // runs at present; nullptr outside kernels
+    Fiber* current;  // running now; nullptr outside kernels
     // the block
     unsigned threads, started;
-    uint3 next;              // threadIdx of the next thread to start
-    Thread block;            // what its threads have in common
-    Queue* ready;            // fibers that can run
-    Queue* barrier;          // fibers that wait at the barrier; when all do, the two change places
+    uint3 next;      // threadIdx of the next thread to start
+    Thread block;    // common to all threads
+    Queue* ready;    // fibers that can run
+    Queue* barrier;  // fibers that wait at the barrier; once all do, the two queues are swapped
     Queue queues[2];
-    const Site* call;        // by which the first arrived; nullptr: nobody has
-    bool diverged;           // another arrived by another call
+    const Site* call;  // of the first arrival at the barrier; nullptr: none yet
+    bool diverged;     // another thread arrived at another call
     unsigned votes;
-    uint64_t changes;        // things that have happened that others may wait for
-    unsigned looks;          // times that a thread looked at memory in vain, since the last of them
-    unsigned repeating;      // threads that will do nothing else until there is another
+    uint64_t progress;  // counts events that other threads may wait for
+    unsigned polls;     // reads and atomics without effect since the last progress
+    unsigned stuck;     // threads that poll forever unless there is progress
     // its warps
     Warp warps[MAX_THREADS / WARP];
     Fiber* gathering[MAX_THREADS];  // threads inside __activemask
     unsigned gathered;
     // the worker
-    Context scheduler;       // its own stack
-    jmp_buf escape;          // the way out of a kernel that has gone wrong
-    volatile sig_atomic_t running;   // between escape's setting and the end of its last block
-    volatile sig_atomic_t critical;  // holding a lock: a signal may not jump out now
+    Context scheduler;               // of the worker's own stack
+    jmp_buf escape;                  // the way out of a kernel that failed
+    volatile sig_atomic_t running;   // from setting `escape` to the end of the last block
+    volatile sig_atomic_t critical;  // holds a lock: a signal must not jump out now
     pthread_t thread;
     char* shared;
-    Fault fault;             // if this worker is the first to report one
+    Fault fault;  // if this worker is the first to report one
     Fiber* fibers[MAX_THREADS];
     unsigned made;
-    Fiber* idle[MAX_THREADS];  // without a thread; the last used comes first, as its stack is still in the cache
+    Fiber* idle[MAX_THREADS];  // without a thread; last in, first out, as the last stack is still in the cache
     unsigned idles;
 };
 
-enum Cause {  // as in report.py
+enum Cause {  // as in faults.py
     NONE, ACCESS, DIVISION, MISALIGNED, DIVERGENCE, TIMEOUT, ASSERT, SHARED, INTERRUPT, ILLEGAL, STACK_OVERFLOW, SYSTEM,
     SHARED_ACCESS, WAITING
 };
 
-// What Python is told. ctypes reads it, so the fields are plain; see runtime.py.
-struct Report {
+// The report to Python. ctypes reads it, so the fields are plain; see runtime.py.
+struct FaultReport {
     int cause, line;
     Fault fault;
     int has_thread;
@@ -143,27 +142,27 @@ struct Report {
     char file[256], text[512];
 };
 
-// The one launch at a time.
+// There is one launch at a time.
 struct Launch {
     void (*kernel)(const char*);
     const char* packed;
     dim3 grid, block;
     uint64_t blocks;
     std::atomic<uint64_t> next, done;
-    std::atomic<unsigned> shared_used;  // bytes below shared_end that are in use, or have to stay empty
-    unsigned shared_bytes;              // those of variables
+    std::atomic<unsigned> shared_used;  // bytes below shared_end in use or in red zones
+    unsigned shared_bytes;              // bytes of variables
     std::atomic<int> stop;              // a Cause: workers end at their next step
     std::atomic<int> reported;
-    unsigned waiting;                   // workers, where all looked at memory in vain when time was out
+    unsigned waiting;  // blocks in which all threads were polling memory at the timeout
     unsigned dynamic;
     unsigned long long number;
-    Report report;
+    FaultReport report;
 };
 
 extern Launch launch;
 extern Worker* workers[MAX_WORKERS];
 
-// The worker that runs blocks on this OS thread; nullptr outside launches.
+// The worker of this OS thread; nullptr outside launches.
 extern thread_local Worker* this_worker __attribute__((tls_model("initial-exec")));
 
 // block.cpp
@@ -184,7 +183,7 @@ void leave_critical(Worker& worker);
 // barrier.cpp
 unsigned count_waiting();
 // workers.cpp
-void call_helpers();  // let the other workers join the launch, where it may have some
+void call_helpers();  // wake the other workers for the launch
 // memory.cpp
 size_t page_size();
 char* map_guarded(size_t bytes, size_t guard);
@@ -196,13 +195,13 @@ inline uint64_t now() {
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-// Something has happened that others may wait for.
-inline void note_progress(Worker& worker) { ++worker.changes, worker.looks = worker.repeating = 0; }
+// Something has happened that other threads may wait for.
+inline void note_progress(Worker& worker) { ++worker.progress, worker.polls = worker.stuck = 0; }
 
-// The running fiber comes to wait at a site, of which it keeps a copy.
+// The running fiber is about to wait at a site, of which it keeps a copy.
 inline Fiber* wait_at(Worker& worker, const Site* site) {
     Fiber* self = worker.current;
-    if (self->claims) settle(worker, self);
+    if (self->unsettled) settle(worker, self);
     self->own = *site;
     self->site = &self->own;
     return self;

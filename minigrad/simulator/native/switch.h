@@ -1,8 +1,8 @@
-// Context switches: put the processor's state away on one stack and pick it up on another.
+// Context switches: save the processor's state on one stack and restore it from another.
 //
 // A thread that must wait calls an operation, e.g. minigrad_barrier. That saves the registers, asks a step function in
-// C++ who runs next, and continues there. Only the registers that a called function must preserve are saved, as the
-// compiler has saved the others at the call. The floating-point modes are left alone, as nothing here changes them.
+// C++ which context runs next, and continues there. Only callee-saved registers are saved, as the compiler has saved
+// the others at the call. The floating-point modes are left alone, as nothing here changes them.
 #pragma once
 
 #include <stddef.h>
@@ -13,11 +13,11 @@
 namespace minigrad {
 
 struct Context {
-    void* sp;  // all else lies on the stack, where the switch pushed it
+    void* sp;  // the rest lies on the stack, where the switch pushed it
 };
 constexpr bool ALL_ON_STACK = true;
 
-// A step notes the caller's stack in its context, and returns the context to go on with.
+// A step stores the caller's stack pointer in its context, and returns the context to continue with.
 #define MINIGRAD_STEP(name, T, first, U, second) \
     extern "C" __attribute__((visibility("hidden"), used)) Context* name##_step(T first, U second, void* sp)
 #define MINIGRAD_SAVE(fiber) (fiber)->context.sp = sp
@@ -32,8 +32,8 @@ inline void switch_to(Context& from, Context& to) { minigrad_switch(&from, &to);
 #define MINIGRAD_SYMBOL_(prefix, name) MINIGRAD_JOIN(prefix, name)
 #define MINIGRAD_SYMBOL(name) MINIGRAD_SYMBOL_(__USER_LABEL_PREFIX__, name)
 
-// The end is a jump to the address where the fiber called, and no `ret`: the processor predicts that a return leads to
-// the latest call, which was another fiber's; of a jump it predicts that it goes where it went the last time.
+// The end is a jump to the return address, and no `ret`: the processor's return predictor expects the latest call,
+// which was another fiber's, while its indirect-branch predictor expects the last target of this jump.
 #ifdef __x86_64__
 #define MINIGRAD_OPERATION(name)                                                                           \
     __asm__(".text\n.p2align 4\n.globl " MINIGRAD_SYMBOL(#name) "\n" MINIGRAD_SYMBOL(#name) ":\n"          \
@@ -67,7 +67,7 @@ namespace minigrad {
 
 inline const char* stack_of(const Context& context) { return static_cast<const char*>(context.sp); }
 
-// A context that begins in `entry` when it is first switched to: a stack that looks as if it had switched away there.
+// Make a context that starts in `entry` at the first switch to it: its stack looks as if it had switched away there.
 inline void prepare(Context& context, char* top, size_t, void (*entry)()) {
     void** sp = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t(63));
 #ifdef __x86_64__
@@ -91,7 +91,7 @@ MINIGRAD_STEP(minigrad_switch, Context*, from, Context*, to) {
 
 MINIGRAD_OPERATION(minigrad_switch)
 
-#else  // any other processor: the C library begins a context with makecontext, and _longjmp goes to those begun
+#else  // any other processor: makecontext starts a context, and _longjmp goes to one that has started
 
 #include <setjmp.h>
 #include <ucontext.h>

@@ -1,10 +1,10 @@
-// The variables of a watched launch, with what is remembered of each of their elements.
+// The variables of a watched launch, with their shadow cells.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "watch.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
@@ -19,16 +19,16 @@ static bool make_cells(Variable& variable) {
     return variable.cells;
 }
 
-Pair* make_atomics(Variable& variable) {
+AtomicCell* make_atomics(Variable& variable) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
-    variable.atomics = reinterpret_cast<Pair*>(map_zeros(variable.count * sizeof(Pair)));
+    variable.atomics = reinterpret_cast<AtomicCell*>(map_zeros(variable.count * sizeof(AtomicCell)));
     if (!variable.atomics) fail(SYSTEM, nullptr, 0, "the system has no memory to watch %s", variable.name);
     leave_critical(worker);
     return variable.atomics;
 }
 
-// Each of the finer cells begins as a copy of the one that it was part of; most were never touched.
+// Each finer cell begins as a copy of the cell that contained it; most cells are untouched.
 template <class T>
 static T* split(T* coarse, uint64_t coarse_count, uint64_t count, unsigned by) {
     T* fine = reinterpret_cast<T*>(map_zeros(count * sizeof(T)));
@@ -40,7 +40,7 @@ static T* split(T* coarse, uint64_t coarse_count, uint64_t count, unsigned by) {
     return fine;
 }
 
-// An access to a part of an element: from here on the parts are remembered one by one.
+// An access to part of an element: from now on each part has its own cell.
 void refine(Variable& variable, unsigned shift) {
     Worker& worker = *watch.worker;
     worker.critical = 1;
@@ -71,7 +71,7 @@ static Variable named(const char* name, char* start, size_t bytes, unsigned elem
     return variable;
 }
 
-// A variable of the block's shared memory, when the first thread of the launch meets it.
+// Add a variable of shared memory, when the first thread of the launch reaches its declaration.
 static void add_shared(const char* name, char* start, size_t bytes, unsigned element, unsigned align,
                        const uint32_t* extent) {
     Worker& worker = *watch.worker;
@@ -86,27 +86,27 @@ static void add_shared(const char* name, char* start, size_t bytes, unsigned ele
     leave_critical(worker);
 }
 
-// The __device__ variables of all files that were ever loaded.
-struct Device {
+// The __device__ variables of all loaded files.
+struct DeviceVariable {
     Variable variable;
     Zones zones;
-    Device* next;
+    DeviceVariable* next;
 };
-static Device* devices;
+static DeviceVariable* devices;
 
-// Whether an address is in the file that the kernel is in.
+// True if the address is in the file of the kernel.
 static bool in_kernel_file(const void* address) {
     Dl_info home;
     return dladdr(address, &home) && reinterpret_cast<uint64_t>(home.dli_fbase) == watch.base;
 }
 
-// Those of that file.
+// The __device__ variables of the kernel's file.
 static bool add_devices() {
-    for (Device* device = devices; device; device = device->next) {
+    for (DeviceVariable* device = devices; device; device = device->next) {
         if (!in_kernel_file(device->variable.start)) continue;
         if (watch.variables == MAX_VARIABLES) return false;
         Variable& variable = watch.variable[watch.variables++] = device->variable;
-        for (char* zone : device->zones.start) memset(zone, 0xff, variable.bytes);  // what is read there is NaN
+        for (char* zone : device->zones.start) memset(zone, 0xff, variable.bytes);  // NaN for whoever reads there
         watch.zones[watch.devices++] = device->zones;
         if (!make_cells(variable)) return false;
     }
@@ -117,7 +117,7 @@ static bool add_devices() {
 
 using namespace minigrad;
 
-// A kernel that is watched tells of its __shared__ variables as it meets them; the dynamic one has no bytes of its own.
+// A watched kernel describes its __shared__ variables as it reaches them; 0 bytes: the dynamic one.
 MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t bytes, unsigned element,
                                        unsigned align, const uint32_t* extent) {
     if (!bytes) bytes = watch.dynamic;
@@ -126,11 +126,11 @@ MINIGRAD_EXPORT void minigrad_describe(const char* name, char* start, size_t byt
     add_shared(name, start, bytes, element, align, extent);
 }
 
-// And of its __device__ variables when its file is loaded, which is never unloaded.
+// And its __device__ variables when its file is loaded, for good.
 MINIGRAD_EXPORT void minigrad_describe_device(const char* name, char* start, size_t bytes, unsigned element,
                                               unsigned align, const uint32_t* extent, char* const* zones) {
-    void* memory = malloc(sizeof(Device));  // no new: see runtime.cpp
-    if (!memory) abort();                   // where a file is loaded there is no launch that could fail
-    Device device = {named(name, start, bytes, element, align, extent), {zones[0], zones[1]}, devices};
-    devices = static_cast<Device*>(memcpy(memory, &device, sizeof device));
+    void* memory = malloc(sizeof(DeviceVariable));  // no new: see runtime.cpp
+    if (!memory) abort();                           // no launch runs that could fail
+    DeviceVariable device = {named(name, start, bytes, element, align, extent), {zones[0], zones[1]}, devices};
+    devices = static_cast<DeviceVariable*>(memcpy(memory, &device, sizeof device));
 }

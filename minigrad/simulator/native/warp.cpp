@@ -1,6 +1,6 @@
-// Warp operations: a rendezvous of the lanes that a mask names. Lanes that have returned, or that a block of odd size
-// never had, are not waited for.
-#include "watch.h"
+// Warp operations: a rendezvous of the lanes in a mask. Lanes that have returned, or that a block of odd size lacks,
+// are not waited for.
+#include "shadow_memory.h"
 
 namespace minigrad {
 
@@ -11,13 +11,13 @@ static void disagree(Warp& warp, unsigned mask, int i, int j) {
          one.line, j, other.what, other.line);
 }
 
-// Let the lanes go that wait with this mask, if all are there.
+// Release the lanes that wait with this mask, if all of them have arrived.
 static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     if (mask & ~(warp.waiting | warp.absent)) return false;
     unsigned lanes = mask & warp.waiting;
     int first = __builtin_ctz(lanes);
     for (unsigned rest = lanes; rest; rest &= rest - 1)
-        if (warp.mask[__builtin_ctz(rest)] != mask) return false;  // it waits with others, and may come here later
+        if (warp.mask[__builtin_ctz(rest)] != mask) return false;  // it waits with other lanes, and may come here later
     for (unsigned rest = lanes; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
         if (warp.finish[i] != warp.finish[first])
@@ -35,7 +35,7 @@ static bool complete(Worker& worker, Warp& warp, unsigned mask) {
     return true;
 }
 
-// A thread of the warp has returned; others may have waited for no one else.
+// A thread of the warp has returned: operations that waited only for it are complete.
 void lane_returned(Worker& worker, Warp& warp) {
     for (unsigned rest = warp.waiting; rest; rest &= rest - 1) {
         int i = __builtin_ctz(rest);
@@ -43,7 +43,7 @@ void lane_returned(Worker& worker, Warp& warp) {
     }
 }
 
-// Nobody else can run, so whoever of a warp could reach this __activemask has: they are active together.
+// No other thread can run, so all lanes that could reach this __activemask have: they are active together.
 bool release_gathering(Worker& worker) {
     unsigned count = worker.gathered;
     for (unsigned i = 0; i < count; ++i) {
@@ -60,20 +60,20 @@ bool release_gathering(Worker& worker) {
     return count;
 }
 
-MINIGRAD_STEP(minigrad_exchange, const Site*, site, const Offer*, offer) {
+MINIGRAD_STEP(minigrad_exchange, const Site*, site, const WarpOperand*, operand) {
     Worker& worker = *this_worker;
     Fiber* self = wait_at(worker, site);
     MINIGRAD_SAVE(self);
     Warp& warp = worker.warps[self->thread.index / WARP];
-    unsigned lane = self->thread.index % WARP, mask = offer->mask;
+    unsigned lane = self->thread.index % WARP, mask = operand->mask;
     if (!(mask >> lane & 1))
         fail(DIVERGENCE, site->file, site->line, "lane %u calls %s with mask 0x%08x, which leaves it out", lane,
              site->what, mask);
     warp.lane[lane] = self;
-    warp.finish[lane] = offer->finish;
+    warp.finish[lane] = operand->finish;
     warp.mask[lane] = mask;
-    warp.argument[lane] = offer->argument;
-    warp.value[lane] = offer->value;
+    warp.argument[lane] = operand->argument;
+    warp.value[lane] = operand->value;
     warp.waiting |= 1u << lane;
     complete(worker, warp, mask);
     return next_to_run(worker);

@@ -1,6 +1,6 @@
-// Ends a kernel that does not end, and calls the other workers to one that takes its time. One thread looks at the
-// clock every 10 ms while kernels run, and sleeps when for a while none did: to wake it for each launch would cost more
-// than many a launch.
+// Stops a kernel that runs too long, and wakes the other workers for a slow one. One thread checks the clock every 10
+// ms while kernels run, and sleeps after a second without any: waking it for each launch would cost more than many a
+// launch.
 #include <unistd.h>
 
 #include "runtime.h"
@@ -31,7 +31,7 @@ static void* watchdog_life(void*) {
         quiet = 0;
         call_helpers();
         if (now() <= limit || deadline != limit) continue;
-        if (!launch.stop) launch.waiting = count_waiting();  // the second time some have left
+        if (!launch.stop) launch.waiting = count_waiting();  // at a second timeout some workers have left already
         stop_all(TIMEOUT);
     }
     return nullptr;
@@ -57,7 +57,7 @@ static void start_watchdog(double seconds) {
 
 static void stop_watchdog() { deadline = 0; }
 
-static void forget_watchdog() {
+static void reset_watchdog() {
     pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
     watch_lock = fresh_lock, wake = fresh;

@@ -1,4 +1,4 @@
-// The workers: the calling thread, and helpers that wait for a launch. Each takes block after block of the grid.
+// The workers: the calling thread, and helper threads that wait for launches. Each takes block after block of the grid.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@ Worker* workers[MAX_WORKERS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static unsigned helpers, active, wanted;  // how many there are, take part, and may take part in the launch
-static bool open;                         // whether they have been called
+static unsigned helpers, active, wanted;  // existing; running blocks; allowed in the launch
+static bool open;                         // to the present launch
 static const uint64_t SMALL_GRID = 4096;  // threads
 
-// nullptr where there is no memory.
+// Returns nullptr where the system has no memory.
 static Worker* make_worker() {
     Worker* worker = static_cast<Worker*>(calloc(1, sizeof(Worker)));
     if (!worker || !(worker->shared = map_guarded(SHARED_ROOM, wide_guard()))) return nullptr;
@@ -35,16 +35,16 @@ static void begin_launch(Worker& worker) {
     this_worker = &worker;
 }
 
-// Run blocks until there are no more, or until something goes wrong in one.
+// Run blocks until none is left or one has failed.
 static void run_blocks(Worker& worker) {
     begin_launch(worker);
     char* end = worker.block.shared_end;
     if (_setjmp(worker.escape) == 0) {
-        worker.running = 1;  // before `stop` is read: whoever sets it then sees that we are to be signalled
+        worker.running = 1;  // before `stop` is read: whoever sets it later sees that this worker needs a signal
         std::atomic_thread_fence(std::memory_order_seq_cst);
         for (uint64_t number; !launch.stop && (number = launch.next++) < launch.blocks; ++launch.done) {
             run_block(worker, number);
-            // Shared memory begins undefined: as bytes 0xff, which read as NaN, the next block cannot use what is left.
+            // Shared memory begins undefined: filled with 0xff, NaN, so that the next block cannot use stale values.
             if (unsigned used = launch.shared_used) memset(end - used, 0xff, used);
         }
         worker.running = 0;
@@ -72,7 +72,7 @@ static void* helper_life(void* argument) {
     return nullptr;
 }
 
-// Signals for the process go to Python's threads; a helper takes only its own faults and the order to stop.
+// Signals for the process go to Python's threads; a helper takes only its own faults and the request to stop.
 static bool start_helper() {
     sigset_t all, previous;
     sigfillset(&all);
@@ -93,7 +93,7 @@ static void after_fork() {
     lock = fresh_lock, work = fresh, done = fresh;
     helpers = active = wanted = 0, open = false;
     memset(workers, 0, sizeof workers);
-    forget_watchdog();
+    reset_watchdog();
 }
 
 void call_helpers() {
@@ -105,8 +105,8 @@ void call_helpers() {
     pthread_mutex_unlock(&lock);
 }
 
-// The calling thread is a worker too: waking another takes longer than many a kernel. So helpers are called at once to
-// a grid of some size only; to a small one the watchdog calls them, if it has not ended by then.
+// The calling thread is a worker too, as waking another takes longer than many a kernel. Helpers are woken at once only
+// for a large grid; for a small one the watchdog wakes them, if it has not ended by then.
 static void run_grid(unsigned most) {
     static bool registered;
     if (!registered) registered = pthread_atfork(nullptr, nullptr, after_fork) == 0;

@@ -1,4 +1,4 @@
-// CUDA's arithmetic that C++ has no name for. The fast intrinsics are their exact functions here.
+// CUDA's arithmetic functions that C++ lacks. The fast intrinsics are exact here.
 #pragma once
 
 #ifndef INFINITY
@@ -8,7 +8,7 @@
 #define NAN __builtin_nanf("")
 #endif
 
-// min and max for the pairs of types that CUDA takes: the wider one, unsigned where either is.
+// min and max for CUDA's pairs of types: the result has the wider type, unsigned if either is.
 #define MINIGRAD_MIN_MAX(A, B, R)                                                                         \
     MINIGRAD_INLINE constexpr R min(A a, B b) { return (R)b < (R)a ? (R)b : (R)a; }                       \
     MINIGRAD_INLINE constexpr R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }
@@ -26,7 +26,7 @@ MINIGRAD_MIN_MAX(long long, unsigned long long, unsigned long long)
 MINIGRAD_MIN_MAX(unsigned long long, long long, unsigned long long)
 #undef MINIGRAD_MIN_MAX
 
-// Of floating-point numbers, where one is NaN the other is taken, as fmin and fmax do.
+// Floating-point numbers: if one is NaN the result is the other, as in fmin and fmax.
 MINIGRAD_INLINE float min(float a, float b) { return fminf(a, b); }
 MINIGRAD_INLINE float max(float a, float b) { return fmaxf(a, b); }
 MINIGRAD_INLINE double min(double a, double b) { return ::fmin(a, b); }
@@ -36,7 +36,7 @@ MINIGRAD_INLINE double max(float a, double b) { return ::fmax(double(a), b); }
 MINIGRAD_INLINE double min(double a, float b) { return ::fmin(a, double(b)); }
 MINIGRAD_INLINE double max(double a, float b) { return ::fmax(a, double(b)); }
 
-// C23 gives these names to the C library too; a macro keeps its functions and ours apart.
+// C23 adds these names to the C library; a macro keeps its functions and ours apart.
 #define rsqrt minigrad_rsqrt
 #define sinpi minigrad_sinpi
 #define cospi minigrad_cospi
@@ -55,14 +55,14 @@ MINIGRAD_INLINE double rcbrt(double x) { return 1 / ::cbrt(x); }
 MINIGRAD_INLINE float fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float normcdff(float x) { return 0.5f * erfcf(-0.707106781186547524f * x); }
 MINIGRAD_INLINE double normcdf(double x) { return 0.5 * ::erfc(-0.707106781186547524 * x); }
-#ifndef __GLIBC__  // whose <math.h> has them as CUDA does
+#ifndef __GLIBC__  // glibc's <math.h> has them as CUDA does
 MINIGRAD_INLINE void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 MINIGRAD_INLINE void sincos(double x, double* s, double* c) { *s = ::sin(x), *c = ::cos(x); }
 MINIGRAD_INLINE float exp10f(float x) { return powf(10.0f, x); }
 MINIGRAD_INLINE double exp10(double x) { return ::pow(10.0, x); }
 #endif
 
-// The fast versions are the exact ones here. They are macros, for some C libraries use the same names inside.
+// The fast versions are exact here. They are macros, as some C libraries use the same names internally.
 #define __expf expf
 #define __exp10f(x) powf(10.0f, x)
 #define __logf logf
@@ -77,7 +77,7 @@ MINIGRAD_INLINE double exp10(double x) { return ::pow(10.0, x); }
 MINIGRAD_INLINE float __fdividef(float x, float y) { return x / y; }
 MINIGRAD_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }  // NaN becomes 0
 
-// Rounded to nearest, as every operation here is; never fused.
+// Rounded to nearest, as every operation here; never fused.
 MINIGRAD_INLINE float __fadd_rn(float x, float y) { return x + y; }
 MINIGRAD_INLINE float __fsub_rn(float x, float y) { return x - y; }
 MINIGRAD_INLINE float __fmul_rn(float x, float y) { return x * y; }
@@ -101,7 +101,7 @@ MINIGRAD_INLINE float __uint_as_float(unsigned x) { return __builtin_bit_cast(fl
 MINIGRAD_INLINE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
 MINIGRAD_INLINE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
 
-// A float too large for an int becomes the nearest int, and NaN becomes 0, as on the GPU; in C++ both are undefined.
+// A float out of range converts to the nearest int, and NaN to 0, as on the GPU; in C++ both are undefined.
 MINIGRAD_INLINE int __double2int_rz(double x) {
     return x != x ? 0 : x >= 2147483647.0 ? 2147483647 : x <= -2147483648.0 ? -2147483647 - 1 : int(x);
 }
@@ -131,7 +131,7 @@ MINIGRAD_INLINE int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8)
 MINIGRAD_INLINE unsigned umin(unsigned a, unsigned b) { return b < a ? b : a; }
 MINIGRAD_INLINE unsigned umax(unsigned a, unsigned b) { return a < b ? b : a; }
 
-// Loads and stores with a hint for the GPU's caches.
+// Loads and stores with cache hints.
 template <class T> MINIGRAD_INLINE T __ldg(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldcg(const T* p) { return *p; }
 template <class T> MINIGRAD_INLINE T __ldca(const T* p) { return *p; }

@@ -1,6 +1,7 @@
-// Atomics, for the types that CUDA has them for and no others. Blocks run on several cores, so they are real atomics.
-// An atomic that waits for another thread, as in a lock, changes nothing while it waits: then it yields to the others. A
-// lock does so at once; of the others, which many a kernel calls in vain without waiting, each 16th of a thread does.
+// Atomics, for the types that CUDA supports and no others. Blocks run on several cores, so they are real atomics. A
+// thread that waits by atomics, as at a lock, changes nothing while it waits, so it yields to the others: at once by
+// exchange and compare-and-swap, by the other atomics at each 16th without effect, as many kernels call these without
+// waiting.
 #pragma once
 
 namespace minigrad {
@@ -13,22 +14,22 @@ MINIGRAD_INLINE void yield_after_nothing(const char* file, int line) {
 template <class T>
 MINIGRAD_INLINE void note_update(T* address, T old, T next, bool device, const char* file, int line) {
     if (memcmp(&old, &next, sizeof(T))) MINIGRAD_NOTE_CHANGE(address, device);
-    else if (++minigrad_self()->vain == 16) {
-        minigrad_self()->vain = 0;
+    else if (++minigrad_self()->failed_atomics == 16) {
+        minigrad_self()->failed_atomics = 0;
         yield_after_nothing(file, line);
     }
 }
 
-// As on the GPU, a word that does not lie at a multiple of its size is a fault.
+// As on the GPU, a misaligned word is a fault.
 template <class T>
 MINIGRAD_INLINE void begin_atomic(T* word, bool device) {
     uintptr_t address = reinterpret_cast<uintptr_t>(word);
-    asm("" : "+r"(address));  // or the compiler would believe the type
+    asm("" : "+r"(address));  // or the compiler would trust the type
     if (address % sizeof(T)) minigrad_misaligned("word of an atomic", address, sizeof(T));
     MINIGRAD_NOTE_ATOMIC(word, device);
 }
 
-// Replace *address by change(*address) and return what was there. device: for all blocks, or for one's own alone.
+// Replace *address by change(*address) and return the old value. device: device scope, else block scope.
 template <class T, class Change>
 MINIGRAD_INLINE T atomic_update(T* address, bool device, const char* file, int line, Change change) {
     begin_atomic(address, device);
@@ -48,7 +49,7 @@ MINIGRAD_INLINE T exchange(T* address, T value, bool device, const char* file, i
     else yield_after_nothing(file, line);
     return old;
 }
-// After the exchange `expected` holds what was there.
+// After the exchange `expected` holds the old value.
 template <class T>
 MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device, const char* file, int line) {
     begin_atomic(address, device);
@@ -60,7 +61,7 @@ MINIGRAD_INLINE T compare_and_swap(T* address, T expected, T value, bool device,
 
 }  // namespace minigrad
 
-// Each atomic three times, for all blocks, for one, and for host and device; the scope's value is `device`.
+// Each atomic in three scopes: device, block, and system.
 #define MINIGRAD_SCOPES(one, ...)                                                                         \
     one(, true, __VA_ARGS__) one(_block, false, __VA_ARGS__) one(_system, true, __VA_ARGS__)
 

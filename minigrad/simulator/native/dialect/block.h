@@ -1,10 +1,10 @@
-// What threads of a block share: their indices, shared memory, barriers; and the door through which a kernel is run.
+// The shared state of the threads of a block: indices, shared memory, barriers; and the entry point of a kernel.
 #pragma once
 
-// A default argument __builtin_LINE() is the line of the call: so a barrier that hangs can be named.
+// The default argument __builtin_LINE() is the line of the call, for messages about barriers that never complete.
 #define MINIGRAD_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// A barrier has a Site for each place in the text, made by the compiler: so two of one line are told apart.
+// The compiler makes a Site for each barrier in the text, so that two barriers in one line stay distinct.
 #define MINIGRAD_SITE(name)                                              \
     ({                                                                   \
         static const minigrad::Site site = {name, __FILE__, __LINE__};   \
@@ -40,8 +40,8 @@ MINIGRAD_INLINE long long clock64() { return minigrad_clock(); }
 
 namespace minigrad {
 
-// `__shared__ float tile[16][16]` becomes a reference into the block's shared memory. A slot finds its place when the
-// first thread of a launch comes by; all blocks of the launch then use the same offset.
+// `__shared__ float tile[16][16]` becomes a reference into the block's shared memory. The first thread of a launch
+// allocates the slot; all blocks of the launch use the same offset.
 template <class T>
 MINIGRAD_INLINE T& shared(Slot& slot) {
     Thread* self = minigrad_self();
@@ -55,7 +55,7 @@ MINIGRAD_INLINE T& shared(Slot& slot) {
 template <class T> struct Element;
 template <class T> struct Element<T[]> { using type = T; };
 
-// `extern __shared__ T s[]`: dynamic shared memory lies flush against its end, where the guard page is.
+// `extern __shared__ T s[]`: dynamic shared memory ends at the guard page.
 template <class T>
 MINIGRAD_INLINE typename Element<T>::type* dynamic_shared(const char* name) {
     Thread* self = minigrad_self();
@@ -63,14 +63,14 @@ MINIGRAD_INLINE typename Element<T>::type* dynamic_shared(const char* name) {
     return reinterpret_cast<typename Element<T>::type*>(self->shared_end - self->dynamic);
 }
 
-// The same declared outside every function.
+// The same, declared outside every function.
 template <class T> struct DynamicShared {
     using E = typename Element<T>::type;
     const char* name;
     operator E*() const { return dynamic_shared<T>(name); }
 };
 
-// Where parameter number `which` lies in CUDA's parameter buffer: each at the next multiple of its alignment.
+// The offset of parameter number `which` in CUDA's parameter buffer: the next multiple of its alignment.
 template <class... P>
 constexpr size_t parameter_offset(size_t which) {
     constexpr size_t size[] = {sizeof(P)..., 0}, alignment[] = {alignof(P)..., 1};
@@ -85,19 +85,20 @@ template <size_t... I> struct Indices {};
 template <size_t N, size_t... I> struct Count : Count<N - 1, N - 1, I...> {};
 template <size_t... I> struct Count<0, I...> { using type = Indices<I...>; };
 
-// A thread that returns becomes the next one on the same stack. Most do without a call: `more` was granted beforehand.
+// A thread that returns becomes the next thread on the same stack, mostly without a call: `more` were granted
+// beforehand.
 MINIGRAD_INLINE bool next_thread() {
     Thread* self = minigrad_self();
     if (!self->more) return minigrad_next_thread();
     --self->more;
     ++self->index;
     ++self->threadIdx.x;
-    __asm__ volatile("" ::: "memory");  // written before the thread runs, for the report of what it may do
+    __asm__ volatile("" ::: "memory");  // written before the thread runs, for the report of a fault
     return true;
 }
 
-// A parameter, copied, for Python does not align the buffer as some types would have it. The offset is an argument of
-// the template, so that it is known to the compiler where nothing is optimised, too.
+// A parameter, copied, as Python aligns the buffer less than some types need. The offset is a template argument, so
+// that it is a constant in unoptimised builds too.
 template <class P, size_t offset>
 MINIGRAD_INLINE P parameter(const char* packed) {
     P value;

@@ -1,9 +1,9 @@
-// float4 and its family, aligned as on the GPU: a float4 is read in one piece and must begin at a multiple of 16 bytes.
+// float4 and its family, aligned as on the GPU: a float4 is one access and must begin at a multiple of 16 bytes.
 #pragma once
 
 #if defined(__clang__) && !defined(MINIGRAD_WATCHED)
-// GCC checks the alignment of every vector that is read or written whole; Clang does not where it copies one. So there
-// each has a member that takes no room, and whose copying is such a check; the microscope checks every access anyway.
+// GCC checks the alignment of each whole vector access; Clang does not where it copies a vector. For Clang each vector
+// has an empty member whose copy makes the check. The microscope checks every access anyway.
 namespace minigrad {
 template <int BYTES>
 struct AlignmentCheck {
@@ -16,7 +16,7 @@ struct AlignmentCheck {
     }
     void check() const {
         uintptr_t address = reinterpret_cast<uintptr_t>(this);
-        asm("" : "+r"(address));  // or the compiler would believe the type, and drop the check
+        asm("" : "+r"(address));  // or the compiler would trust the type, and drop the check
         if (address % BYTES) minigrad_misaligned("vector", address, BYTES);
     }
 };
@@ -47,7 +47,7 @@ MINIGRAD_VECTORS(unsigned long long, ulonglong, 16, 16)
 MINIGRAD_VECTORS(float, float, 8, 16)
 MINIGRAD_VECTORS(double, double, 16, 16)
 #undef MINIGRAD_THREE
-#define MINIGRAD_THREE(T, name)  // uint3 is threadIdx's type and stands in abi.h
+#define MINIGRAD_THREE(T, name)  // uint3 is threadIdx's type and is in abi.h
 MINIGRAD_VECTORS(unsigned, uint, 8, 16)
 #undef MINIGRAD_THREE
 #undef MINIGRAD_VECTORS

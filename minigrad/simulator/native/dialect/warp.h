@@ -1,15 +1,15 @@
-// Warp operations. Each lane deposits a value and waits; the last to arrive computes what every lane takes away.
+// Warp operations. Each lane deposits a value and waits; the last to arrive computes the results of all lanes.
 #pragma once
 
 namespace minigrad {
 
-constexpr uint64_t NOBODY = 0x7fff7fff7fff7fff;  // read from a lane that is not there: NaN in every floating type
+constexpr uint64_t NOBODY = 0x7fff7fff7fff7fff;  // read from an absent lane: NaN in every floating type
 
 MINIGRAD_INLINE uint64_t exchange(unsigned mask, uint64_t value, unsigned argument, Finish* finish, const char* name,
                                   const char* file, int line) {
-    Offer offer = {mask, argument, value, finish};
+    WarpOperand operand = {mask, argument, value, finish};
     Site site = {name, file, line};
-    minigrad_exchange(&site, &offer);
+    minigrad_exchange(&site, &operand);
     return minigrad_self()->result;
 }
 
@@ -68,7 +68,7 @@ MINIGRAD_INLINE T shuffle(unsigned mask, T value, unsigned source, const char* n
 
 }  // namespace minigrad
 
-// A warp is cut into segments of `width` lanes; a source outside the own segment means one's own value.
+// A warp is divided into segments of `width` lanes; a source outside the own segment means the own value.
 template <class T>
 MINIGRAD_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32, MINIGRAD_HERE) {
     unsigned from = (minigrad::lane() & ~(width - 1)) | (source & (width - 1));
@@ -88,7 +88,7 @@ MINIGRAD_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int w
 template <class T>
 MINIGRAD_INLINE T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, MINIGRAD_HERE) {
     unsigned lane = minigrad::lane(), from = (lane ^ bits) % 32;
-    if (from > (lane | (width - 1))) from = lane;  // an earlier segment may be read, a later one not
+    if (from > (lane | (width - 1))) from = lane;  // a lower segment may be read, a higher one not
     return minigrad::shuffle(mask, value, from, "__shfl_xor_sync", file, line);
 }
 

@@ -1,4 +1,4 @@
-// What a kernel that is watched by the microscope says of itself, beyond what the compiler's instrumentation says.
+// The reports of a watched kernel about itself, beyond the instrumentation of the compiler.
 #pragma once
 
 #ifdef MINIGRAD_WATCHED
@@ -12,15 +12,15 @@
 
 namespace minigrad {
 
-template <class T> struct Form {
+template <class T> struct ArrayType {
     using Element = T;
     MINIGRAD_UNWATCHED static void extents(uint32_t*) {}
 };
-template <class T, size_t N> struct Form<T[N]> {
-    using Element = typename Form<T>::Element;
-    MINIGRAD_UNWATCHED static void extents(uint32_t* at) { *at = N, Form<T>::extents(at + 1); }
+template <class T, size_t N> struct ArrayType<T[N]> {
+    using Element = typename ArrayType<T>::Element;
+    MINIGRAD_UNWATCHED static void extents(uint32_t* at) { *at = N, ArrayType<T>::extents(at + 1); }
 };
-template <class T> struct Form<T[]> : Form<T> {};
+template <class T> struct ArrayType<T[]> : ArrayType<T> {};
 
 template <class T> struct Size { static constexpr size_t bytes = sizeof(T); };
 template <class T> struct Size<T[]> { static constexpr size_t bytes = 0; };
@@ -28,20 +28,20 @@ template <class T> struct Size<T[]> { static constexpr size_t bytes = 0; };
 template <class T>
 static void describe(const char* name, char* start) {
     uint32_t extent[9] = {};
-    Form<T>::extents(extent);
-    using Element = typename Form<T>::Element;
+    ArrayType<T>::extents(extent);
+    using Element = typename ArrayType<T>::Element;
     minigrad_describe(name, start, Size<T>::bytes, sizeof(Element), alignof(Element), extent);
 }
 
-// A __device__ variable, told of when the file is loaded. Where nothing is optimised, variables of one kind lie in the
-// order of the text: with a zone behind each, of as many bytes, no two are neighbours. Those that begin with a value are
-// of another kind than those that do not, as this is.
-template <class T> struct Noted {
+// A __device__ variable, reported when its file is loaded. Unoptimised compilers place variables of one section in the
+// order of the text: with a red zone of its own size after each, no two are adjacent. Initialised variables are in
+// another section than zero-initialised ones, such as this object, so there are two zones.
+template <class T> struct DeviceNote {
     char zone[sizeof(T)];
-    MINIGRAD_UNWATCHED Noted(const char* name, T& variable, char* other) {
+    MINIGRAD_UNWATCHED DeviceNote(const char* name, T& variable, char* other) {
         uint32_t extent[9] = {};
-        Form<T>::extents(extent);
-        using Element = typename Form<T>::Element;
+        ArrayType<T>::extents(extent);
+        using Element = typename ArrayType<T>::Element;
         char* zones[] = {zone, other};
         minigrad_describe_device(name, (char*)&variable, sizeof(T), sizeof(Element), alignof(Element), extent, zones);
     }
@@ -52,7 +52,7 @@ template <class T> struct Noted {
 #define MINIGRAD_NOTE_SHARED(T, name, start) minigrad::describe<T>(name, start)
 #define MINIGRAD_NOTE_DEVICE(name)                                                                        \
     char minigrad_zone_##name[sizeof name] = {1};                                                         \
-    minigrad::Noted<decltype(name)> minigrad_noted_##name{#name, name, minigrad_zone_##name};
+    minigrad::DeviceNote<decltype(name)> minigrad_noted_##name{#name, name, minigrad_zone_##name};
 #define MINIGRAD_NOTE_ATOMIC(address, device) minigrad_note_atomic((void*)(address), sizeof *(address), device)
 #define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change((void*)(address), device)
 #define MINIGRAD_NOTE_FENCE(device) minigrad_note_fence(device)

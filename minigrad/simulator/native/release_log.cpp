@@ -1,29 +1,30 @@
-// Who has released what at which word, and how much of that others know; see fences.cpp.
+// The releases at each word, and the vector clocks that say which of them a thread has acquired; see
+// release_acquire.cpp.
 #include <stdlib.h>
 
-#include "watch.h"
+#include "shadow_memory.h"
 
 namespace minigrad {
 
-// What a thread did up to this clock in this phase of its block, and all that its block did in the phases before. Or
-// alone what it did at this clock.
-struct Released {
-    Released* older;  // at the same word, by the same block
+// One release: everything that a thread did in this epoch up to this clock, and everything that its block did in
+// earlier epochs. With `alone`, only what the thread did at exactly this clock.
+struct Release {
+    Release* older;   // at the same word, by the same block
     uint64_t serial;  // counts the releases of the launch
     uint32_t epoch, thread, clock;
-    bool device;      // to other blocks too
+    bool device;  // visible to other blocks too
     bool alone;
 };
 
-// How far the releases at a word are known: those of one's own block up to the serial `own`, what other blocks have
-// released to the device up to `others`, and all up to `through`, which somebody knew and passed on.
-struct Horizon {
+// One entry of a vector clock: the releases known at a word. Those of the thread's own block up to the serial `own`,
+// those of other blocks with device scope up to `others`, and all releases up to `through`, which arrived transitively.
+struct ClockEntry {
     uint64_t word, own, others, through;
-    uint32_t block;  // where it waits at a word to be acquired: by this block alone, + 1; 0: by all
+    uint32_t block;  // of an entry that waits at a word: the only block that may acquire it, + 1; 0: any block
 };
 
-struct Horizons {
-    Horizon* at;
+struct VectorClock {
+    ClockEntry* at;
     uint32_t count, room;
 };
 
@@ -33,36 +34,36 @@ static void* zeros(size_t bytes) {
     return memory;
 }
 
-static void raise(uint64_t& one, uint64_t other) {
+static void raise_to(uint64_t& one, uint64_t other) {
     if (one < other) one = other;
 }
 
-static void learn(Horizons& known, const Horizon& more) {
-    Horizon *one = known.at, *end = known.at + known.count;
+static void join(VectorClock& known, const ClockEntry& more) {
+    ClockEntry *one = known.at, *end = known.at + known.count;
     while (one < end && (one->word != more.word || one->block != more.block)) ++one;
     if (one < end) {
-        raise(one->own, more.own);
-        raise(one->others, more.others);
-        raise(one->through, more.through);
+        raise_to(one->own, more.own);
+        raise_to(one->others, more.others);
+        raise_to(one->through, more.through);
         return;
     }
     if (known.count == known.room) {
         known.room = known.room ? 2 * known.room : 4;
-        known.at = static_cast<Horizon*>(realloc(known.at, known.room * sizeof(Horizon)));
+        known.at = static_cast<ClockEntry*>(realloc(known.at, known.room * sizeof(ClockEntry)));
         if (!known.at) fail(SYSTEM, nullptr, 0, "the system has no memory to follow the fences");
     }
     known.at[known.count++] = more;
 }
 
-static void learn(Horizons& known, const Horizons& more) {
-    for (uint32_t i = 0; i < more.count; ++i) learn(known, more.at[i]);
+static void join(VectorClock& known, const VectorClock& more) {
+    for (uint32_t i = 0; i < more.count; ++i) join(known, more.at[i]);
 }
 
-// Whether a block's releases at a word, within the horizon, say that an access of that block is over.
-static bool tells(const Released* release, const Horizon& horizon, bool own, const Stamp& access) {
+// True if the releases of a block at a word that the entry knows put an access of that block in the past.
+static bool covers(const Release* release, const ClockEntry& entry, bool own, const Stamp& access) {
     for (; release && release->epoch >= access.epoch; release = release->older) {
-        uint64_t limit = own ? horizon.own : release->device ? horizon.others : 0;
-        if (release->serial > limit && release->serial > horizon.through) continue;
+        uint64_t limit = own ? entry.own : release->device ? entry.others : 0;
+        if (release->serial > limit && release->serial > entry.through) continue;
         if (release->epoch > access.epoch && !release->alone) return true;
         if (release->epoch != access.epoch || release->thread != access.thread()) continue;
         if (release->alone ? release->clock == access.clock() : release->clock >= access.clock()) return true;
@@ -70,7 +71,7 @@ static bool tells(const Released* release, const Horizon& horizon, bool own, con
     return false;
 }
 
-// An open table by an address and a number. Its values are zero at first, and move when it grows.
+// An open-addressing hash table with the key (address, number). New values are zero; values move when the table grows.
 template <class T>
 struct Table {
     struct Row {

@@ -1,0 +1,164 @@
+"""Messages of problems: what a finding means and what usually mends it, in a sentence or two."""
+
+import re
+from dataclasses import dataclass
+
+from minigrad.microscope.problem import Access
+from minigrad.microscope.variables import Variable, as_unsigned, signed
+
+_DOES = {"read": "reads{}", "write": "writes{}", "atomic": "changes{} by an atomic"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The circumstances of a race."""
+
+    space: str  # "global" or "shared"
+    barrier: int  # the line of a barrier between the two in the text; 0: none
+    in_one_loop: bool  # a loop contains the two
+    one_warp: bool
+    overwrites: bool  # at the same lines two threads also write one element
+    fenced: bool  # the kernel uses fences
+    locks: bool  # it may take a lock
+    bytes: int  # of the element
+
+
+def race(me: Access, other: Access, at: str, scene: Scene) -> str:
+    what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
+    mend = _atomic if "atomic" in (me.kind, other.kind) else _between_blocks if me.block != other.block else _in_block
+    return f"{what}. Nothing orders the two, so the result depends on chance. {mend(me, other, scene)}"
+
+
+_LOCKED = (
+    " Where a lock is to order the two, each thread needs a __threadfence() after the atomic that takes it, and one "
+    "before the atomicExch() that gives it back."
+)
+_HANDED_OVER = (
+    " A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did before "
+    "a __threadfence(), and of other threads what a __syncthreads() has put before that fence."
+)
+
+
+def _atomic(me: Access, other: Access, scene: Scene) -> str:
+    """At least one of the two is an atomic."""
+    kinds, blocks = {me.kind, other.kind}, me.block != other.block
+    if kinds == {"atomic"}:
+        return "One of them is for its own block alone: use the atomic without _block."
+    if kinds == {"write", "atomic"}:
+        first = "before the launch" if blocks else "first, with a __syncthreads() before the atomics"
+        return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
+    end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
+    mend = (
+        f"Read what all have added {end}. Where any value on the way will do, as in front of a loop of atomicCAS, "
+        "which checks it, read through a volatile pointer: a plain read the compiler may move, or make twice."
+    )
+    return mend + _HANDED_OVER * (blocks and scene.fenced)
+
+
+def _same_line(me: Access, other: Access) -> bool:
+    return (me.file, me.line) == (other.file, other.line)
+
+
+def _adds(me: Access, other: Access, scene: Scene) -> bool:
+    """True if threads update, or only write, the same element in one line."""
+    written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
+    return _same_line(me, other) and written
+
+
+def _own(me: Access, other: Access, scene: Scene) -> str:
+    """Advice to give the element to one thread or to use an atomic, of which bool has none."""
+    if scene.bytes > 1:
+        serial = scene.space == "shared" and scene.in_one_loop and not re.search(r"[-+*/]=|\+\+|--", me.text)
+        wait = " Where they take turns, put a __syncthreads() into the loop." * serial
+        return "Let one thread own each element, or add to it with atomicAdd." + wait + _LOCKED * scene.locks
+    if me.block == other.block:
+        return "Let one thread write it, or ask all threads of the block by __syncthreads_or()."
+    return "Let one thread write it, or make it an int and change it by atomicOr()."
+
+
+def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
+    if _adds(me, other, scene):
+        return _own(me, other, scene)
+    mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
+    if _same_line(me, other) and not scene.fenced:
+        mend = "Read from one array and write to another."
+    return mend + (_LOCKED if scene.locks else _HANDED_OVER * scene.fenced)
+
+
+def _in_block(me: Access, other: Access, scene: Scene) -> str:
+    if _adds(me, other, scene):
+        return _own(me, other, scene)
+    if scene.space == "global" and _same_line(me, other):
+        return "Read from one array and write to another."
+    if scene.barrier and scene.in_one_loop:
+        first, last = sorted((me.line, other.line))
+        where = f"between line {last} and its end"
+        return f"Line {first} is in the next iteration of the loop: put a __syncthreads() {where}."
+    if scene.barrier:
+        return (
+            f"The __syncthreads() in line {scene.barrier} does not come between the two. Take it out of its branch, or "
+            "of its #if; or if the first line is reached again after it, as by another call, wait there once more."
+        )
+    mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
+    if me.kind == "write":
+        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later one stays."
+    if scene.one_warp:
+        mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
+    if _same_line(me, other):
+        mend += " Within one line: read into a variable, wait, then write, and wait before the loop's next iteration."
+    return mend + _LOCKED * scene.locks
+
+
+def _does(access: str, at: str = "") -> str:
+    return _DOES[access].format(at and f" {at}")
+
+
+def _who(one: Access, other: Access) -> str:
+    return f"thread {one.thread}" + (f" of block {one.block}" if one.block != other.block else "")
+
+
+def outside(access: str, at: str, variable: Variable | None) -> str:
+    if variable is None:
+        return f"{_does(access, at)}, where no array is. Check the pointer and the index."
+    count = f"{variable.size} element{'s' * (variable.size != 1)}"
+    size = f"{variable.itemsize} bytes" if variable.single else count
+    has = f"{_does(access, at)}, and {variable.name} has {size}"
+    if variable.space == "shared":
+        shape = " x ".join(map(str, variable.shape))
+        extents = f" ({shape})" if len(variable.shape) > 1 else ""
+        return f"{has}{extents}. Check the index, and the size of the array or the shared= of the launch."
+    return f"{has}. Guard the access, as in if (i < n); look for a negative index, or for two that are swapped."
+
+
+def index(value: int, array: str, name: str) -> str:
+    """An index outside an extent of its array's type."""
+    of = f" of {name}" if name else ""
+    return (
+        f"index {signed(value)}{as_unsigned(value)} is outside an extent{of}, which is {array}: it lands in the next "
+        "row, or next to the array. Check which index goes with which extent."
+    )
+
+
+def uninitialised(at: str) -> str:
+    return (
+        f"reads {at}, which no thread of the block has written. Shared memory begins undefined in every block: "
+        "fill it first, at the edges too, as in s[i] = i < n ? x[i] : 0."
+    )
+
+
+def never_written(at: str, count: int, size: int) -> str:
+    more = f" and {count - 1} more of its {size} elements" if count > 1 else f", one of its {size} elements,"
+    verb = "are" if count > 1 else "is"
+    return (
+        f"{at}{more} {verb} never written. Look for too few blocks, a guard that lets too few threads through, "
+        "or an index that skips."
+    )
+
+
+def nan(at: str, count: int) -> str:
+    more = f" ({count} elements are)" if count > 1 else ""
+    return (
+        f"{at} is NaN{more} after the launch. It comes from 0/0, inf - inf, the root or log of a negative number, "
+        "from a NaN in an input or memory that was never written, or from a shuffle from a lane that has returned "
+        "or is not in the mask."
+    )

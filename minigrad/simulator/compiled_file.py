@@ -1,0 +1,83 @@
+"""Compiled files: CUDA C++ translated, built by the host compiler or taken from the disk cache, and loaded."""
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minigrad.devices.host_compiler import BuildError
+from minigrad.errors import CompileError
+from minigrad.simulator.compiler import KERNEL, load
+from minigrad.simulator.diagnostics import ENTRY, compile_error, undefined_function
+from minigrad.simulator.runtime import runtime
+from minigrad.simulator.translate import Change, translate
+from minigrad.source import Source
+
+
+@dataclass
+class CompiledFile:
+    """A loaded file with kernels."""
+
+    source: Source
+    path: Path
+    parts: dict[str, str]  # the texts that it was made of, by the names that messages use
+    library: Any
+    stamps: dict[Path, int]  # modification times of the included files
+    changes: dict[tuple[str, int], list[Change]]  # by part and line
+    entries: dict[str, int] = field(default_factory=dict)
+
+    def entry(self, kernel: str) -> int:
+        """The address of the function that runs a block's threads."""
+        if kernel not in self.entries:
+            function = getattr(self.library, ENTRY + kernel)
+            self.entries[kernel] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        return self.entries[kernel]
+
+
+class Recipe(NamedTuple):
+    """The options of a build."""
+
+    flags: tuple[str, ...]
+    link: tuple[str, ...] = ()
+    evaluate_once: bool = False  # each index is evaluated once; see translate
+
+
+PLAIN = Recipe(tuple(KERNEL))
+_KNOWN: dict[tuple, CompiledFile] = {}
+
+
+def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
+    """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
+
+    A file is built anew where an included file has changed; without `evaluate_once` where the compiler rejects that.
+    """
+    key = (source, recipe, *sorted(defines.items()))
+    file = _KNOWN.get(key)
+    if file is None or file.stamps != _stamps(file.stamps):
+        try:
+            file = _build(source, defines, recipe)
+        except CompileError:
+            if not recipe.evaluate_once:
+                raise
+            file = _build(source, defines, recipe._replace(evaluate_once=False))  # its errors quote the reader's text
+        _KNOWN[key] = file
+    return file
+
+
+def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> CompiledFile:
+    runtime()  # loading a kernel binds its calls to the runtime
+    translation = translate(source, recipe.evaluate_once)
+    macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+    text = f'#include "dialect.h"\n{macros}{translation.text}\n'
+    try:
+        library, path = load(Path(source.name).stem, text, recipe.flags, recipe.link)
+    except BuildError as error:
+        raise compile_error(str(error), translation.parts, source.name) from None
+    except OSError as error:
+        raise undefined_function(source.name, str(error)) from error
+    return CompiledFile(source, path, translation.parts, library, _stamps(translation.files), translation.changes)
+
+
+def _stamps(files: Iterable[Path]) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns if path.is_file() else 0 for path in files}

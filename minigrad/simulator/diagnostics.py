@@ -1,0 +1,132 @@
+"""Source lines for the host compiler's errors, and for the addresses of instructions."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from minigrad.devices.hints import hint
+from minigrad.errors import CompileError, DeviceError
+from minigrad.simulator.translate import PTX
+
+MAX_ERRORS = 5  # shown
+ENTRY = "minigrad_run_"  # prefix of the function that calls a kernel: code inlined into it has no line of its own
+_PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
+_ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
+_NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
+_HEADERS = (
+    "Of CUDA's own headers the simulator has those of the runtime and math_constants.h; half precision, cooperative "
+    "groups, CUB, Thrust and cuRAND run only on a GPU."
+)
+_UNKNOWN = re.compile(r"'__\w+' was not declared|undeclared identifier '__\w+'")
+# An error inside a header names the line that uses the header: GCC before the error, Clang and macros after it.
+_USED_BEFORE = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*required from")
+_USED_AFTER = re.compile(r"^(.+?):(\d+):(?:\d+:)? .*(?:requested here|in expansion of|expanded from)")
+
+
+class InlinedCall(NamedTuple):
+    """A function that contains an instruction, and the line in it; line 0 is unknown."""
+
+    function: str
+    path: str
+    line: int
+
+
+def inlined_calls(library: Path, pcs: Iterable[int]) -> list[list[InlinedCall]]:
+    """For each address the functions that contain it, the innermost inlined one first, from the DWARF line table.
+
+    Raises DeviceError where addr2line is missing or fails.
+    """
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    if not tool:
+        raise DeviceError(
+            "the lines of a kernel are found by addr2line, which is not here. "
+            "Debian, Ubuntu: sudo apt install binutils. macOS: brew install binutils."
+        )
+    command = [tool, "-a", "-i", "-f", "-e", str(library), *map(hex, pcs)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DeviceError(f"the lines of a kernel are not found: {done.stderr.strip()}")
+    output = done.stdout.splitlines()
+    starts = [i for i, line in enumerate(output) if line.startswith("0x")]
+    chunks = [output[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
+    return [[_inlined_call(*pair) for pair in zip(chunk[::2], chunk[1::2], strict=True)] for chunk in chunks]
+
+
+def _inlined_call(function: str, place: str) -> InlinedCall:
+    path, number = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
+    return InlinedCall(function, path, int(number) if number.isdigit() else 0)
+
+
+def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:
+    """File and line of an instruction; None where it has none, or where addr2line is missing.
+
+    The innermost of the inlined functions in these files counts, or rather one in the file `own`.
+    """
+    if not pc:
+        return None
+    try:
+        # An instruction that the compiler moved has no line; one shortly before it does.
+        nearby = inlined_calls(library, range(pc, pc - 64, -4))
+    except DeviceError:
+        return None
+    by_file = {Path(name).name: name for name in names}  # some compilers prepend their own folder
+    for calls in nearby:
+        written = [c for n, c in enumerate(calls) if c.line and not (n and c.function.startswith(ENTRY))]
+        found = [(by_file[name], line) for _, path, line in written if (name := Path(path).name) in by_file]
+        if found:
+            return next((place for place in found if place[0] == own), found[0])
+    return None
+
+
+def compile_error(log: str, parts: Mapping[str, str], own: str) -> CompileError:
+    """The compiler's errors with file, line and text. parts: the texts by name; own: the name of the reader's."""
+    lines = log.splitlines()
+    at = [i for i, line in enumerate(lines) if _ERROR.match(line)]
+    errors: dict[str, None] = {}
+    for before, i, after in zip([-1, *at], at, [*at[1:], len(lines)], strict=False):
+        file, number, words = _ERROR.match(lines[i]).groups()  # type: ignore[union-attr]
+        around = lines[before + 1 : i], lines[i + 1 : after]
+        if file not in parts:
+            file, number = _used(*around, parts) or (Path(file).name, number)
+        elsewhere = _used(*around, [own]) if file != own else None
+        where = f"\nused in {_quoted(own, int(elsewhere[1]), parts, ':')}" if elsewhere else ""
+        known = any(error.endswith(where) for error in errors)
+        errors[_message(file, int(number), words, parts) + where * (not known)] = None
+    ptx = [error for error in errors if "inline PTX" in error][:1]  # the other errors only follow from it
+    words = "\n".join(ptx or list(errors)[:MAX_ERRORS]) or log.strip()
+    return CompileError(words + hint(words))
+
+
+def undefined_function(file: str, message: str) -> CompileError:
+    """The error for a function that is declared and used but defined nowhere: only the dynamic loader notices."""
+    symbol = message.rpartition(": ")[2]
+    mangled = re.match(r"_Z(\d+)(\w+)", symbol)  # length, name, parameters
+    name = mangled[2][: int(mangled[1])] if mangled else symbol
+    return CompileError(f"{file}: error: {name!r} is used but defined nowhere")
+
+
+def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[str, str] | None:
+    """The place in these files that uses the header."""
+    found = [*map(_USED_BEFORE.match, before), *map(_USED_AFTER.match, after)]
+    return next(((match[1], match[2]) for match in found if match and match[1] in parts), None)
+
+
+def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
+    if PTX in words:
+        words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Write this line in CUDA C++."
+    if found := _NO_FILE.match(words):
+        words = f"there is no file {found[1]}. {_HEADERS}"
+    elif _UNKNOWN.search(words):
+        end = "" if words.endswith("?") else "."
+        words += f"{end} If it is a function of CUDA, the simulator does not have it: it runs only on a GPU."
+    return _quoted(file, number, parts, f": error: {words}")
+
+
+def _quoted(file: str, number: int, parts: Mapping[str, str], words: str) -> str:
+    """file(line), the words, and the text of the line."""
+    text = parts.get(file, "").splitlines()
+    shown = f"\n    {text[number - 1].strip()}" if 0 < number <= len(text) else ""
+    return f"{file}({number}){words}{shown}"

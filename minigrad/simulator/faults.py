@@ -1,0 +1,170 @@
+"""The error of a failed launch: what went wrong, in which thread and line, and the way out."""
+
+import ctypes
+import re
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from minigrad.devices.array import Array
+from minigrad.devices.device import MAX_SHARED, Arguments
+from minigrad.errors import KernelError, LaunchError
+from minigrad.simulator.compiled_file import CompiledFile
+from minigrad.simulator.diagnostics import locate
+
+NULL_SPAN = 2**32  # bytes from null: an index into a null pointer; the system allocates nothing there
+REACH = 2**35  # bytes from a buffer: as far as an int can index float4s
+
+# In the order of runtime.h.
+Cause = IntEnum(
+    "Cause",
+    "NONE ACCESS DIVISION MISALIGNED DIVERGENCE TIMEOUT ASSERT SHARED INTERRUPT ILLEGAL STACK SYSTEM SHARED_ACCESS "
+    "WAITING",
+    start=0,
+)
+
+GRID = (
+    "on a GPU too, a block that waits may keep the other from its place: a barrier for the whole grid needs a "
+    "cooperative launch, with no more blocks than run at once. Else end the kernel there, and launch a second one."
+)
+
+
+class Diagnosis(NamedTuple):
+    """A fault in words: kind and buffer as in KernelError, what happened, and the way out."""
+
+    kind: str
+    what: str
+    way_out: str = ""
+    buffer: str | None = None
+
+
+def explain(
+    report: Any, file: CompiledFile, kernel: str, shared: int, timeout: float, arguments: Arguments
+) -> BaseException:
+    """The exception for a failed launch, made from the runtime's FaultReport."""
+    if report.cause == Cause.INTERRUPT:
+        return KeyboardInterrupt(f"{kernel} was interrupted; what it has written is incomplete.")
+    if report.cause == Cause.SHARED:
+        return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
+    if report.cause == Cause.SYSTEM:
+        return MemoryError(f"{kernel}: {report.text.decode() or 'the system has no memory for a worker'}.")
+    own = file.source.name if file.source.before else ""  # a text in place of a file's kernel
+    name, line = locate(file.path, report.pc, file.parts, own) or (report.file.decode(), report.line or None)
+    found = _diagnose(report, file, kernel, timeout, arguments)
+    block, thread = (tuple(i) if report.has_thread else None for i in (report.block, report.thread))
+    where = [f"block {block}, thread {thread}"] if block else []
+    where += [f"{name}({line})"] if line else []
+    message = f"{kernel}: {', '.join([found.what, *where])}. {found.way_out}".strip()
+    reason, address = f"{found.what}. {found.way_out}".strip(), report.address or None
+    return KernelError(message, kernel, found.kind, found.buffer, block, thread, line, name or None, address, reason)
+
+
+def damage(kernel: str, name: str, array: Array) -> KernelError:
+    """The error for an array with an overwritten canary next to it."""
+    return KernelError(
+        f"{kernel}: wrote outside {name} ({array.size} elements, {array.nbytes} bytes), within a page of its ends. "
+        "Guard the access, as in if (i < n), and look for a negative index.",
+        kernel,
+        "out-of-bounds",
+        name,
+    )
+
+
+def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, arguments: Arguments) -> Diagnosis:
+    text = report.text.decode(errors="replace")
+    match report.cause:
+        case Cause.ACCESS | Cause.MISALIGNED if report.address < NULL_SPAN:
+            return _null(report.address, _null_pointers(file, kernel, arguments))
+        case Cause.ACCESS:
+            return _outside(report.address, arguments)
+        case Cause.MISALIGNED:
+            return _misaligned(report.address, re.sub(r"'|const |struct ", "", text), arguments)
+        case Cause.SHARED_ACCESS:
+            return _outside_shared(ctypes.c_int64(report.address).value, report.bytes)
+        case Cause.DIVISION:
+            return Diagnosis("division", "integer division by zero", "Check the divisor first.")
+        case Cause.DIVERGENCE:
+            way_out = "Move the call out of the condition, so that every thread makes it."
+            if "have returned" in text:
+                way_out = (
+                    "Move the call out of the condition, and let no thread return before it: what it must not touch "
+                    "goes into a guard, as in if (i < n)."
+                )
+            return Diagnosis("barrier-divergence", f"not all threads reach the same call; {text}", way_out)
+        case Cause.TIMEOUT if text:  # the number of running blocks, all of which seem to wait
+            what = f"still running after {timeout:g} s; {text} run at once here, and these wait for memory to change"
+            way_out = (
+                f"If for one that has not begun: {GRID} Else set the device's timeout for a kernel that takes longer."
+            )
+            return Diagnosis("timeout", what, way_out)
+        case Cause.TIMEOUT:
+            way_out = "Look for a loop that does not end; set the device's timeout for a kernel that takes longer."
+            return Diagnosis("timeout", f"still running after {timeout:g} s", way_out)
+        case Cause.WAITING:
+            what = f"waits for another block to change memory; {text} run at once here, and all of these wait"
+            return Diagnosis("timeout", what, GRID[0].upper() + GRID[1:])
+        case Cause.ASSERT:
+            return Diagnosis("assert", f"assert({text}) failed" if text != "__trap()" else "__trap() was called")
+        case Cause.STACK:
+            way_out = "Make its local arrays smaller or its recursion shallower."
+            return Diagnosis("illegal-access", "a thread used more than 128 KB of stack", way_out)
+    return Diagnosis("illegal-access", "an illegal instruction: the compiler found this code to have no meaning")
+
+
+def _null(address: int, names: list[str]) -> Diagnosis:
+    if not names:
+        what = f"access to address {address:#x}, through a null pointer"
+        return Diagnosis("null-pointer", what, "Check the pointer.")
+    way_out = f"Check it before use: if ({names[0]})."
+    return Diagnosis("null-pointer", f"{' or '.join(names)} is a null pointer", way_out, names[0])
+
+
+def _outside(address: int, arguments: Arguments) -> Diagnosis:
+    name, array = _nearest(address, arguments)
+    if name is None or array is None:
+        return Diagnosis("out-of-bounds", f"access to address {address:#x}, where no buffer is", "Check the index.")
+    index, past = (address - array.address) // array.dtype.itemsize, address - array.address - array.nbytes
+    place = "past the end" if past >= 0 else "before the start"
+    what = f"{name}[{index}] is {place} of {name} ({array.size} element{'s' * (array.size != 1)})"
+    return Diagnosis("out-of-bounds", what, "Guard the access, as in if (i < n).", name)
+
+
+def _outside_shared(past: int, size: int) -> Diagnosis:
+    distance = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
+    what = f"access {distance} the end of the block's shared memory ({size} bytes)"
+    return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
+
+
+def _misaligned(address: int, rule: str, arguments: Arguments) -> Diagnosis:
+    """`rule` is, e.g., "float4 must begin at a multiple of 16 bytes"."""
+    rule = f"{'an' if rule[0] in 'aeiou' else 'a'} {rule}"
+    name, array = _nearest(address, arguments)
+    if name is None or array is None or not 0 <= address - array.address < array.nbytes:
+        return Diagnosis("misaligned", f"access to address {address:#x}; {rule}", "Check the pointer's alignment.")
+    index = (address - array.address) // array.dtype.itemsize
+    return Diagnosis("misaligned", f"access to {name}[{index}]; {rule}", "Make the index a multiple.", name)
+
+
+def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[None, None]:
+    """The array argument nearest to the address."""
+
+    def distance(pair: tuple[str, Array]) -> int:
+        start = pair[1].address
+        return max(start - address, address - (start + pair[1].nbytes) + 1, 0)
+
+    found = min(arguments.arrays, key=distance, default=None)
+    return found if found and distance(found) < REACH else (None, None)
+
+
+def _null_pointers(file: CompiledFile, kernel: str, arguments: Arguments) -> list[str]:
+    """The pointer parameters that received None."""
+    params, fields = file.source.kernels[kernel].params, arguments.packed._fields_
+    values = [getattr(arguments.packed, field[0]) for field in fields]
+    return [param.name for param, value in zip(params, values, strict=True) if param.pointer and value is None]
+
+
+def _too_much_shared(kernel: str, static: int, dynamic: int) -> LaunchError:
+    and_dynamic = f" and dynamic of {dynamic} bytes" if dynamic else ""
+    return LaunchError(
+        f"{kernel}: static shared memory of {static} bytes{and_dynamic}; a block may use {MAX_SHARED}. "
+        "Choose a smaller tile."
+    )

@@ -1,0 +1,152 @@
+// Shadow memory of a watched launch: for each element the last accesses, by thread and vector clock. Kernels compiled
+// with the instrumentation of the compiler's sanitizers call hooks.cpp at each access. One worker runs the blocks one
+// after the other.
+#pragma once
+
+#include "runtime.h"
+
+// Keeps a function, and the branches that lead to it, out of the hot path of an access.
+#define RARE __attribute__((cold))
+
+namespace minigrad {
+
+enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
+
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in native.py; INDEX: outside an extent
+
+// Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
+// array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
+// addresses. The windows are adjacent; the address bits above these are the window's number.
+constexpr unsigned WIDE = 37, NARROW = 33;
+constexpr unsigned MAX_VARIABLES = 255, MAX_FINDINGS = 512, BENIGN = 16;
+constexpr unsigned MAX_UNPROTECTED = 1024, UNPROTECTED_SLOTS = 4 * MAX_UNPROTECTED;
+constexpr unsigned THREAD_BITS = 10;
+
+// One remembered access. Epochs count the starts of blocks and the barriers of the whole launch. Within one epoch only
+// a __syncwarp orders the accesses of different threads, so each thread has a clock.
+struct Stamp {
+    uint32_t epoch;                             // 0: never
+    uint32_t thread_clock;                      // thread in the block, and its clock in the bits above
+    uint32_t pc : 30, relaxed : 1, narrow : 1;  // within the kernel's file; volatile or atomic; atomic with block scope
+    unsigned thread() const { return thread_clock % (1u << THREAD_BITS); }
+    uint32_t clock() const { return thread_clock >> THREAD_BITS; }
+};
+
+// The shadow of one element: two accesses of a kind, from different warps if possible. Where two are not enough, see
+// access_history.cpp.
+struct Cell {
+    Stamp write, reads[2];
+};
+struct AtomicCell {
+    Stamp at[2];
+    uint64_t serial[2];  // atomics and releases of the launch before it
+};
+
+// A buffer or a __shared__ array. ctypes reads this struct: see native.py.
+struct Variable {
+    char* start;
+    uint64_t bytes;
+    Cell* cells;
+    AtomicCell* atomics;  // nullptr until the first atomic
+    uint64_t count;       // of cells
+    uint32_t shift;       // a cell covers 2^shift bytes, the smallest access so far
+    uint32_t shared;
+    uint32_t element, align, dims, extent[8];  // size and alignment of an element
+    char name[64];
+};
+
+// Red zones next to a __device__ variable, each as large as the variable.
+struct Zones {
+    char* start[2];
+};
+
+struct Finding {
+    int32_t kind, access, variable;  // variable: -1 unknown
+    uint32_t count, pc, block, thread;
+    uint32_t other_access, other_pc, other_block, other_thread;
+    int32_t line, column;
+    int64_t offset;    // in bytes from the variable's start, or the address; of INDEX the index
+    const char* file;  // of INDEX, with line and column; the other kinds have a pc
+    const char* type;  // of INDEX: of the array, as 'float [8]'
+};
+
+// One access of one thread in a block that is recorded.
+struct Record {
+    uint32_t pc, block, phase, warp_ops;  // barriers before it in the block; warp operations since the last barrier
+    uint16_t thread;
+    uint8_t access, variable;
+    uint32_t bytes;
+    int64_t offset;      // of ENTER, the function's stack frame
+    uint64_t iteration;  // hash of the loop iterations around it; see loop_iterations.cpp
+};
+
+struct Watch {
+    bool on, recording;
+    bool full;         // the limit of records was reached
+    uint32_t vectors;  // vector types in the text of the file: 16 float4 and the like, 8 float2; 64, 32: alignas
+    uint32_t pc;       // of the last hook
+    Worker* worker;
+    unsigned window_bits;
+    uint64_t arena, shared, base;  // start of the windows, of shared memory, of the kernel's file
+    uint64_t arena_bytes;
+    uint64_t packed, packed_bytes, benign[BENIGN];  // harmless memory: the arguments, pages found harmless
+    unsigned buffers, devices, variables;  // in this order: buffers, then __device__ variables, then shared ones
+    uint32_t dynamic;  // bytes of dynamic shared memory
+    Zones zones[MAX_VARIABLES];  // of the __device__ variables
+    // happens-before
+    uint32_t epoch, first_epoch;  // now, and at the block's start
+    uint32_t block;               // blocks that began before it
+    uint32_t* block_epochs;       // first_epoch of each block, in the order in which the blocks began
+    bool reversed;                // the last block and the last thread begin first
+    uint64_t last_volatile_read;  // address
+    unsigned volatile_reads;      // not counting repeats of one address
+    bool order_dependent;         // some order depends on a release, or on which block came first to a word
+    uint32_t clock[MAX_THREADS];
+    uint32_t vector_clock[MAX_THREADS][WARP];  // the clocks of its warp that a thread knows
+    bool dirty;                                // some clock has left its start value
+    uint64_t serial;                           // of the last atomic or release
+    bool keep_history;                         // the file has fences, or a __syncwarp of some lanes
+    void* history;                             // if so, accesses beyond two; see access_history.cpp
+    void* release_state;                       // from the first fence on; see release_acquire.cpp
+    // records
+    uint64_t blocks;  // number of blocks that are recorded
+    Record* records;
+    uint64_t count, room, limit;
+    uint32_t warp_ops[MAX_THREADS];
+    Variable variable[MAX_VARIABLES + 1];
+    uint8_t slot[SHARED_ROOM / 16];  // the variable at each 16 bytes of shared memory; MAX_VARIABLES: none
+    Finding findings[MAX_FINDINGS];
+    unsigned found, lost;                  // lost: past MAX_FINDINGS
+    char* unprotected[UNPROTECTED_SLOTS];  // pages outside the buffers that were made accessible; see access.cpp
+    unsigned unprotected_count;
+};
+
+extern Watch watch;
+
+inline bool in_shared(uint64_t address) { return address - watch.shared < SHARED_ROOM; }
+inline bool near_shared(uint64_t address) { return address - watch.shared + GUARD < SHARED_ROOM + 2 * GUARD; }
+
+// Called by the runtime. A launch without a watch tests one flag at each.
+void watch_block(Worker& worker, uint64_t number);
+void watch_barrier();
+void watch_warp(unsigned warp, unsigned lanes, const char* what);
+AtomicCell* make_atomics(Variable& variable);
+void refine(Variable& variable, unsigned shift);
+uint32_t block_of(uint32_t epoch);
+uint32_t number_of(uint32_t block);
+// release_acquire.cpp; all but the first only where watch.release_state is set
+void on_fence(bool device);
+void acquire_at(uint64_t address, bool device);
+void release_at(uint64_t address, bool device);
+void begin_volatile_write();
+void end_volatile_write(uint64_t address);
+void join_warp_clocks(unsigned first, unsigned lanes);
+void join_block_clocks();
+void reset_block_clocks();
+RARE bool ordered_by_release(const Stamp& before, unsigned self);
+RARE bool ordered_by_atomics(const char* cell, uint64_t serial, unsigned self);
+void free_release_state();
+void number_iterations();
+void free_history();
+
+}  // namespace minigrad

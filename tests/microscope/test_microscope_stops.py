@@ -1,0 +1,96 @@
+"""The microscope finds what stops a kernel: barriers that not all threads reach, endless loops, division by zero."""
+
+import numpy as np
+import pytest
+from watched_kernels import X, kernels, line_of, look, source
+
+import minigrad as mg
+from minigrad.devices import get
+
+
+def test_a_barrier_that_not_all_reach():
+    problem, text = look("if (threadIdx.x < 48) {\n__syncthreads();  // wrong\n}\ny[threadIdx.x] = 1;")
+    assert (problem.kind, problem.line) == ("barrier-divergence", line_of(text, "wrong"))
+    assert problem.thread[0] < 48 and "48 wait" in problem.message
+
+
+@pytest.mark.parametrize("call", ["__syncthreads()", "__syncthreads_or(1)"])
+def test_two_barriers_of_one_line_are_two(call):
+    problem, text = look(f"if (threadIdx.x < 48) {call}; else {call};  // wrong")
+    assert (problem.kind, problem.line) == ("barrier-divergence", line_of(text, "wrong"))
+    assert f"48 wait at {call[:-3].rstrip('(')}" in problem.message and "16 wait at" in problem.message
+
+
+@pytest.mark.parametrize(
+    "body, way_out",
+    [
+        ("if (threadIdx.x > 9) return;\n__syncthreads();", "let no thread return before it"),
+        ("if (threadIdx.x > 9) __syncthreads();\nelse __syncthreads();", "Move the call out of the condition, so that"),
+        ("y[0] = 1 / (n - 1000);", "integer division by zero. Check the divisor first."),
+    ],
+)
+def test_what_stops_a_kernel_says_its_place_once(body, way_out):
+    problem, _ = look(body)
+    assert way_out in problem.message and problem.thread and problem.line
+    assert not any(word in problem.message for word in ("k: ", "k.cu", "block (", "thread ("))
+
+
+def test_what_else_stops_a_kernel_is_a_problem_too():
+    problem, _ = look("y[0] = n / (n - 1000);", block=1)
+    assert (problem.kind, problem.line) == ("division", 2)
+
+
+def test_an_endless_loop_is_a_problem_with_its_line(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 0.3)
+    problem, text = look("volatile int* p = (volatile int*)y;\nwhile (*p == 0) {}  // for ever", block=1)
+    assert (problem.kind, problem.line) == ("timeout", line_of(text, "for ever"))
+
+
+def test_an_endless_loop_that_fills_the_record_is_a_problem_and_has_no_counts(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 0.3)
+    monkeypatch.setattr("minigrad.microscope.watch.LIMIT", 1 << 16)
+    record = mg.inspect(source("while (n) y[threadIdx.x] += 1;"), X, np.zeros_like(X), 1000, grid=1, block=64)
+    assert [problem.kind for problem in record.problems] == ["timeout"]
+    assert "timeout" in repr(record) and "no counts" in repr(record) and "no counts" in record._repr_html_()
+    for count in ("lines", "branches", "traffic", "per_thread"):
+        with pytest.raises(MemoryError, match=r"more than 65536 accesses .* give fewer blocks="):
+            getattr(record, count)
+
+
+WAITS = {
+    "a counter": "if (threadIdx.x == 0) atomicAdd(p, 1);\nwhile (atomicAdd(p, 0) < gridDim.x) {}  // wait",
+    "two flags": "volatile int* f = p;\nwhile (!(f[0] == 0 && f[1])) {}  // wait",
+    "others at a barrier": "if (threadIdx.x) __syncthreads();\nelse while (atomicCAS(p, 1, 1) == 0) {}  // wait",
+    "a maximum": "int seen = 0;\nwhile (seen < gridDim.x) seen = atomicMax(p, 0);  // wait",
+}
+
+
+@pytest.mark.parametrize("kernel", kernels(f"int* p = (int*)y;\n{wait}" for wait in WAITS.values()), ids=WAITS.keys())
+def test_blocks_that_wait_for_one_that_cannot_begin_are_told_so_long_before_time_is_out(kernel):
+    problem, _ = look(kernel, grid=8, block=32)
+    assert (problem.kind, problem.block) == ("timeout", (0, 0, 0)) and problem.text.endswith("// wait")
+    assert "waits for another block" in problem.message
+    assert "1 of 8 blocks run at once here" in problem.message and "cooperative launch" in problem.message
+
+
+def test_a_block_that_looks_at_memory_in_vain_and_counts_is_not_stopped(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 4.0)
+    counts = "volatile float* f = y;\nint i = 0;\nwhile (*f == 0 && i < n) ++i;\nif (threadIdx.x == 0) y[1 + blockIdx.x] = i;"
+    y = np.zeros(3, np.float32)
+    assert mg.inspect(source(counts), X, y, 100_000, grid=2, block=1).ok
+    assert (y == [0, 100_000, 100_000]).all()
+
+
+def test_two_volatile_flags_may_be_waited_for_at_once(monkeypatch):
+    monkeypatch.setattr(get("sim"), "timeout", 2.0)
+    body = """volatile float* f = y;
+if (threadIdx.x == 0) { while (!(f[0] && f[1])) {} }
+else if (threadIdx.x == 32) f[0] = 1;
+else if (threadIdx.x == 64) { while (!f[2]) {} f[1] = 1; }
+else if (threadIdx.x == 96) f[2] = 1;"""
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=128).ok
+
+
+def test_a_volatile_flag_within_a_block_may_be_waited_for_whoever_runs_first():
+    body = "volatile float* flag = y;\nif (threadIdx.x == 0) {\n  while (*flag == 0) {}\n}\nelse if (threadIdx.x == 40) *flag = 1;"
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok

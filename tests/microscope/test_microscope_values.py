@@ -1,0 +1,88 @@
+"""The microscope finds undefined shared memory, outputs that are never written, and NaN."""
+
+import numpy as np
+import pytest
+from watched_kernels import X, line_of, look, source
+
+import minigrad as mg
+
+
+@pytest.mark.parametrize("word", ["", "  // as a float2", '  const char* w = "float2";'])
+def test_a_word_in_a_comment_makes_no_struct_a_vector(word):
+    body = f"""struct Pair {{ float value; int index; }};{word}
+__shared__ Pair s[64];
+s[threadIdx.x].value = 1;
+__syncthreads();
+Pair p = s[63 - threadIdx.x];
+y[threadIdx.x] = p.value;"""
+    assert mg.inspect(source(body), X, np.zeros_like(X), 1000, grid=1, block=64).ok
+
+
+@pytest.mark.parametrize("read", ["s[i]", "two[i].y"], ids=["half of a word", "half of a vector"])
+def test_an_element_of_which_a_part_is_undefined(read):
+    body = "__shared__ unsigned s[64];\n__shared__ float2 two[64];\nint i = threadIdx.x;\n"
+    problem, text = look(body + f"((short*)&s[i])[0] = 1;\ntwo[i].x = 1;\ny[i] = {read};  // wrong")
+    assert (problem.kind, problem.line, problem.count) == ("uninitialised", line_of(text, "wrong"), 64)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "__shared__ int s;\natomicAdd(&s, 1);  // reads\ny[threadIdx.x] = s;",
+        "__shared__ float s[128];\nint i = threadIdx.x;\ns[i] = s[64 + i];  // reads\ny[i] = s[63 - i];",
+    ],
+    ids=["an atomic", "the writer"],
+)
+def test_a_race_does_not_hide_undefined_memory_that_its_other_side_reads(body):
+    text = source(body)
+    race, undefined = mg.inspect(text, X, np.zeros_like(X), 1000, grid=1, block=64).problems
+    assert (race.kind, undefined.kind) == ("race", "uninitialised")
+    assert race.other.line == undefined.line == line_of(text, "reads")
+
+
+def test_undefined_memory_that_is_filled_too_late_is_a_race_and_nothing_else():
+    look("__shared__ int s;\nif (threadIdx.x == 63) s = 0;\natomicAdd(&s, 1);")
+
+
+def test_undefined_shared_memory():
+    body = "__shared__ float s[64];\nif (threadIdx.x > 0) s[threadIdx.x] = 1;\n__syncthreads();\n"
+    problem, text = look(body + "y[threadIdx.x] = s[63 - threadIdx.x];  // wrong")
+    assert (problem.kind, problem.variable, problem.element) == ("uninitialised", "s", 0)
+    assert (problem.line, problem.thread) == (line_of(text, "wrong"), (63, 0, 0))
+
+
+def test_shared_memory_of_the_block_before_is_undefined_too():
+    body = "__shared__ float s[64];\nif (blockIdx.x == 0) s[threadIdx.x] = 1;\n__syncthreads();\n"
+    problem, _ = look(body + "atomicAdd(&y[0], s[threadIdx.x]);", grid=2)
+    assert (problem.kind, problem.block, problem.count) == ("uninitialised", (1, 0, 0), 64)
+
+
+def test_an_element_that_is_never_written():
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n - 1) y[i] = 1;  // short"
+    problem, text = look(body, grid=16, outputs=("y",))
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("never-written", "y", 999, 1)
+    assert problem.line == line_of(text, "short") and "y[999]" in problem.message
+
+
+def test_an_element_that_is_written_in_part():
+    text = source("((short*)y)[2 * threadIdx.x + threadIdx.x / 63] = 1;")
+    (problem,) = mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=1, block=64, outputs="y").problems
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("never-written", "y", 0, 64)
+
+
+def test_a_nan_and_who_wrote_it():
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) y[i] = sqrtf(997 - x[i]);  // root"
+    problem, text = look(body, grid=16, outputs="y")
+    assert (problem.kind, problem.variable, problem.element, problem.count) == ("nan", "y", 998, 2)
+    assert (problem.line, problem.block, problem.thread) == (line_of(text, "root"), (15, 0, 0), (38, 0, 0))
+
+
+def test_an_output_that_only_atomics_write_is_written():
+    text = source("atomicAdd(&y[threadIdx.x], x[threadIdx.x]);")
+    assert mg.inspect(text, X, np.zeros(64, np.float32), 64, grid=2, block=64, outputs=["y"]).ok
+
+
+def test_a_shuffle_from_a_lane_outside_its_mask_is_among_the_causes_of_nan():
+    body = "float v = 1;\nif (threadIdx.x < 16) v = __shfl_sync(0xffff, v, 20);\ny[threadIdx.x] = v;"
+    problem, _ = look(body, X, np.zeros(32, np.float32), 32, block=32, outputs="y")
+    assert (problem.kind, problem.count) == ("nan", 16) and "not in the mask" in problem.message

@@ -1,0 +1,176 @@
+"""Builds of the device `sim`: compile errors, included files, the disk cache, other compilers and processes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sim_kernels import filled, python, works
+
+from minigrad.devices import get
+from minigrad.errors import CompileError
+from minigrad.kernels.kernel import Kernel, kernel
+from minigrad.source import Source
+
+
+@pytest.mark.parametrize(
+    "text, line, words",
+    [
+        ("__global__ void k(float* y) {\n  y[0] = x;\n}", 2, ["x", "y[0] = x;"]),
+        ("__global__ void k(float* y) {\n  y[0] = 1\n}", 2, ["expected", "y[0] = 1"]),
+        ("__global__ void k(float* y) {\n  __shared__ int a[2],\n b;\n  y[0] = c;\n}", 4, ["c"]),
+        ("__global__ void k(float* y) {\n  atomicMax(y, 1.0f);\n}", 2, ["atomicMax"]),
+        ("__global__ void k(float* y) {\n\n  struct { float a[9]; } b; __shfl_sync(~0u, b, 0);\n}", 3, ["at most 8 bytes", "b, 0"]),
+        ('__global__ void k(int* y) {\n  asm volatile("mov.u32 %0, %%laneid;" : "=r"(y[0]));\n}', 2, ["inline PTX", "GPU"]),
+        ('#include "helper.cuh"\nextern "C" __global__ void k(float* y) { y[0] = helper(1); }', 3, ["helper.cuh(3)", "nothing"]),
+    ],
+)  # fmt: skip
+def test_a_compile_error_names_the_readers_file_and_line(tmp_path, text, line, words):
+    (tmp_path / "helper.cuh").write_text("#pragma once\n__device__ float helper(float x) {\n  return nothing;\n}")
+    source = Source(f'extern "C" {text}' if "#" not in text else text, "cuda/broken.cu", tmp_path)
+    with pytest.raises(CompileError) as caught:
+        Kernel(source, "k")(filled(1, np.int32 if "int* y" in text else np.float32), grid=1, block=1)
+    message = str(caught.value)
+    assert message.startswith(f"cuda/{'helper.cuh' if 'helper' in text else 'broken.cu'}({line}): error: ")
+    assert all(word in message for word in words) and "minigrad" not in message.lower() and str(tmp_path) not in message
+
+
+def test_that_ptx_runs_only_on_a_gpu_is_said_once():
+    lines = "".join(f'asm volatile("mov.u32 %0, %{each};" : "=r"(y[0]));\n' for each in ("laneid", "warpid"))
+    with pytest.raises(CompileError) as caught:
+        kernel(f'extern "C" __global__ void k(int* y) {{\n{lines}}}', "k")(filled(1, np.int32), grid=1, block=1)
+    assert str(caught.value).count("inline PTX") == 1 and "laneid" in str(caught.value)
+
+
+def test_a_function_that_is_defined_nowhere():
+    text = '__device__ float far(float x);\nextern "C" __global__ void k(float* y) { y[0] = far(y[0]); }'
+    with pytest.raises(CompileError, match="k.cu: error: 'far' is used but defined nowhere"):
+        kernel(text, "k")(filled(1), grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#include <cuda_fp16.h>\n", "error: there is no file cuda_fp16.h. Of CUDA's own headers the simulator has"),
+        ('#include "mine.cuh"\n', "error: there is no file mine.cuh. Of"),
+        (
+            "__device__ int f(int x) { return __dp4a(x, x, x); }\n",
+            "If it is a function of CUDA, the simulator does not",
+        ),
+    ],
+)
+def test_what_only_a_gpu_has_is_called_so(text, words):
+    with pytest.raises(CompileError) as caught:
+        kernel(text + 'extern "C" __global__ void k(int* y) {}', "k")(filled(1, np.int32), grid=1, block=1)
+    assert words in str(caught.value) and "?." not in str(caught.value)
+
+
+def test_ptx_that_is_not_compiled_is_no_error():
+    text = """extern "C" __global__ void k(float* y) {
+#ifdef MINIGRAD_SIM
+        y[0] = 1;  // asm
+#else
+        asm("trap;");
+#endif
+    }"""
+    kernel(text, "k")(filled(1), grid=1, block=1)
+
+
+def test_an_included_file_is_followed(tmp_path):
+    source = Source('#include "a.cuh"\nextern "C" __global__ void k(float* y) { y[0] = A; }', "k.cu", tmp_path)
+    sim, y, entry = get("sim"), filled(1), {}
+    for number, stamp in ((1, 10**9), (2, 2 * 10**9)):
+        (tmp_path / "a.cuh").write_text(f"#define A {number}")
+        os.utime(tmp_path / "a.cuh", ns=(stamp, stamp))
+        entry[number] = sim.build(source, {})
+        assert sim.build(source, {}) is entry[number]
+        Kernel(source, "k")(y, grid=1, block=1)
+        assert y.numpy() == number
+
+
+def test_the_disk_cache_serves_several_processes_at_once(tmp_path):
+    script = """
+from sim_kernels import *
+y = filled(32)
+Kernel(Source('extern "C" __global__ void one(float* y) { y[threadIdx.x] = 1; }', "one.cu"), "one")(y, grid=1, block=32)
+assert (y.numpy() == 1).all()
+"""
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: python(script, MINIGRAD_CACHE=str(tmp_path)), range(2)))
+    assert [(each.returncode, each.stderr) for each in done] == [(0, "")] * 2
+    objects = sorted(path.name for path in tmp_path.iterdir())
+    assert len(objects) == 2 and objects[0].startswith("one-") and objects[1].startswith("runtime-")
+    stamps = [path.stat().st_mtime_ns for path in tmp_path.iterdir()]
+    assert python(script, MINIGRAD_CACHE=str(tmp_path)).returncode == 0
+    assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == stamps  # nothing was built again
+
+
+ELSEWHERE = {
+    "portable": {"MINIGRAD_PORTABLE": "1"},
+    "clang": {"MINIGRAD_CXX": "clang++"},
+    "zig": {"MINIGRAD_CXX": f"{sys.executable} -m ziglang c++"},
+}
+MISSING = {"clang": not shutil.which("clang++"), "zig": not find_spec("ziglang"), "portable": False}
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param(w, marks=pytest.mark.skipif(MISSING[w], reason=f"no {w}")) for w in ELSEWHERE]
+)
+def test_elsewhere(where):
+    """The tests that depend on the compiler or on the context switch, with another one."""
+    script = f"""
+import pytest, sys
+words = "shared or barriers or shuffle or votes or atomics or lock or parameters or bounds or null or misaligned or division"
+words += " or assert or not_end or ctrl_c or local_memory" + {" or compile_error or mathematics" * ("MINIGRAD_CXX" in ELSEWHERE[where])!r}
+files = [{str(Path(__file__).parent)!r} + f"/test_simulator{{which}}.py" for which in ("", "_faults", "_builds")]
+sys.exit(pytest.main(["-q", "-x", "-c", "/dev/null", "-p", "no:cacheprovider", *files, "-k", words]))
+"""
+    done = python(script, **ELSEWHERE[where])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "darwin" or not shutil.which("g++"), reason="needs GCC's library as an archive")
+def test_the_runtime_brings_no_cpp_library(tmp_path):
+    """Otherwise later libraries would find half of their exception handling in the runtime, whose symbols are global."""
+    text = """
+#include <exception>
+#include <stdexcept>
+extern "C" int caught() {
+    try { throw std::runtime_error("thrown"); } catch (...) { return std::current_exception() != nullptr; }
+}
+"""
+    (tmp_path / "later.cpp").write_text(text)
+    later = tmp_path / "later.so"
+    subprocess.run(["g++", "-shared", "-fPIC", str(tmp_path / "later.cpp"), "-o", str(later)], check=True)
+    script = f"""
+import ctypes
+from minigrad.simulator.runtime import runtime
+library = runtime()
+print(ctypes.CDLL({str(later)!r}).caught())
+"""
+    done = python(script, MINIGRAD_CXX="g++ -static-libstdc++", MINIGRAD_CACHE=str(tmp_path))
+    assert done.stdout == "1\n", done.stderr
+
+
+def test_a_forked_child_can_launch():
+    works("two_blocks" if get("sim").workers > 1 else "barriers", filled(32, np.int32), grid=2, block=1)
+    script = """
+import os
+from test_simulator import *
+from test_simulator_faults import test_assert
+import warnings; warnings.simplefilter("ignore")
+test_barriers(1024)
+child = os.fork()
+if child == 0:
+    test_barriers(1024); test_every_thread_of_every_block_runs_once((7,), (1024,)); test_assert()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+test_barriers(1024)
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
