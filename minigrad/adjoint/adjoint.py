@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide
-from minigrad.adjoint.derive_kernel import KernelAdjoint
+from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.assemble import assemble
 from minigrad.adjoint.emit.decisions import Decisions, decisions
 from minigrad.adjoint.language import dataflow
@@ -46,10 +46,9 @@ class Adjoint:
         self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
         self.outputs = tuple(dataflow.outputs(self.module.kernel))
         self.wrt = chosen(self.module, wrt)
-        made = KernelAdjoint(self.module, self.wrt)
-        self.derived = made.derive()
+        self.derived = derive(self.module, self.wrt)
         self.assembled = assemble(self.module, self.derived)
-        self.decisions: Decisions = decisions(made, self.derived)
+        self.decisions: Decisions = decisions(self.derived)
 
     @property
     def source(self) -> str:

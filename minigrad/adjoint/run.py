@@ -11,8 +11,8 @@ import numpy as np
 from minigrad.adjoint.analyse.regions import Cover
 from minigrad.adjoint.analyse.trip_counts import evaluate
 from minigrad.adjoint.decide.accumulate import COPIES
+from minigrad.adjoint.decide.derived import Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
-from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.emit.assemble import Assembled
 from minigrad.adjoint.language.ast import Expr, Param, Place, floating
 from minigrad.adjoint.language.effects import written

@@ -133,8 +133,8 @@ def signless(e: Expr) -> bool:
 
 
 @dataclass
-class Known:
-    """What holds where an index stands: values of variables, ranges of loops, conditions passed."""
+class IndexFacts:
+    """What holds where an index stands: values of variables, ranges of the loops around, conditions on the way."""
 
     fixed: dict[str, Expr]
     constants: set[str]  # macros
@@ -150,7 +150,7 @@ class Known:
     guards: tuple[Expr, ...] = ()  # what has been tested on the way
     same: set[str] = field(default_factory=set)  # what of these counts for the index in question
 
-    def told(self, p: Polynomial, depth: int = 0) -> set[str] | None:
+    def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
         """The thread and block coordinates that a value determines; None where it mixes them."""
         p = self.spelled(p)
         digits = {n: p.of(n) for n in sorted(p.names()) if self.varies(n)}
@@ -158,12 +158,12 @@ class Known:
             return set().union(*(self.inner(d, depth) for d in digits))
         for name, e in self.sums.items() if depth < 9 else ():
             if e.items() < p.items() and self.positive_sum(e):
-                found = self.told(p - e + variable(name), depth + 1)
+                found = self.determined(p - e + variable(name), depth + 1)
                 if found is not None:
                     return found
         for name in digits:
             wider = self.expanded(p, name) if depth < 9 else None
-            if wider is not None and (found := self.told(wider, depth + 1)) is not None:
+            if wider is not None and (found := self.determined(wider, depth + 1)) is not None:
                 return found
         return None if digits else set()
 
@@ -179,9 +179,9 @@ class Known:
         if digit in IDS:
             return {digit}
         if digit in self.sums:
-            return {digit} | (self.told(self.sums[digit], depth + 1) or set())
+            return {digit} | (self.determined(self.sums[digit], depth + 1) or set())
         alone = self.expanded(variable(digit), digit)
-        return {digit} | ((self.told(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
+        return {digit} | ((self.determined(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
 
     def expanded(self, p: Polynomial, name: str) -> Polynomial | None:
         """A value with a variable replaced by what it was set to, or by start + step * round of its loop."""
@@ -258,16 +258,12 @@ class Known:
         """Whether a factor of a value is 0 or more."""
         return name in self.constants or name in EXTENTS.values() or self.natural(name)
 
-
-class Facts(Known):
-    """What holds where an index stands, learnt on the way to it."""
-
     @property
-    def rounds(self) -> set[str]:
+    def counters(self) -> set[str]:
         """The variables of the loops around."""
         return {s.source.variable for s in self.loops}
 
-    def within(self, s: Stmt) -> list[tuple[list[Stmt], "Facts"]]:
+    def within(self, s: Stmt) -> list[tuple[list[Stmt], "IndexFacts"]]:
         """The bodies inside a statement, each with what holds in it."""
         if isinstance(s, For):
             inside = self.copied(loops=(*self.loops, s))
@@ -282,7 +278,7 @@ class Facts(Known):
             made.append((side, inside))
         return made
 
-    def copied(self, **new: Any) -> "Facts":
+    def copied(self, **new: Any) -> "IndexFacts":
         """The same facts, to be added to."""
         below = {name: list(bounds) for name, bounds in self.below.items()}
         ranges, sums = dict(self.ranges), dict(self.sums)
@@ -305,7 +301,7 @@ class Facts(Known):
             if e.op in ("<", "<="):
                 self.below.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
             elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
-                self.pinned |= self.told(variable(e.left.name)) or set()
+                self.pinned |= self.determined(variable(e.left.name)) or set()
 
     def enter(self, s: For) -> None:
         """Learn the range of a loop's variable."""
@@ -337,7 +333,7 @@ class Facts(Known):
             if p is not None and spread > 1:
                 self.below["@offset"] = [constant(spread)]
                 p = p + variable("@offset")
-            found |= (self.told(p) if p is not None else None) or set()
+            found |= (self.determined(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.limits.items() if name not in before}
         alone = all(w in found or self.conditions.get(EXTENTS[w]) == ONE for w in wanted)

@@ -5,25 +5,23 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from minigrad.adjoint.analyse.indices import (
     EXTENTS,
     IDS,
-    Facts,
+    IndexFacts,
     Polynomial,
     constant,
-    offsets,
     polynomial,
     signless,
-    stride,
     variable,
 )
+from minigrad.adjoint.analyse.kernel import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
 from minigrad.adjoint.language.ast import (
-    Add,
     Assign,
     Binary,
     Cast,
@@ -35,17 +33,13 @@ from minigrad.adjoint.language.ast import (
     Name,
     Number,
     Stmt,
-    Target,
     Unary,
     floating,
     walk,
 )
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import accesses, axis_of, name_of, read_here, reads_in, unfolded, written_here
-from minigrad.adjoint.language.rewrite import conjuncts, each, expressions, heads, nested, sides
-
-if TYPE_CHECKING:
-    from minigrad.adjoint.decide.store_or_recompute import Keeping
+from minigrad.adjoint.language.effects import accesses, axis_of, reads_in, unfolded
+from minigrad.adjoint.language.rewrite import conjuncts, each, expressions, heads, sides
 
 MOST_ELEMENTS = 1 << 16  # rounds of all threads that are gone through
 Values = np.ndarray | None
@@ -165,7 +159,7 @@ class Cover:
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: Facts) -> Cover | None:
+def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     """What the stores `x[index] = ...` fill, made in these loops and under these guards; None where that is unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
@@ -192,7 +186,7 @@ def cover(index: Expr, facts: Facts) -> Cover | None:
     return made
 
 
-def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
+def _rounds(s: For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
     """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
@@ -216,7 +210,7 @@ def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
 
 
 def _digits(
-    whole: Polynomial, facts: Facts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
+    whole: Polynomial, facts: IndexFacts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
 ) -> dict[str, Polynomial | None] | None:
     """The digits of an index, each with its factor; `ranges` gets how far each goes, `tested` loses what is used."""
     while True:
@@ -239,7 +233,7 @@ def _digits(
         whole = wider
 
 
-def _threads(name: str, facts: Facts) -> Polynomial | None:
+def _threads(name: str, facts: IndexFacts) -> Polynomial | None:
     """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
     if name in IDS:
         return _extent(facts, name)
@@ -254,76 +248,13 @@ def _threads(name: str, facts: Facts) -> Polynomial | None:
     return None
 
 
-def _extent(facts: Facts, name: str) -> Polynomial:
+def _extent(facts: IndexFacts, name: str) -> Polynomial:
     """An extent of the launch, as the kernel calls it."""
     known = facts.conditions.get(EXTENTS[name]) or facts.limits.get(EXTENTS[name])
     value = None if known is None else polynomial(known)
     return variable(EXTENTS[name]) if value is None else value
 
 
-def read_again(body: list[Stmt]) -> set[str]:
-    """The arrays of which a read may come after a store; the others are read as the kernel found them."""
-    stored: set[str] = set()
-    found: set[str] = set()
-
-    def visit(body: list[Stmt]) -> None:
-        for s in body:
-            for one in heads(s):
-                found.update(read_here(one) & stored)
-                stored.update(written_here(one) if not isinstance(one, Declare) else set())
-            for inner in nested(s):
-                visit(inner)
-                if isinstance(s, For):
-                    visit(inner)  # what the end of a round stores, the next one may read
-
-    visit(body)
-    return found
-
-
-def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None = None) -> set[str]:
-    """The arrays into which a loop may store an element twice. since: the loops around the declaration of an array."""
-    found: set[str] = set()
-    since = dict(since or {})
-    for s in body:
-        if isinstance(s, Declare):
-            since[s.name] = facts.rounds
-        if isinstance(s, Assign) and isinstance(s.target, Index):
-            told = [facts.told(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
-            if not facts.rounds - since.get(s.target.array, set()) <= set().union(*told):
-                found.add(s.target.array)
-        for inner, inside in facts.within(s):
-            found |= repeated(inner, inside, since)
-    return found
-
-
-def apart(body: list[Stmt]) -> set[str]:
-    """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
-    stores: dict[str, list[Assign | Add]] = {}
-    for s in each(body):
-        if isinstance(s, Assign | Add):
-            stores.setdefault(name_of(s.target), []).append(s)
-    return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
-
-
-def _differ(targets: list[Target]) -> bool:
-    indices = [t.indices for t in targets if isinstance(t, Index)]
-    gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
-    return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
-
-
-def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
-    """The statements that are the first to touch one of these arrays, where they store into it."""
-    seen: set[str] = set()
-    found = set()
-    for s in each(body):
-        match s:
-            case Assign(target=Index(array=name), op="=") if name in names - seen - read_here(s):
-                found.add(id(s))
-        seen |= read_here(s) | (set() if isinstance(s, Declare) and not s.values else written_here(s))
-    return found
-
-
-MOST = 1 << 16  # elements of an array that are gone through
 THREADS = 1024  # of a block
 
 
@@ -350,7 +281,7 @@ class Fill:
         None where threads of such a block store beyond the array, so that the kernel cannot be meant for it.
         """
         shape = [evaluate(d, self.known) or 0 for d in self.array.dims]
-        if not 0 < np.prod(shape) <= MOST:
+        if not 0 < np.prod(shape) <= MOST_ELEMENTS:
             return False
         stored = np.zeros(shape, bool)
         space = Space(self.fixed, self.known, extents, self.array.shared)
@@ -375,82 +306,80 @@ def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
     yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
 
 
-def filled(sweep: "Keeping", s: For, array: str) -> bool:
-    """Whether a round of a loop stores each element of an array that it reads before any thread reads it.
+def filled(facts: KernelFacts, s: For, array: str) -> list[Fill] | None:
+    """The checks by which each iteration of a loop stores every element of an array before any thread reads it.
 
-    Extents of the block that the indices tell become conditions of the launch. Where it holds in a smaller block, too,
-    or where nothing tells them and it holds in the largest block of which no thread stores beyond the array, a launch
-    is asked whether it holds in its own.
+    None where no block is known in which it does. Extents of the block that the indices imply become conditions of the
+    launch, which needs no check then. Where a smaller block fills the array as well, or where nothing implies an extent
+    and the largest block that stays inside the array fills it, each launch is checked.
     """
-    if array not in sweep.of.declared or not sweep.of.declared[array].dims:
-        return False
-    found = touches(s.body, array)
+    found = touches(s.body, array) if array in facts.function.declared else []
     if not found or not found[0].stores:
-        return False
-    fill = Fill(sweep.of.declared[array], s.place.line, tuple(found), sweep.fixed, sweep.module.values)
-    told = {a: _told(sweep, fill, a) for a in fill.axes}
-    for wanted in _choices(sweep, told):
-        if fill.holds(_extents(sweep, wanted)):
-            if _in_smaller(sweep, fill, wanted):
-                sweep.fills.append(fill)
-            else:
-                sweep.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
-            return True
+        return None
+    fill = Fill(facts.function.declared[array], s.place.line, tuple(found), facts.fixed, facts.module.values)
+    implied = {a: _implied(facts, fill, a) for a in fill.axes}
+    for wanted in _blocks(facts, implied):
+        if fill.holds(_extents(facts, wanted)):
+            if _holds_in_smaller(facts, fill, wanted):
+                return [fill]
+            facts.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
+            return []
     if not fill.array.shared or all(t.stores for t in found):
-        return False
-    others = constants(sweep)
-    told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *_within(sweep, a, others)] for a, e in told.items()}
-    blocks = sorted((_extents(sweep, some) for some in _choices(sweep, told)), key=lambda e: -prod(e.values()))
-    if next((known for block in blocks if (known := fill.holds(block)) is not None), False):
-        sweep.fills.append(fill)
-        return True
-    return False
+        return None
+    others = constants(facts)
+    for a, extents in implied.items():
+        if f"blockDim.{a}" not in facts.conditions:
+            extents += _within(facts, a, others)
+    blocks = sorted((_extents(facts, some) for some in _blocks(facts, implied)), key=lambda e: -prod(e.values()))
+    holds = next((known for block in blocks if (known := fill.holds(block)) is not None), False)
+    return [fill] if holds else None
 
 
-def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
-    """How long the block is along an axis, where the indices tell it; at first what the launch relies on anyway."""
+def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
+    """The extent of the block along an axis that the launch relies on already, or that the indices imply."""
     name = f"blockDim.{axis}"
-    if known := sweep.conditions.get(name):
-        return [known]
+    for known in (facts.conditions, facts.limits):
+        if name in known:
+            return [known[name]]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
-    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
-    return [sweep.limits[name]] if name in sweep.limits else along[:1]
+    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(facts.fixed, e) == axis]
+    return along[:1]
 
 
-def _in_smaller(sweep: "Keeping", fill: Fill, wanted: dict[str, Expr]) -> bool:
-    """Whether it holds in a smaller block, too, as of an array with a column more than threads."""
-    relied, values = {**sweep.conditions, **sweep.limits}, sweep.module.values
+def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -> bool:
+    """Whether a smaller block fills the array, too: one with a column more than the block has threads."""
+    relied, values = {**facts.conditions, **facts.limits}, facts.module.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
-    numbers = constants(sweep) if free else []
+    numbers = constants(facts) if free else []
     fewer = {
         a: [*(n for n in numbers if a in free and (evaluate(n, values) or 0) < (evaluate(e, values) or 0)), e]
         for a, e in wanted.items()
     }
-    return any(fill.holds(_extents(sweep, some)) for some in _choices(sweep, fewer) if some != wanted)
+    return any(fill.holds(_extents(facts, some)) for some in _blocks(facts, fewer) if some != wanted)
 
 
-def _within(sweep: "Keeping", axis: str, numbers: list[Expr]) -> list[Expr]:
-    """Those of some numbers that a block may have along an axis."""
-    limit = sweep.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, sweep.module.values)
-    return [e for e in numbers if most is None or (evaluate(e, sweep.module.values) or 0) <= most]
+def _within(facts: KernelFacts, axis: str, numbers: list[Expr]) -> list[Expr]:
+    """The numbers that a block may have as its extent along an axis."""
+    limit = facts.limits.get(f"blockDim.{axis}")
+    most = None if limit is None else evaluate(limit, facts.module.values)
+    return [e for e in numbers if most is None or (evaluate(e, facts.module.values) or 0) <= most]
 
 
-def constants(sweep: "Keeping") -> list[Expr]:
-    """The numbers in a kernel, as the compiler knows them, that may be an extent of a block."""
-    body = each(sweep.of.body)
+def constants(facts: KernelFacts) -> list[Expr]:
+    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block."""
+    body = each(facts.function.body)
     whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
-    named = {evaluate(e, sweep.module.values): e for e in whole if e.type == "int"}
+    named = {evaluate(e, facts.module.values): e for e in whole if e.type == "int"}
     return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
 
 
-def _choices(sweep: "Keeping", told: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
-    """The extents to try, one of each axis; no more threads than a block may have."""
-    for several in product(*told.values()):
-        if np.prod([evaluate(e, sweep.module.values) or THREADS + 1 for e in several]) <= THREADS:
-            yield dict(zip(told, several, strict=True))
+def _blocks(facts: KernelFacts, extents: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
+    """All blocks with one of these extents along each axis, of at most 1024 threads."""
+    for several in product(*extents.values()):
+        if prod(evaluate(e, facts.module.values) or THREADS + 1 for e in several) <= THREADS:
+            yield dict(zip(extents, several, strict=True))
 
 
-def _extents(sweep: "Keeping", wanted: dict[str, Expr]) -> dict[str, int]:
+def _extents(facts: KernelFacts, wanted: dict[str, Expr]) -> dict[str, int]:
     """Extents of a block as numbers, 1 along the axes that do not matter."""
-    return {f"blockDim.{a}": evaluate(wanted[a], sweep.module.values) or 1 if a in wanted else 1 for a in "xyz"}
+    return {f"blockDim.{a}": evaluate(wanted[a], facts.module.values) or 1 if a in wanted else 1 for a in "xyz"}

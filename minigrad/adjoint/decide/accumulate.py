@@ -2,36 +2,25 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from minigrad.adjoint.analyse.indices import Facts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
-from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Do, Expr, If, Index, Name, Stmt, walk
+from minigrad.adjoint.decide.derived import Choice
+from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Declare, Do, Expr, If, Index, Name, Stmt, walk
 from minigrad.adjoint.language.effects import always, is_sum, name_of, reads_in, unfolded, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, each, literal, negative, plus, times
-
-
-class Choice(NamedTuple):
-    """One row of the decision table."""
-
-    what: str
-    how: str
-    why: str
-    bytes: str = ""  # of memory that it takes, a thread
-    moved: str = ""  # bytes to and from memory, each time
-    instead: str = ""  # what else there was, and the bytes that it moves
+from minigrad.adjoint.language.rewrite import ONE, ZERO, ascending, each, literal, negative, plus, test, times
 
 
 @dataclass(eq=False)
-class Site:
+class SumSite:
     """A place where a gradient in shared or global memory is added to."""
 
     body: list[Stmt]
     statement: Assign
-    facts: Facts
-    branch: tuple[If, Facts] | None  # that it stands in directly, and what is known ahead of that
+    facts: IndexFacts
+    branch: tuple[If, IndexFacts] | None  # that it stands in directly, and what is known ahead of that
 
     @property
     def target(self) -> Index:
@@ -62,19 +51,20 @@ class Accumulate:
 
     def __init__(
         self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str],
-        begun: Container[str] = (), inputs: Mapping[str, str] | None = None,
+        begun: Container[str], inputs: Mapping[str, str], enabled: Container[str],
     ):  # fmt: skip
         self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
         self.alike = alike  # names that are equal in all threads of a block that come by together
         self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
         self.begun = begun  # gradients that a launch before this one adds to
-        self.inputs = inputs or {}  # of a gradient: the array whose gradient it is
+        self.inputs = inputs  # of a gradient: the array whose gradient it is
+        self.enabled = enabled  # of the kinds of sums other than one atomic each
         self.totals = totals  # of these, each is the gradient of a scalar parameter
-        self.sites: list[Site] = []
+        self.sites: list[SumSite] = []
         self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
         self.covers: dict[str, Cover] = {}  # of gradients that may be filled by their first stores
 
-    def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
+    def decide(self, body: list[Stmt], facts: IndexFacts, phases: Phases) -> list[Choice]:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
         self.uniform = facts.uniform | facts.still
@@ -86,22 +76,22 @@ class Accumulate:
                 choices += self.group(array, group, facts)
         return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
-    def groups(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
+    def groups(self, sites: list[SumSite], phases: Phases) -> list[list[SumSite]]:
         """Places in groups between which there is always a barrier."""
-        groups: list[list[Site]] = []
+        groups: list[list[SumSite]] = []
         for site in sites:
             here = phases.together(phases.of[id(site.statement)])
             near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
+    def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[If, IndexFacts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
                 self.stored(s)
             elif is_sum(s) and name_of(s.target) in self.arrays:
-                self.sites.append(Site(body, s, facts, branch))
+                self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
 
@@ -111,20 +101,20 @@ class Accumulate:
         row = Choice(expression(s.target), "plain +=", why, "", moved)
         self.rows.setdefault(row.what, row)
 
-    def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
+    def group(self, array: str, sites: list[SumSite], facts: IndexFacts) -> list[Choice]:
         """One array between two barriers: plain if every place has the same index and it is the thread's own."""
-        alone = None if array in self.handed else self.alone(sites, self.arrays[array])
-        if alone is None:
+        alone = self.alone(sites, self.arrays[array]) if "plain sums" in self.enabled else None
+        if alone is None or array in self.handed:
             return self.atomics(array, sites)
         facts.limits.update(alone)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
-        if self.sets(array, sites):
+        if "first stores" in self.enabled and self.sets(array, sites):
             both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
             rows = [self.row(sites[0], "plain =", f"{why}, which comes by once{both}")]
             sites = sites[1:]
         return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
 
-    def atomics(self, array: str, sites: list[Site]) -> list[Choice]:
+    def atomics(self, array: str, sites: list[SumSite]) -> list[Choice]:
         """One array to which threads add at elements that they may share."""
         shared, made = self.arrays[array], {}
         crowded = len(sites) == 1 and sites[0].looked_up
@@ -137,18 +127,20 @@ class Accumulate:
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
-            if array in self.totals:
+            if "warp sums" not in self.enabled:
+                warp = False
+            elif array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
                 surely = not reads_in(site.target.indices) - self.uniform
                 why = f"the index {'is' if surely else 'may be'} the same in all threads"
                 how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
-            copies = array in self.strides and (by != "atomicAdd" or crowded)
+            copies = "copies" in self.enabled and array in self.strides and (by != "atomicAdd" or crowded)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)
         return list(made.values())
 
-    def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
+    def alone(self, sites: list[SumSite], shared: bool) -> dict[str, Expr] | None:
         """The limits of the launch within which no two threads meet at any of these places; None where they may."""
         low, spread = sites[0].target.indices, 1
         if len({site.ranges for site in sites}) > 1:
@@ -163,7 +155,7 @@ class Accumulate:
         found = [site.facts.unique(low, shared, spread) for site in sites]
         return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
 
-    def row(self, site: Site, how: str, why: str) -> Choice:
+    def row(self, site: SumSite, how: str, why: str) -> Choice:
         """A row of the table: to add is to read and to write, and an atomic does both where it is carried out."""
         size, shared = BYTES[site.target.type], self.arrays[site.target.array]
         where = "in shared memory" if shared else "in L2"
@@ -175,7 +167,7 @@ class Accumulate:
         moved = " ".join(filter(None, [str(2 * size), where, by]))
         return Choice(expression(site.target), how, why, "", moved, instead)
 
-    def sets(self, array: str, sites: list[Site]) -> bool:
+    def sets(self, array: str, sites: list[SumSite]) -> bool:
         """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
@@ -187,7 +179,7 @@ class Accumulate:
             self.covers[array] = found
         return True
 
-    def completed(self, array: str, sites: list[Site]) -> bool:
+    def completed(self, array: str, sites: list[SumSite]) -> bool:
         """Store 0 on the other side of a branch, if that fills the array.
 
         The element is there on either side where the branch itself has read that of the array whose gradient it is.
@@ -207,7 +199,7 @@ class Accumulate:
         self.covers[array] = found
         return True
 
-    def replace(self, site: Site, by: str, copies: bool) -> None:
+    def replace(self, site: SumSite, by: str, copies: bool) -> None:
         """The `+=` made an atomic, which goes to the copy of this block where there are copies."""
         s, target = site.statement, site.target
         value: Expr = s.value if s.op == "+=" else negative(s.value)
@@ -219,8 +211,42 @@ class Accumulate:
         site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
 
 
-def _once(e: Expr, facts: Facts) -> bool:
+def _once(e: Expr, facts: IndexFacts) -> bool:
     """Whether a thread comes by each element with this index once."""
     index = polynomial(e)
-    told = set() if index is None else facts.told(index) or set()
-    return index is not None and all(name in told or f"@{name}" in told for name in facts.rounds)
+    known = set() if index is None else facts.determined(index) or set()
+    return index is not None and all(name in known or f"@{name}" in known for name in facts.counters)
+
+
+def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
+    """Declare the gradient of a shared array and set it to 0, each axis distributed over the threads along one.
+
+    Where the block may have the extent of an axis it has to: then a thread clears one element along it, without a loop.
+    """
+    known = {**limits, **conditions}
+    left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]
+    chosen = _distribution(d.dims, left, known)
+    thread = {n: Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
+    own = {n for n, axis in chosen.items() if known.get(f"blockDim.{axis}") == d.dims[n]}
+    conditions |= {f"blockDim.{chosen[n]}": d.dims[n] for n in own}
+    indices = [thread[n] if n in own else Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
+    body: list[Stmt] = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
+    for n in reversed(range(len(d.dims))):
+        if n not in own:
+            step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
+            body = [ascending(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+    for axis in left:
+        if axis not in chosen.values():
+            body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+    return [Declare(gradient, d.type, d.dims, shared=True), *body]
+
+
+def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str, Expr]) -> dict[int, str]:
+    """The axis of the block for each axis of an array: one of the same extent, else the last that is free."""
+    chosen: dict[int, str] = {}
+    for axis in axes:
+        free = [n for n in reversed(range(len(dims))) if n not in chosen]
+        alike = [n for n in free if conditions.get(f"blockDim.{axis}") == dims[n]]
+        if free:
+            chosen[(alike or free)[0]] = axis
+    return chosen

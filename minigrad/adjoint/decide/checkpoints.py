@@ -6,11 +6,11 @@ an array of the thread's own, and goes through them backwards. What is cheaper i
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from minigrad.adjoint.analyse.activity import repeatable
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.decide.store_or_recompute import Counted, Tape, values, work
+from minigrad.adjoint.decide.store_or_recompute import Tape
 from minigrad.adjoint.language.ast import (
     BYTES,
     Add,
@@ -26,6 +26,7 @@ from minigrad.adjoint.language.ast import (
     Name,
     Stmt,
     floating,
+    walk,
 )
 from minigrad.adjoint.language.effects import declared, elements, mentioned, read, waits, written, written_here
 from minigrad.adjoint.language.rewrite import (
@@ -34,6 +35,7 @@ from minigrad.adjoint.language.rewrite import (
     ascending,
     descending,
     each,
+    expressions,
     literal,
     minus,
     over,
@@ -44,9 +46,41 @@ from minigrad.adjoint.language.rewrite import (
 )
 from minigrad.adjoint.simplify.prune import Prune
 
+OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
+EXPENSIVE = 16  # instructions of a division or a function
 EVERY = 8
 NTH = literal(EVERY)
 SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a round costs: bytes that a tape of all rounds moves; bytes and operations where most are run again."""
+
+    store: float
+    again: float
+    work: int
+
+    def __str__(self) -> str:
+        count = f"{self.work} operation{'s' * (self.work != 1)}"
+        return f"{self.again:g} and {count}, as long as {self.again + self.work / OPERATIONS:.3g}"
+
+    @property
+    def pays(self) -> bool:
+        """Whether to run rounds again: for less than half, for to count is not to measure."""
+        return 2 * (self.again + self.work / OPERATIONS) < self.store
+
+
+def values(s: Stmt) -> tuple[Expr, ...]:
+    """What a statement computes, its indices left aside."""
+    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else expressions(s)
+
+
+def work(e: Expr) -> int:
+    """The operations of an expression."""
+    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and floating(x.type))]
+    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and floating(x.left.type)]  # tests, too
+    return EXPENSIVE * len(dear) + len(plain)
 
 
 class Checkpoints:

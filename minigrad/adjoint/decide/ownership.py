@@ -6,9 +6,10 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from minigrad.adjoint.analyse.kernel import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.decide.accumulate import Choice
-from minigrad.adjoint.decide.store_or_recompute import Keeping, copying
+from minigrad.adjoint.decide.derived import Choice
+from minigrad.adjoint.decide.store_or_recompute import copying
 from minigrad.adjoint.language.ast import (
     BYTES,
     Assign,
@@ -55,7 +56,7 @@ NONE = Declare("", "int")  # in place of the declaration of what is no array
 COST = 32  # operations that one sum over a warp is worth
 
 
-class Stage(NamedTuple):
+class StagedValue(NamedTuple):
     """A shared array through which the threads read what is a thread's own."""
 
     name: str
@@ -69,7 +70,7 @@ class Exchange:
     made: the nest, None where it cannot be turned.
     """
 
-    def __init__(self, turn: "Turn", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
+    def __init__(self, turn: "Ownership", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
         self.turn, self.before, self.var, self.to = turn, before, var, to
         self.changed = written([nest])
         self.counters = {s.variable for s in each([nest]) if isinstance(s, For)}
@@ -106,7 +107,7 @@ class Exchange:
         match s:
             case For(start=Declare()):
                 header = {n for part in heads(s) for e in expressions(part) for n in e.names}
-                if header - self.counters - self.turn.uniform:
+                if header - self.counters - self.turn.facts.uniform:
                     self.never(f"the loop at line {s.place.line} is not the same for all threads")
             case If() | Declare() | Assign():
                 rewrite(s, self.value)
@@ -126,7 +127,7 @@ class Exchange:
         if (axis := self.turn.axis(e)) is not None:
             return self.var if axis == self.to else e
         match e:
-            case Name() if e.name in self.turn.uniform or e.name in self.counters or e.name in self.own:
+            case Name() if e.name in self.turn.facts.uniform or e.name in self.counters or e.name in self.own:
                 return e
             case Index() if self.turn.declared.get(e.array, NONE).shared:
                 if e.array in self.changed:
@@ -150,8 +151,8 @@ class Exchange:
         if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
             self.never(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
-        name = self.staged[e].name if e in self.staged else self.turn.made.fresh(f"{name_of(e)}_of")
-        self.staged[e] = Stage(name, e, tuple(counted))  # type: ignore[arg-type]
+        name = self.staged[e].name if e in self.staged else self.turn.facts.names.fresh(f"{name_of(e)}_of")
+        self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
         threads = map(self.turn.variable, self.turn.axes[::-1])
         return Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
@@ -188,13 +189,14 @@ NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an 
 IN_ORDER = "the rounds of its loop have to follow one another"
 
 
-class Turn:
+class Ownership:
     """Turns sums in the loops of an adjoint that go to gradients of shared arrays."""
 
-    def __init__(self, made: Keeping, gradients: set[str], uniform: set[str]):
-        self.made, self.gradients, self.uniform = made, gradients, uniform
-        self.axes = [a for a in "xyz" if made.conditions.get(f"blockDim.{a}") != ONE]
-        self.staged: dict[Name | Index, Stage] = {}
+    def __init__(self, facts: KernelFacts, gradients: set[str], checked: bool, atomic: dict[str, str]):
+        self.facts, self.gradients, self.checked = facts, gradients, checked  # each launch, for the arrays it fills
+        self.atomic = atomic  # elements that need atomics, and why: added to
+        self.axes = [a for a in "xyz" if facts.conditions.get(f"blockDim.{a}") != ONE]
+        self.staged: dict[Name | Index, StagedValue] = {}
         self.padded: set[str] = set()  # arrays now read along their first axis: one more column, no bank conflict
         self.turned: set[str] = set()
         self.choices: list[Choice] = []
@@ -204,7 +206,7 @@ class Turn:
         self.declared = {s.name: s for s in each(body) if isinstance(s, Declare) and s.dims}
         made = self.inside(body)
         for stage in self.staged.values():
-            dims = (*(d for _, d in stage.varying), *(self.made.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
+            dims = (*(d for _, d in stage.varying), *(self.facts.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
             made = [Declare(stage.name, stage.own.type, dims, shared=True), *self.put(made, stage)]
         made = [self.pad(s) for s in made]
         return self.scalars(made)
@@ -223,7 +225,7 @@ class Turn:
     def loops(self, s: For) -> list[Stmt]:
         """A nest of loops, and in front of it those of what is turned, if anything is."""
         shared = [t for t in each([s]) if isinstance(t, Assign) and name_of(t.target) in self.gradients]
-        self.made.atomic |= {expression(t.target): IN_ORDER for t in shared}
+        self.atomic |= {expression(t.target): IN_ORDER for t in shared}
         groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
         for body, one in sums_of(s):
             if name_of(one.target) not in self.gradients:
@@ -231,17 +233,17 @@ class Turn:
             if exchange := self.lacking(one.target, s):  # type: ignore[arg-type]
                 groups.setdefault(exchange, []).append((body, one))
             else:
-                self.made.atomic[expression(one.target)] = NO_OWNER
+                self.atomic[expression(one.target)] = NO_OWNER
         before, turned = set(self.staged), list[Stmt]()
         for (var, axis), places in groups.items():
             sums = [one for _, one in places]
             new = Exchange(self, s, sums, var, axis, before)
             if new.made is None:
-                self.made.atomic |= {expression(one.target): new.why for one in sums}
+                self.atomic |= {expression(one.target): new.why for one in sums}
             else:
                 turned.append(new.made)
                 self.choices += map(new.choice, sums)
-                self.made.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}
+                self.facts.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}
                 self.turned |= {name_of(one.target) for one in sums}
                 for body, one in places:
                     body.remove(one)
@@ -257,10 +259,10 @@ class Turn:
 
     def extent(self, axis: str) -> Expr | None:
         """How long the block is, or may be and then has to be, along an axis; None where only the launch tells."""
-        name, most = f"blockDim.{axis}", {} if self.made.fills else self.made.limits
-        return self.made.conditions.get(name) or most.get(name)
+        name, most = f"blockDim.{axis}", {} if self.checked else self.facts.limits
+        return self.facts.conditions.get(name) or most.get(name)
 
-    def put(self, body: list[Stmt], stage: Stage) -> list[Stmt]:
+    def put(self, body: list[Stmt], stage: StagedValue) -> list[Stmt]:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
         at = next(n for n, s in enumerate(body) if stage.name in mentioned([s]))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
@@ -286,7 +288,7 @@ class Turn:
             found = {x for s in each(body) for _, x in accesses(s) if isinstance(x, Index) and x.array == name}
             one = found.pop()
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
-                own = Name(self.made.fresh(f"{name}_own"), one.type)
+                own = Name(self.facts.names.fresh(f"{name}_own"), one.type)
                 for s in each(body):
                     rewrite(s, partial(change, new=lambda e: own if e == one else None))  # noqa: B023
                     if isinstance(s, Assign) and s.target == one:
@@ -296,11 +298,11 @@ class Turn:
 
     def axis(self, e: Expr) -> str | None:
         """x, y or z where an expression is that part of threadIdx."""
-        return axis_of(self.made.fixed, e)
+        return axis_of(self.facts.fixed, e)
 
     def variable(self, axis: str) -> Name:
         """How the kernel calls a part of threadIdx."""
-        names = [n for n in self.made.fixed if self.axis(Name(n, "int")) == axis]
+        names = [n for n in self.facts.fixed if self.axis(Name(n, "int")) == axis]
         return Name(names[0] if names else f"threadIdx.{axis}", "int")
 
 

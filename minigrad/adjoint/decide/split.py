@@ -5,12 +5,12 @@ each: there all x meet. Exchange x and the tile: now a block has one tile of the
 x, and adds up in registers. The same work is done, and no two blocks meet. It is `turn` once more, for blocks.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from minigrad.adjoint.analyse.kernel import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count, evaluate
-from minigrad.adjoint.decide.accumulate import Choice
-from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, Expr, For, Name, Stmt, floating
+from minigrad.adjoint.decide.derived import AdjointLaunch, Choice
+from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, floating
 from minigrad.adjoint.language.effects import (
     declared,
     elements,
@@ -26,39 +26,33 @@ from minigrad.adjoint.language.effects import (
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, ascending, each, nested, renamed, without
 
-if TYPE_CHECKING:
-    from minigrad.adjoint.derive_kernel import KernelAdjoint
-
 Sum = tuple[Assign, int]  # and how often a round of the loop around comes by
-
-
-@dataclass
-class Launch:
-    """One kernel of an adjoint: its body, and where its grid is not that of the kernel."""
-
-    body: list[Stmt]
-    of: str = ""  # the gradients that it computes, as a part of its name; empty where it is the only launch
-    extents: dict[str, Expr] = field(default_factory=dict)  # of its own grid
-    blocks: dict[str, str] = field(default_factory=dict)  # parameters that tell an extent of the kernel's grid
-    choices: tuple[Choice, ...] = ()  # why it is a launch of its own
 
 
 OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
 
 
-class Split:
-    """Finds sums over all blocks along an axis, and makes launches in which they are those of one block."""
+class BlockExchange:
+    """Finds sums over all blocks along an axis, and makes launches in which one block computes them."""
 
-    def __init__(self, made: "KernelAdjoint", gradients: set[str]):
-        self.made, self.gradients = made, gradients  # those of inputs, in global memory
+    def __init__(
+        self, facts: KernelFacts, gradients: Mapping[str, str], inputs: set[str], tapes: set[str],
+        pruned: Callable[[list[Stmt]], list[Stmt]], atomic: dict[str, str],
+    ):  # fmt: skip
+        self.facts, self.pruned = facts, pruned
+        self.gradients = inputs  # those of inputs, in global memory
+        self.memory = {p.name for p in facts.function.params} | {*gradients.values()}
+        self.left = self.memory | tapes
+        self.parameter = {gradient: name for name, gradient in gradients.items()}
+        self.atomic = atomic  # elements that need atomics, and why: added to
 
-    def launches(self, body: list[Stmt]) -> list[tuple[Launch, set[int]]]:
+    def launches(self, body: list[Stmt]) -> list[tuple[AdjointLaunch, set[int]]]:
         """A launch for each loop and axis, with the sums that it takes over, by id."""
         found, alone = [], self.alone(body)
         for n, s in enumerate(body):
             for (axis, _), sums in self.sums(s).items():
                 if not alone:
-                    self.made.atomic |= {expression(one.target): OTHERS for one, _ in sums}
+                    self.atomic |= {expression(one.target): OTHERS for one, _ in sums}
                 elif (made := self.exchanged(body[: n + 1], axis, sums)) is not None:
                     found.append((made, {id(one) for one, _ in sums}))
         return found
@@ -68,8 +62,7 @@ class Split:
         sums = {name_of(s.target) for s in each(body) if is_sum(s)} & self.gradients
         others = {n for s in each(body) if not is_sum(s) for n in written_here(s)}
         read = {n for s in each(body) for n in read_here(s) - self_read(s)}
-        memory = {p.name for p in self.made.of.params} | set(self.made.gradients.values()) | set(self.made.tapes)
-        return not sums & read and not others & memory - declared(body)
+        return not sums & read and not others & self.left - declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles whose rounds may come in any order, by the axis along which blocks meet."""
@@ -80,8 +73,8 @@ class Split:
         if header is None or not header.exact or s.condition != s.source.condition:
             return {}
         for one, times in self.inside(s.body, 1):
-            names = unfolded(one.target, self.made.fixed).names
-            axes = [a for a in "xyz" if self.made.conditions.get(f"gridDim.{a}") != ONE]
+            names = unfolded(one.target, self.facts.fixed).names
+            axes = [a for a in "xyz" if self.facts.conditions.get(f"gridDim.{a}") != ONE]
             lacking = [a for a in axes if f"blockIdx.{a}" not in names]
             if len(lacking) == 1 and header.var in names:
                 found.setdefault((lacking[0], name_of(one.target)), []).append((one, times))
@@ -94,29 +87,28 @@ class Split:
             if is_sum(s) and name_of(s.target) in self.gradients:
                 found.append((s, times))
             header = count(s) if isinstance(s, For) else None
-            rounds = evaluate(header.trips, self.made.module.values) if header else None
+            rounds = evaluate(header.trips, self.facts.module.values) if header else None
             for side in nested(s):
                 found += self.inside(side, times * (rounds or 1))
         return found
 
-    def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> Launch | None:
+    def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, where what each round now reads anew is less than what its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        kept = self.made.pruned(without(body, {id(s) for s in each(body) if is_sum(s)} - mine - self.own(body)))
+        kept = self.pruned(without(body, {id(s) for s in each(body) if is_sum(s)} - mine - self.own(body)))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
-        rounds = self.made.hosted(header.trips) if header else None
-        memory = {p.name for p in self.made.of.params} | {*self.made.gradients.values()}
-        again = sum(BYTES[x.type] for x in elements(front) if x.array in memory)
+        rounds = self.facts.on_host(header.trips) if header else None
+        again = sum(BYTES[x.type] for x in elements(front) if x.array in self.memory)
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
             why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
             why = why if rounds else "only the running kernel knows how many rounds there are"
-            self.made.atomic |= {expression(one.target): why for one, _ in sums}
+            self.atomic |= {expression(one.target): why for one, _ in sums}
             return None
         block, blocks = Name(f"block_{axis}", "int"), Name(f"blocks_{axis}", "int")
         place, extent = f"blockIdx.{axis}", f"gridDim.{axis}"
-        if {block.name, blocks.name} & self.made.used:
+        if {block.name, blocks.name} & self.facts.names.used:
             return None
         front = [renamed(renamed(s, place, block), extent, blocks) for s in front]
         tiles = renamed(renamed(loop, place, block), extent, blocks)
@@ -124,14 +116,12 @@ class Split:
         outside, inside = divided(front, block.name)
         begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
         each_block = ascending(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
-        name = next(
-            p.name for p in self.made.of.params if self.made.gradients.get(p.name) == name_of(sums[0][0].target)
-        )
+        name = self.parameter[name_of(sums[0][0].target)]
         note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
         why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
         instead = f"atomic: {atomics} in L2 a round"
         row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
-        return Launch([*outside, note, begin, each_block], name, {extent: rounds}, {blocks.name: extent}, (row,))
+        return AdjointLaunch([*outside, note, begin, each_block], name, {extent: rounds}, {blocks.name: extent}, (row,))
 
     def own(self, body: list[Stmt]) -> set[int]:
         """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""

@@ -1,7 +1,10 @@
 """The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
 
-from minigrad.adjoint.decide.store_or_recompute import Keeping, base
+from collections.abc import Set
+
+from minigrad.adjoint.analyse.kernel import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
+from minigrad.adjoint.differentiate.saved import Saved, short_name
 from minigrad.adjoint.language.ast import (
     DERIVATIVES,
     Add,
@@ -12,7 +15,6 @@ from minigrad.adjoint.language.ast import (
     Declare,
     Do,
     Expr,
-    Function,
     Index,
     Name,
     Number,
@@ -29,7 +31,6 @@ from minigrad.adjoint.language.ast import (
 from minigrad.adjoint.language.control_flow import branch
 from minigrad.adjoint.language.dataflow import flows
 from minigrad.adjoint.language.effects import name_of, reads_in, written_here
-from minigrad.adjoint.language.file import Module
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
@@ -46,17 +47,29 @@ from minigrad.adjoint.language.rewrite import (
 )
 
 
-class Rules(Keeping):
-    """Hands a gradient down an expression, to the gradients of the variables and elements in it."""
+class Gradients(dict[str, str]):
+    """The names of gradients by variable or array, each chosen when it is first asked for."""
 
-    def __init__(self, module: Module, function: Function, active: set[str]):
-        super().__init__(module, function, active)
-        self.passed: Name | Index | None = None  # an operand whose share is taken care of
-        self.gradients: dict[str, str] = {}  # of a variable: the name of its gradient
+    def __init__(self, names: Names):
+        super().__init__()
+        self.names = names
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self.names.fresh(f"d_{name}")
+        return self[name]
+
+
+class Rules:
+    """Applies the chain rule: to expressions (`pull`) and to statements that assign (`adjoint`)."""
+
+    def __init__(self, facts: KernelFacts, saved: Saved, gradients: Gradients):
+        self.facts, self.saved, self.gradients = facts, saved, gradients
+        self.keep, self.fresh = saved.keep, facts.names.fresh
+        self.passed: Target | None = None  # an operand whose gradient is not added to: it stays where it is
 
     def carries(self, e: Expr) -> bool:
         """Whether the derivative of an expression can be other than zero."""
-        return bool(flows(e) & self.active)
+        return bool(flows(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
         """Add `seed` times the derivative of `e` to the gradient of each operand."""
@@ -83,38 +96,32 @@ class Rules(Keeping):
             return []
         minus = isinstance(seed, Unary) and seed.op == "-"
         value = seed.operand if isinstance(seed, Unary) and minus else seed
-        owned = isinstance(self.here, Assign) and leaf == self.here.target
+        owned = isinstance(self.saved.here, Assign) and leaf == self.saved.here.target
         return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
 
     def shadow(self, target: Name | Index) -> Name | Index:
         """The gradient of a variable or element."""
         if isinstance(target, Name):
-            return Name(self.gradient(target.name), target.type)
-        return Index(self.gradient(target.array), tuple(map(self.keep, target.indices)), target.type)
-
-    def gradient(self, name: str) -> str:
-        """The name of a variable's gradient."""
-        if name not in self.gradients:
-            self.gradients[name] = self.fresh(f"d_{name}")
-        return self.gradients[name]
+            return Name(self.gradients[target.name], target.type)
+        return Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
 
     def call(self, e: Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
-        function = self.module.functions[e.function]
+        function = self.facts.module.functions[e.function]
         before, behind, sinks = [], [], []
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
             if n in e.flat:
                 continue
             if p.pointer:
-                sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
+                sinks.append(Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
             elif isinstance(a, Name) and self.carries(a):
-                sinks.append(Name(self.gradient(a.name), p.type))
+                sinks.append(Name(self.gradients[a.name], p.type))
             else:
                 name = Name(self.fresh(f"d_{p.name}_part"), p.type)
                 before.append(Declare(name.name, p.type, value=ZERO))
                 behind += self.pull(a, name)
                 sinks.append(name)
-        arrays = self.overwritten(e)
+        arrays = self.saved.plan.changed(self.saved.here, e)
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
@@ -124,9 +131,9 @@ class Rules(Keeping):
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
         for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
-            self.guards.append(guard)
+            self.saved.guards.append(guard)
             sides.append(self.pull(value, seed))
-            self.guards.pop()
+            self.saved.guards.pop()
         then, orelse = sides
         return branch(condition, then, orelse)
 
@@ -182,41 +189,18 @@ class Rules(Keeping):
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
+    # --- statements ---
 
-def equal_factors(e: Expr) -> int:
-    """How many factors a product has, if they are equal; 0 if they are not."""
-    if not isinstance(e, Binary) or e.op != "*":
-        return 0
-    if e.left == e.right:
-        return 2
-    inner = equal_factors(e.left)
-    return inner + 1 if inner and isinstance(e.left, Binary) and e.left.right == e.right else 0
-
-
-def _works(seed: Expr) -> bool:
-    """Whether an expression is more than a variable, its negative, or a literal."""
-    return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
-
-
-class Assignments(Rules):
-    """Makes the backward sweep of single statements."""
-
-    def __init__(self, module: Module, function: Function, active: set[str]):
-        super().__init__(module, function, active)
-        self.dropped: set[str] = set()  # arrays whose stores the forward sweep leaves out: read as they came
-        self.final: set[str] = set()  # outputs each of whose elements is stored once: their gradient is read once
-        self.first: set[int] = set()  # stores before which nothing touches the array: its gradient ends there
-
-    def adjoint(self, s: Stmt, after: set[str]) -> list[Stmt]:
+    def adjoint(self, s: Stmt, after: Set[str]) -> list[Stmt]:
         """The backward sweep of an assignment."""
-        if not written_here(s) & self.active:
+        if not written_here(s) & self.facts.active:
             return []
         match s:
             case Declare(value=value) if value is not None:
                 self.hold(value, Name(s.name, s.type), after)
-                return self.pull(value, Name(self.gradient(s.name), s.type))
+                return self.pull(value, Name(self.gradients[s.name], s.type))
             case Declare(values=values) if values:
-                places = [Index(self.gradient(s.name), (Number(str(n), "int"),), s.type) for n in range(len(values))]
+                places = [Index(self.gradients[s.name], (Number(str(n), "int"),), s.type) for n in range(len(values))]
                 return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
             case Assign():
                 return self.assignment(s, after)
@@ -224,12 +208,12 @@ class Assignments(Rules):
                 return self.pull(s.value, self.shadow(s.target))
         return []
 
-    def hold(self, value: Expr, target: Name, after: set[str]) -> None:
+    def hold(self, value: Expr, target: Name, after: Set[str]) -> None:
         """Note that a variable holds this value until the gradient comes by."""
         if target.name not in after:
-            self.known = value, target
+            self.saved.held = value, target
 
-    def assignment(self, s: Assign, after: set[str]) -> list[Stmt]:
+    def assignment(self, s: Assign, after: Set[str]) -> list[Stmt]:
         """The gradient of `target = A * target + B` goes to what is in A and B, and is then multiplied by A."""
         value, d = value_of(s), self.shadow(s.target)
         again, added = factor(value, s.target), rest(s)
@@ -253,12 +237,12 @@ class Assignments(Rules):
         again = self.passed is None and name_of(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
-        part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)
+        part = Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
         return part, [Declare(part.name, d.type, value=d)]
 
     def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
-        if is_number(by, 1) or (by == ZERO and (name in self.final or id(self.here) in self.first)):
+        if is_number(by, 1) or (by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)):
             return []
         if by == ZERO:
             return [Assign(d, "=", ZERO)]
@@ -267,6 +251,21 @@ class Assignments(Rules):
         if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
             value = value.operand  # converted by *= itself
         return [Assign(d, "/=" if divides else "*=", value)]
+
+
+def equal_factors(e: Expr) -> int:
+    """How many factors a product has, if they are equal; 0 if they are not."""
+    if not isinstance(e, Binary) or e.op != "*":
+        return 0
+    if e.left == e.right:
+        return 2
+    inner = equal_factors(e.left)
+    return inner + 1 if inner and isinstance(e.left, Binary) and e.left.right == e.right else 0
+
+
+def _works(seed: Expr) -> bool:
+    """Whether an expression is more than a variable, its negative, or a literal."""
+    return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
 
 
 def factor(e: Expr, target: Target) -> Expr | None:

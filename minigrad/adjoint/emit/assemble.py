@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from minigrad.adjoint.decide.split import Launch
+from minigrad.adjoint.decide.derived import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import STORED
-from minigrad.adjoint.derive import Derived, FunctionAdjoint
 from minigrad.adjoint.language.ast import Declare, Do, Expr, Function, Name, Param, Stmt
 from minigrad.adjoint.language.effects import mentioned, written
 from minigrad.adjoint.language.expressions import Expressions
@@ -82,7 +81,7 @@ def sums(text: str) -> list[str]:
     return [function for name, function in zip(names, known, strict=True) if f"{name}(" in text]
 
 
-def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[Stmt]) -> list[Param]:
+def parameters(kernel: Function, derived: Derived, launch: AdjointLaunch, body: list[Stmt]) -> list[Param]:
     """What the body needs of the kernel's own parameters, the gradients, and tapes in global memory."""
     used, changed = mentioned(body), written(body)
     made = [p for p in kernel.params if p.name in used]
@@ -119,25 +118,16 @@ def function_adjoints(module: Module, derived: Derived) -> list[str]:
 
     A tape of one in global memory becomes one of the kernel, which hands it over: it is read before the call ends.
     """
-    called = {s.function for s in each(derived.body) if isinstance(s, Do)}
-    found: dict[str, tuple[FunctionAdjoint, Derived]] = {}
-    for f in reversed(module.functions.values()):  # callers first, so that what they call is known
-        if f"{f.name}_adjoint" in called:
-            made = FunctionAdjoint(module, f)
-            found[f.name] = made, made.derive()
-            called |= {s.function for s in each(found[f.name][1].body) if isinstance(s, Do)}
-            check_fresh(module, f, mentioned(found[f.name][1].body), derived.body)
     texts: list[str] = []
     handed: dict[str, list[Param]] = {}
     for f in module.functions.values():
-        if f.name in found:
-            made, own = found[f.name]
+        if own := derived.functions.get(f.name):
             hand_over(own.body, handed)
             derived.tapes += [t for t in own.tapes if t.size is None]
             used = mentioned(own.body)
             memory = [Param(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
             handed[f"{f.name}_adjoint"] = more = [p for p in (*tape_params(derived), *memory) if p.name in used]
-            texts.append(f"{f.text}\n\n{function_text(made, own, more)}")
+            texts.append(f"{f.text}\n\n{function_text(own, more)}")
         else:
             texts.append(f.text)
     hand_over(derived.body, handed)
@@ -150,19 +140,12 @@ def hand_over(body: list[Stmt], handed: dict[str, list[Param]]) -> None:
         s.arguments += tuple(Name(p.name, p.type) for p in handed.get(s.function, ()))
 
 
-def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -> None:
-    """Raise Refused where the adjoint of a function reads an array that has been overwritten since its call."""
-    for s in each(body):
-        if isinstance(s, Do) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
-            array = min(s.stale[min(stale)])
-            why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
-            raise module.refuse(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
-
-
-def function_text(made: FunctionAdjoint, found: Derived, memory: list[Param]) -> str:
+def function_text(made: Derived, memory: list[Param]) -> str:
     """`__device__ void f_adjoint(x, d_y, d_x)`, and behind these the memory of its tapes."""
-    sinks = [p for p in made.of.params if p.name in found.gradients]
-    own = [parameter(p) for p in made.of.params]
-    gradients = [f"{p.type}{'*' if p.pointer else '&'} {found.gradients[p.name]}" for p in sinks]
-    params = [*own, f"{made.result.type} {made.seed}", *gradients, *map(parameter, memory)]
-    return function(f"__device__ void {made.of.name}_adjoint", params, found.body)
+    of, result = made.facts.function, made.result
+    assert result is not None
+    sinks = [p for p in of.params if p.name in made.gradients]
+    own = [parameter(p) for p in of.params]
+    gradients = [f"{p.type}{'*' if p.pointer else '&'} {made.gradients[p.name]}" for p in sinks]
+    params = [*own, f"{result.type} {made.seed}", *gradients, *map(parameter, memory)]
+    return function(f"__device__ void {of.name}_adjoint", params, made.body)

@@ -5,11 +5,9 @@ from html import escape
 from math import prod
 
 from minigrad.adjoint.analyse.trip_counts import evaluate
-from minigrad.adjoint.decide.accumulate import Choice
-from minigrad.adjoint.decide.checkpoints import EVERY
-from minigrad.adjoint.decide.store_or_recompute import Tape, values, work
-from minigrad.adjoint.derive import Derived
-from minigrad.adjoint.derive_kernel import KernelAdjoint
+from minigrad.adjoint.decide.checkpoints import EVERY, values, work
+from minigrad.adjoint.decide.derived import Choice, Derived
+from minigrad.adjoint.decide.store_or_recompute import Tape
 from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, floating, walk
 from minigrad.adjoint.language.effects import elements, name_of
 from minigrad.adjoint.language.printer import UNARY, expression
@@ -53,30 +51,30 @@ class Decisions:
         return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
+def decisions(derived: Derived) -> Decisions:
     """The table of an adjoint."""
-    taped = [_taped(made, tape) for tape in derived.tapes]
-    values = [*_read_again(made, derived), *_run_again(made, derived), *_saved(made, derived), *taped]
+    taped = [_taped(derived, tape) for tape in derived.tapes]
+    values = [*_read_again(derived), *_run_again(derived), *_saved(derived), *taped]
     return Decisions((*values, *derived.choices))
 
 
-def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
+def _read_again(derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
     read = {x.array for x in elements(derived.body)} - derived.replayed
     why = "it is as the kernel found it, so it is read again"
-    sizes = {p.name: BYTES[p.type] for p in made.of.params if p.name in read}
+    sizes = {p.name: BYTES[p.type] for p in derived.facts.function.params if p.name in read}
     return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
 
-def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
+def _run_again(derived: Derived) -> list[Choice]:
     """Variables and shared arrays whose lines stand in the adjoint again."""
-    inputs, taped = {p.name for p in made.of.params if p.pointer}, {tape.value for tape in derived.tapes}
+    inputs, taped = {p.name for p in derived.facts.function.params if p.pointer}, {tape.value for tape in derived.tapes}
     lines: dict[str, list[Declare | Assign]] = {}
     for s in each(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):
             lines.setdefault(s.name if isinstance(s, Declare) else name_of(s.target), []).append(s)
     rows = []
-    for name, d in made.of.declared.items():
+    for name, d in derived.facts.function.declared.items():
         if name in lines and name not in taped and floating(d.type):
             found = {x for s in lines[name] for e in values(s) for x in walk(e) if isinstance(x, Index)}
             moved = sum(BYTES[x.type] for x in found if x.array in inputs)
@@ -86,31 +84,33 @@ def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     return rows
 
 
-def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
+def _saved(derived: Derived) -> list[Choice]:
     """Values kept in variables."""
     rows = []
     for s in each(derived.body):
-        if isinstance(s, Declare) and s.name in made.saved_names and s.value is not None:
-            why = f"{made.saved_names[s.name]} changes after line {s.place.line}, and its value there is needed"
+        if isinstance(s, Declare) and s.name in derived.registers and s.value is not None:
+            why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is needed"
             size = BYTES[s.type]
             rows.append(Choice(s.name, "registers", why, str(size), "0", f"tape: {2 * size}"))
     return rows
 
 
-def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
+def _taped(derived: Derived, tape: Tape) -> Choice:
     """Values kept for each round of a loop, or for some of them."""
     loop = f"each round of the loop at line {tape.place.line}"
     why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
     why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
-    extents = [(e, evaluate(e, made.module.values)) for e in tape.dims]
+    extents = [(e, evaluate(e, derived.facts.module.values)) for e in tape.dims]
     size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
     inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # rounds of loops inside
-    never = "another loop reads it" if tape.name in made.tapes else "it is a function's"
-    moved, again = f"{2 * size} a round", f"every {EVERY}th round: not where {made.never.get(tape.name, never)}"
-    if counted := made.counted.get(tape.name):
+    moved, again = (
+        f"{2 * size} a round",
+        f"every {EVERY}th round: not where {derived.never.get(tape.name, 'another loop reads it')}",
+    )
+    if counted := derived.costs.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:
-        rounds = evaluate(tape.size, made.module.values) or 0
+        rounds = evaluate(tape.size, derived.facts.module.values) or 0
         return Choice(
             tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size), f"{moved}, in L1", again
         )
@@ -118,5 +118,5 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     how = "global tape"
     if tape.every > 1:
         how, why = f"global tape, every {EVERY}th round", f"{why}; those between are run again"
-        moved, again = str(made.counted[tape.name]), f"every round: {moved.partition(' ')[0]}"
+        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]}"
     return Choice(tape.name, how, why, f"{size}{inside} x rounds ({rounds_text})", moved, again)

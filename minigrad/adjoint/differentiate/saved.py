@@ -1,0 +1,234 @@
+"""Saved values: the storage plan turned into registers, tapes, and the expressions by which the sweeps read them."""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
+from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Plan, Storage, Tape, lost_in_header, with_header
+from minigrad.adjoint.language.ast import (
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Comment,
+    Declare,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Number,
+    Place,
+    Stmt,
+    Ternary,
+    Unary,
+    floating,
+)
+from minigrad.adjoint.language.effects import always, handed, written
+from minigrad.adjoint.language.printer import expression
+from minigrad.adjoint.language.rewrite import ZERO, change, opposite
+
+LOST = "?"  # begins the name of a value that can be neither recomputed nor saved
+INNER = (
+    "is overwritten in an outer loop and read in an inner one while the gradient still needs it, and only the running "
+    "kernel knows how many iterations that takes; give it a bound that the launch knows, and leave it with break"
+)
+HEADER = (
+    "is overwritten in an outer loop and read in the header of an inner one while the gradient still needs it; "
+    "copy it into a variable before the inner loop, or test it in the body of a for that break leaves"
+)
+
+
+class Iteration(NamedTuple):
+    """The current iteration of a loop: the most that the host knows of (None: it knows of none), and its number."""
+
+    most: Expr | None
+    number: Expr
+
+
+@dataclass
+class ReversedLoop:
+    """A loop whose iterations are being reversed: the names of its variables, and its tapes."""
+
+    plan: LoopPlan
+    k: Name  # the iteration that is run again
+    counter: str
+    iteration: Iteration  # as the kernel's own loop has it
+    outer: "ReversedLoop | None"
+    pushes: dict[Place, list[Stmt]] = field(
+        default_factory=dict
+    )  # stores onto its tapes, by the statement they precede
+    tapes: dict[tuple[Place, Expr], Tape] = field(default_factory=dict)  # of values at a place in loops inside
+
+
+class Saved:
+    """Gives the sweeps an expression for each value, and declares the register or tape that this takes."""
+
+    def __init__(self, facts: KernelFacts, plan: Plan):
+        self.facts, self.plan, self.names = facts, plan, facts.names
+        self.tapes: dict[str, Tape] = {}
+        self.registers: dict[str, str] = {}  # variables that hold a saved value: what the kernel calls it
+        self.why: dict[str, tuple[Place, str]] = {}  # values that cannot be saved: where, and why not
+        self.loop: ReversedLoop | None = None  # the innermost loop that is being reversed
+        self.inside: list[Iteration] = []  # loops inside that one, which are run forwards
+        self.guards: list[Expr] = []  # conditions under which the current expression is evaluated
+        self.at(Comment(""))
+
+    def at(self, s: Stmt) -> None:
+        """Move to a statement."""
+        self.here, self.guards = s, []
+        self.before: list[Stmt] = []  # declarations for the forward sweep, in front of the statement
+        self.captured: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
+        self.held: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
+
+    def keep(self, e: Expr) -> Expr:
+        """An expression that has, in the backward sweep, the value that `e` has at this statement."""
+        if self.held and e == self.held[0] and not isinstance(e, Number):
+            return self.held[1]
+        return change(e, self._kept)
+
+    def _kept(self, e: Expr) -> Expr | None:
+        match e:
+            case Name() | Index() | Call() if self.plan.storage(self.here, e) in (Storage.REGISTER, Storage.TAPE):
+                return self.capture(e)
+            case Ternary():
+                condition = self.keep(e.condition)
+                yes, no = self.under(e.condition, e.yes), self.under(opposite(e.condition), e.no)
+                return Ternary(condition, yes, no, e.type)
+            case Binary() if e.op in ("&&", "||"):
+                guard = e.left if e.op == "&&" else opposite(e.left)
+                return Binary(e.op, self.keep(e.left), self.under(guard, e.right), e.type)
+        return None
+
+    def under(self, condition: Expr, e: Expr) -> Expr:
+        """keep(e), of an expression that is evaluated only under a condition."""
+        self.guards.append(condition)
+        kept = self.keep(e)
+        self.guards.pop()
+        return kept
+
+    def capture(self, e: Expr) -> Expr:
+        """A value saved at this statement, once."""
+        guards = tuple(self.guards) if isinstance(e, Index) else ()  # a variable can be read in any case
+        if (e, guards) not in self.captured:
+            value = e
+            for guard in reversed(guards):
+                value = Ternary(guard, value, Number("0", e.type), e.type)
+            on_tape = self.plan.saved_in(self.here, value) is Storage.TAPE
+            self.captured[e, guards] = self.on_tape(value) if on_tape else self.in_register(value)
+        return self.captured[e, guards]
+
+    def in_register(self, value: Expr, name: str = "") -> Expr:
+        """The value in a variable of its own."""
+        name = self.names.fresh(f"{name or short_name(value)}_{self.here.place.line}")
+        self.registers[name] = expression(value)
+        self.before.append(Declare(name, value.type, value=value, place=self.here.place))
+        return Name(name, value.type)
+
+    def on_tape(self, value: Expr) -> Expr:
+        """The value on the tape of the outermost loop that loses it; each loop inside adds an axis to the tape."""
+        loop, inside = self.losing(value.names)
+        extents = [extent for i in inside if (extent := i[0].most) is not None]
+        if loop is None or len(extents) < len(inside):
+            return self.lost(value)
+        key = self.here.place, value
+        if not inside or key not in loop.tapes:
+            numbers = tuple(i.number for i, _ in inside)
+            tape = self.tape(loop, short_name(value), value.type, tuple(extents), expression(value))
+            loop.tapes[key] = tape
+            store = self.if_room(loop, Assign(tape.slot(loop.k, numbers), "=", value))
+            loop.pushes.setdefault(self.here.place, []).append(store)
+        return loop.tapes[key].slot(loop.k, tuple(k for _, k in inside))
+
+    def losing(self, arrays: Set[str]) -> tuple[ReversedLoop | None, list[tuple[Iteration, Expr]]]:
+        """The outermost loop that loses an array, and the loops inside it: each with its iteration that is run now."""
+        inside = [(i, i.number) for i in self.inside]
+        outermost, inside_outermost, loop = None, inside, self.loop
+        while loop:
+            if arrays & loop.plan.lost:
+                outermost, inside_outermost = loop, inside
+            inside, loop = [(loop.iteration, loop.k), *inside], loop.outer
+        return outermost, inside_outermost
+
+    def is_lost(self, array: str) -> bool:
+        """Whether an iteration that is being run again would find other values in an array."""
+        return self.loop is not None and self.loop.plan.loses(array)
+
+    def replayed(self, e: Expr) -> Expr:
+        """An expression of the forward sweep; from the tape where an iteration run again cannot compute it."""
+        return self.on_tape(e) if any(map(self.is_lost, e.names)) else e
+
+    def lost(self, value: Expr, why: str = INNER) -> Name:
+        """A value that can be neither recomputed nor saved: an error only if the adjoint needs it in the end."""
+        name = f"{LOST}{len(self.why)}"
+        self.why[name] = self.here.place, f"{min(filter(self.is_lost, value.names))} {why}."
+        return Name(name, value.type)
+
+    def tape(self, loop: ReversedLoop, value: str, kind: str, dims: tuple[Expr, ...] = (), of: str = "") -> Tape:
+        """A new tape of a loop, in the thread's own memory if it is short. of: the expression that it holds."""
+        size, trips, function = loop.plan.size, loop.plan.trips, ""
+        if size is not None:
+            extents = [evaluate(e, self.facts.module.values) for e in (size, *dims)]
+            if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
+                size, trips = None, size
+        if size is None and self.facts.function is not self.facts.module.kernel:
+            function = f" of {self.facts.function.name}"  # the kernel passes it on, under this name
+        name = self.names.fresh(f"{value}{function.replace(' ', '_')}_tape")
+        place = loop.plan.loop.place
+        self.tapes[name] = Tape(name, kind, size, trips, value + function, place, loop.counter, dims, of)
+        return self.tapes[name]
+
+    def if_room(self, loop: ReversedLoop, store: Stmt) -> Stmt:
+        """A store onto a tape, guarded where the tape may be too short."""
+        return If(Binary("<", loop.k, Name("tape_slots", "int"), "bool"), [store], []) if loop.plan.counted else store
+
+    def with_saved_header(self, s: For) -> For:
+        """The loop, with values in its header from the tape of a loop around where that loses them.
+
+        One slot serves all iterations of this loop, and it is filled in front of the loop. So it may hold only a value
+        that is the same in all of them, and that the kernel reads there in any case.
+        """
+        lost = lost_in_header(self.facts, s, self.loop.plan if self.loop else None)
+        if not lost:
+            return s
+
+        def kept(sure: Set[Expr]) -> Callable[[Expr], Expr]:
+            def new(x: Expr) -> Expr | None:
+                if not handed(x) & lost:
+                    return None
+                return self.on_tape(x) if x in sure else self.lost(x, HEADER)
+
+            return lambda e: change(e, new)
+
+        first, changed = s.start.value if s.start else None, written([s])
+        always_first: set[Expr] = {*always(first)} if first else set()
+        sure: set[Expr] = {x for x in always(s.condition) if not x.names & changed}
+        return with_header(s, kept(always_first), kept(sure), kept(set()))
+
+    def iteration(self, s: For, header: Count | None) -> Iteration:
+        """The current iteration of a loop that runs forwards."""
+        if header is None:
+            return Iteration(None, ZERO)
+        var = Name(header.var, "int")
+        return Iteration(self.plan.loops[id(s)].most, var if header.simple else header.round(var))
+
+
+def short_name(e: Expr) -> str:
+    """The base of a name for a value."""
+    match e:
+        case Name():
+            return e.name
+        case Index():
+            return e.array
+        case Ternary():
+            return short_name(e.yes)
+        case Unary() | Cast():
+            return short_name(e.operand)
+        case Call():
+            return e.function
+        case Binary() if e.type == "bool":
+            return "condition"
+    return "value" if floating(e.type) else "index"
