@@ -117,9 +117,9 @@ class Accumulate:
     def atomics(self, array: str, sites: list[SumSite]) -> list[Choice]:
         """One array to which threads add at elements that they may share."""
         shared, made = self.arrays[array], {}
-        crowded = len(sites) == 1 and sites[0].looked_up
+        crowded, sums = len(sites) == 1 and sites[0].looked_up, "warp sums" in self.enabled
         for site in sites:
-            warp = not reads_in(site.target.indices) - self.alike
+            warp = sums and not reads_in(site.target.indices) - self.alike
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
             if array in self.handed:
                 why = "a function that the kernel calls adds to the array, too"
@@ -127,9 +127,7 @@ class Accumulate:
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
-            if "warp sums" not in self.enabled:
-                warp = False
-            elif array in self.totals:
+            if sums and array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
                 surely = not reads_in(site.target.indices) - self.uniform

@@ -51,7 +51,8 @@ class Storage(StrEnum):
     REREAD = "reread"  # in memory: nothing overwrites it
     RECOMPUTE = "recompute"  # in a variable that the forward sweep, or the iteration run again, has set
     REGISTER = "register"  # in a variable of its own: the original is overwritten before its gradient is taken
-    TAPE = "tape"  # on the tape of a loop: running the iteration again would find another value
+    TAPE = "tape"  # on the tape of a loop: running its iteration again would find another value
+    LOST = "lost"  # nowhere: nothing bounds the number of iterations, so that no tape can be long enough
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,13 @@ class Plan:
 
     def saved_in(self, s: Stmt, value: Expr) -> Storage:
         """Where to save a value: a register, unless it takes an array that an iteration run again finds changed."""
-        loop = self.points[id(s)].loop
-        return Storage.TAPE if loop and any(map(loop.loses, value.names)) else Storage.REGISTER
+        loop, unbounded, storage = self.points[id(s)].loop, False, Storage.REGISTER
+        while loop:
+            if value.names & loop.lost:
+                storage = Storage.LOST if unbounded else Storage.TAPE
+            unbounded |= loop.most is None
+            loop = loop.outer
+        return storage
 
 
 def decide(facts: KernelFacts, body: list[Stmt]) -> Plan:

@@ -92,7 +92,7 @@ class Saved:
 
     def _kept(self, e: Expr) -> Expr | None:
         match e:
-            case Name() | Index() | Call() if self.plan.storage(self.here, e) in (Storage.REGISTER, Storage.TAPE):
+            case Name() | Index() | Call() if self.plan.changed(self.here, e):
                 return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
@@ -117,8 +117,8 @@ class Saved:
             value = e
             for guard in reversed(guards):
                 value = Ternary(guard, value, Number("0", e.type), e.type)
-            on_tape = self.plan.saved_in(self.here, value) is Storage.TAPE
-            self.captured[e, guards] = self.on_tape(value) if on_tape else self.in_register(value)
+            save = {Storage.REGISTER: self.in_register, Storage.TAPE: self.on_tape, Storage.LOST: self.lost}
+            self.captured[e, guards] = save[self.plan.saved_in(self.here, value)](value)
         return self.captured[e, guards]
 
     def in_register(self, value: Expr, name: str = "") -> Expr:
