@@ -30,10 +30,19 @@ from typing import Any
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.emit.decisions import Decisions
 from minigrad.adjoint.examples import LADDER, ladder
-from minigrad.adjoint.language.lexer import Refused
+from minigrad.adjoint.language.lexer import NotDifferentiable
 from minigrad.adjoint.op import Differentiable, differentiable
 
-__all__ = ["LADDER", "Adjoint", "Decisions", "Differentiable", "Refused", "adjoint", "differentiable", "ladder"]
+__all__ = [
+    "LADDER",
+    "Adjoint",
+    "Decisions",
+    "Differentiable",
+    "NotDifferentiable",
+    "adjoint",
+    "differentiable",
+    "ladder",
+]
 
 
 class _Callable(ModuleType):

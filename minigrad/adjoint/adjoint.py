@@ -14,7 +14,7 @@ from minigrad.adjoint.derive_kernel import KernelAdjoint
 from minigrad.adjoint.emit.assemble import assemble
 from minigrad.adjoint.emit.decisions import Decisions, decisions
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.file import DEEP, parse
+from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.adjoint.run import examine
 from minigrad.display import column
 from minigrad.kernels.kernel import Kernel, source_of
@@ -36,19 +36,19 @@ class Adjoint:
         self.slots = launches.SLOTS
         values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **values}
-        self.module = parse(primal.source.text, primal.source.name, primal.name, self.defines)
+        self.file = parse(primal.source.text, primal.source.name, primal.name, self.defines)
         try:
             self._derive(wrt)
         except RecursionError:
-            raise self.module.refuse(self.module.kernel.place, DEEP) from None
+            raise self.file.error(self.file.kernel.place, TOO_DEEP) from None
 
     def _derive(self, wrt: Sequence[str] | None) -> None:
-        self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
-        self.outputs = tuple(dataflow.outputs(self.module.kernel))
-        self.wrt = chosen(self.module, wrt)
-        made = KernelAdjoint(self.module, self.wrt)
+        self._deciding = "iubf" if floats_decide(self.file.kernel) else "iub"  # over the elements that it touches
+        self.outputs = tuple(dataflow.outputs(self.file.kernel))
+        self.wrt = chosen(self.file, wrt)
+        made = KernelAdjoint(self.file, self.wrt)
         self.derived = made.derive()
-        self.assembled = assemble(self.module, self.derived)
+        self.assembled = assemble(self.file, self.derived)
         self.decisions: Decisions = decisions(made, self.derived)
 
     @property
@@ -94,12 +94,12 @@ class Adjoint:
                 break
             self.slots = slots  # the tapes were too short: nothing of this run counts
         made = launches.summed(run, self.derived, made)
-        values = dict(zip((p.name for p in self.module.kernel.params), args, strict=True))
+        values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
         return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.Run:
         """A launch of the kernel, checked. Raises TypeError or LaunchError."""
-        run = launches.prepare(self.primal, self.module, args, grid, block)
+        run = launches.prepare(self.primal, self.file, args, grid, block)
         launches.check_conditions(run, self.derived)
         return run
 
@@ -149,7 +149,7 @@ REVERSED = re.compile(r"// adjoint of line (\d+)")
 def page(made: "Adjoint") -> str:
     """HTML that needs no script. A line of the kernel and the comments above what reverses it have one colour."""
     source, primal = made.kernels[0].source, made.primal.source
-    functions = [(f.place.line, f.text) for f in made.module.functions.values()]
+    functions = [(f.place.line, f.text) for f in made.file.functions.values()]
     first, own = _own(made, source)
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}

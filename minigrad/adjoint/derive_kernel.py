@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from minigrad.adjoint.analyse.indices import EXTENTS, Facts
+from minigrad.adjoint.analyse.phases import Divergence, check_barriers
 from minigrad.adjoint.analyse.regions import apart, first_stores, read_again, repeated
 from minigrad.adjoint.decide.accumulate import Accumulate, Choice
 from minigrad.adjoint.decide.checkpoints import Checkpoints
@@ -13,29 +14,29 @@ from minigrad.adjoint.decide.store_or_recompute import Counted
 from minigrad.adjoint.derive import Derivation, Derived
 from minigrad.adjoint.differentiate.shadows import cleared, unseen
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import Add, Assign, Barrier, Comment, Declare, Expr, Index, Name, Stmt
-from minigrad.adjoint.language.control_flow import Divergence, check_barriers, structured
-from minigrad.adjoint.language.effects import axis_of, fixed, mentioned, name_of, read, written
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Comment, Declare, Expr, Index, Name, Stmt
+from minigrad.adjoint.language.control_flow import structured
+from minigrad.adjoint.language.dataflow import assigned_once, names_used, read, target_name, thread_axis, written
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, each, everywhere, loops, without
-from minigrad.adjoint.simplify.hoist import read_ahead, regrouped, shared_out, sums_led_out
-from minigrad.adjoint.simplify.tidy import merged
+from minigrad.adjoint.language.rewrite import ZERO, bottom_up, copy_without, flatten, map_loops
+from minigrad.adjoint.simplify.hoist import hoist_loads, hoist_sums, share_over_warp, unswitch
+from minigrad.adjoint.simplify.tidy import merge_sums
 
 
 class KernelAdjoint(Derivation):
     """Derives the adjoint of a kernel."""
 
-    def __init__(self, module: Module, wrt: Sequence[str]):
-        super().__init__(module, module.kernel, dataflow.active(module, wrt))
+    def __init__(self, file: KernelFile, wrt: Sequence[str]):
+        super().__init__(file, file.kernel, dataflow.active(file.kernel, wrt))
         self.wrt, self.gradients = list(wrt), {}
         self.counted: dict[str, Counted] = {}  # what a tape costs, and what stood against it
         self.never: dict[str, str] = {}  # or why nothing did
-        check_barriers(module, divergence := Divergence(module.kernel))
-        self.uniform = {*divergence.alike, *module.values}
-        self.alike = self.uniform | Divergence(module.kernel, control=False).alike
-        self.conditions = unseen(module.kernel)
-        self.flow = structured(module.kernel.body, ("return",))
+        check_barriers(file, divergence := Divergence(file.kernel))
+        self.uniform = {*divergence.uniform, *file.values}
+        self.alike = self.uniform | Divergence(file.kernel, control=False).uniform
+        self.conditions = unseen(file.kernel)
+        self.flow = structured(file.kernel.body, ("return",))
         self.dropped = {p.name for p in self.of.params if p.pointer} - read_again(self.flow)
         self.final = self.stored_once()
         reached = [p for p in self.of.params if p.name in self.active]
@@ -59,7 +60,7 @@ class KernelAdjoint(Derivation):
         own: list[Stmt] = [Declare(self.gradients[p.name], p.type, value=ZERO) for p in self.scalars]
         body = self.settled([*own, *self.both(self.flow), *self.handed_over()])
         turn = Turn(self, {self.gradients[d.name] for d in self.shared}, self.uniform)
-        body = turn.body(everywhere(body, merged))
+        body = turn.body(bottom_up(body, merge_sums))
         results = set(dataflow.outputs(self.of))
         inputs = {p.name: d for p in self.of.params if (d := self.parameters().get(p.name)) and p.name not in results}
         self.strides = {d: self.fresh(f"{d}_stride") for d in inputs.values()}
@@ -68,18 +69,18 @@ class KernelAdjoint(Derivation):
         for launch, sums in Split(self, {*inputs.values()} - {*self.totals.values()}).launches(body):
             before = dict(self.conditions), dict(self.limits)
             one = self.finished(launch, made)
-            if adds := [expression(s.target) for s in each(one.body) if isinstance(s, Add)]:
+            if adds := [expression(s.target) for s in flatten(one.body) if isinstance(s, AtomicAdd)]:
                 for known, kept in zip((self.conditions, self.limits), before, strict=True):
                     known.clear()
                     known |= kept
                 why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
                 self.atomic |= {
-                    expression(s.target): why for s in each(body) if isinstance(s, Assign) and id(s) in sums
+                    expression(s.target): why for s in flatten(body) if isinstance(s, Assign) and id(s) in sums
                 }
                 continue
             made.join(one)
             taken |= sums
-        rest = self.pruned(without(body, taken)) if taken else body
+        rest = self.pruned(copy_without(body, taken)) if taken else body
         if not taken or written(rest) & self.results:
             made.join(self.finished(Launch(rest, "others" if taken else ""), made))
         return made
@@ -89,22 +90,23 @@ class KernelAdjoint(Derivation):
         self.uniform |= {name.replace("blocks_", "block_") for name in launch.blocks}
         sinks = {self.gradients[d.name]: True for d in self.shared} | dict.fromkeys(self.totals.values(), False)
         sinks |= {self.gradients[p.name]: False for p in self.arrays}
-        known = self.module.values | dict.fromkeys(launch.blocks, 1)
-        body = loops(launch.body, partial(sums_led_out, arrays=sinks, fresh=self.fresh, values=known))
+        known = self.file.values | dict.fromkeys(launch.blocks, 1)
+        body = map_loops(launch.body, partial(hoist_sums, arrays=sinks, fresh=self.fresh, values=known))
         inputs = {self.gradients[p.name]: p.name for p in self.arrays}
         sums = Accumulate(sinks, self.alike, self.totals.values(), self.strides, written(before.body), inputs)
         choices = [*map(self.explained, sums.decide(body, self.facts(body, launch.blocks), self.phases(body)))]
-        body = loops(body, partial(shared_out, uniform={*self.uniform, *self.strides.values()}, fresh=self.fresh))
+        uniform = {*self.uniform, *self.strides.values()}
+        body = map_loops(body, partial(share_over_warp, uniform=uniform, fresh=self.fresh))
         block = {d.name for d in self.of.declared.values() if d.shared}
         checkpoints = Checkpoints(self.tapes, block | {p.name for p in self.of.params if p.pointer}, self.fresh)
-        body = everywhere(body, checkpoints)
+        body = bottom_up(body, checkpoints)
         self.counted |= checkpoints.counted
         self.never |= checkpoints.never
         body = [*self.zeros_of_shared(body), *body]
-        block |= {s.name for s in each(body) if isinstance(s, Declare) and s.shared}
+        block |= {s.name for s in flatten(body) if isinstance(s, Declare) and s.shared}
         given = {self.gradients.get(n, "") for n in dataflow.outputs(self.of)} - written(body)
-        body = everywhere(self.tidied(body, block | set(sinks) | self.kept_arrays()), regrouped)
-        launch.body = everywhere(body, partial(read_ahead, given=given))
+        body = bottom_up(self.tidied(body, block | set(sinks) | self.kept_arrays()), unswitch)
+        launch.body = bottom_up(body, partial(hoist_loads, given=given))
         made = self.derived(launch, [*launch.choices, *choices])
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
@@ -112,7 +114,7 @@ class KernelAdjoint(Derivation):
 
     def zeros_of_shared(self, body: list[Stmt]) -> list[Stmt]:
         """The gradients of shared arrays, declared and cleared, and a barrier."""
-        left = [d for d in self.shared if self.gradients[d.name] in mentioned(body)]
+        left = [d for d in self.shared if self.gradients[d.name] in names_used(body)]
         clear = [s for d in left for s in cleared(d, self.gradients[d.name], self.conditions, self.limited(d.name))]
         return [*clear, Barrier()] if clear else []
 
@@ -123,8 +125,8 @@ class KernelAdjoint(Derivation):
 
     def limited(self, array: str) -> dict[str, Expr]:
         """The extents of the block that all stores into an array leave to threadIdx alone: they may be those of it."""
-        stores = [s.target for s in each(self.flow) if isinstance(s, Assign) and name_of(s.target) == array]
-        axes = [{axis_of(self.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
+        stores = [s.target for s in flatten(self.flow) if isinstance(s, Assign) and target_name(s.target) == array]
+        axes = [{thread_axis(self.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
         return {name: e for name, e in self.limits.items() if all(name[-1] in along for along in axes)}
 
     def parameters(self) -> dict[str, str]:
@@ -142,8 +144,8 @@ class KernelAdjoint(Derivation):
 
     def facts(self, body: list[Stmt], blocks: Iterable[str] = ()) -> Facts:
         """What holds everywhere in the kernel."""
-        macros = set(self.module.values)
+        macros = set(self.file.values)
         scalars = {p.name for p in self.of.params if not p.pointer} | {*blocks}
-        known = {**self.fixed, **fixed(body)} if blocks else {**fixed(body), **self.fixed}
+        known = {**self.fixed, **assigned_once(body)} if blocks else {**assigned_once(body), **self.fixed}
         alike, extents = {*scalars, *macros, *EXTENTS.values()}, (self.conditions, self.limits)
         return Facts(known, macros, alike, set(self.uniform), *extents)

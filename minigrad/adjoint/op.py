@@ -7,8 +7,8 @@ from typing import Any
 
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
-from minigrad.adjoint.language.ast import floating
-from minigrad.adjoint.language.effects import mentioned, written
+from minigrad.adjoint.language.ast import is_float
+from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
 from minigrad.kernels.kernel import Kernel
@@ -25,9 +25,9 @@ class Differentiable:
     def __init__(self, made: Adjoint, wider: bool = True):
         self.adjoint, self.primal, self.wider = made, made.primal, wider
         self._made = {made.wrt: made}
-        kernel = made.module.kernel
+        kernel = made.file.kernel
         stored = written(kernel.body)
-        self._changed = {p.name for p in kernel.params if p.pointer and p.name in stored and not floating(p.type)}
+        self._changed = {p.name for p in kernel.params if p.pointer and p.name in stored and not is_float(p.type)}
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None) -> Any:
         """Run the kernel on copies of its outputs; these come back, a tuple where they are several.
@@ -41,7 +41,7 @@ class Differentiable:
         run = self.adjoint.prepared(args, grid, block)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
         values = {**run.arrays, **run.scalars}
-        params = [p.name for p in run.module.kernel.params]
+        params = [p.name for p in run.file.kernel.params]
         tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
         known = values | outputs | {n: tensors[n] for n in self._changed if n in tensors}
         if tape.grad_enabled():
@@ -62,7 +62,7 @@ class Differentiable:
         wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
         if not wanted:
             return
-        read = mentioned(made.derived.body) - self._changed
+        read = names_used(made.derived.body) - self._changed
         saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
         inputs = [tensors[n] for n in wanted]
         kernel = results[0] if len(results) == 1 else Tensor(results[0].array)
@@ -75,7 +75,7 @@ class Differentiable:
         """The adjoint with respect to these parameters at least, unless `wrt` was given."""
         if not self.wider or set(names) <= set(self.adjoint.wrt):
             return self.adjoint
-        wrt = tuple(p.name for p in self.adjoint.module.kernel.params if p.name in {*names, *self.adjoint.wrt})
+        wrt = tuple(p.name for p in self.adjoint.file.kernel.params if p.name in {*names, *self.adjoint.wrt})
         if wrt not in self._made:
             self._made[wrt] = Adjoint(self.primal, wrt)
         return self._made[wrt]

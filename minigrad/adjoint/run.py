@@ -14,9 +14,9 @@ from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.emit.assemble import Assembled
-from minigrad.adjoint.language.ast import Expr, Param, Place, floating
-from minigrad.adjoint.language.effects import written
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.ast import Expr, Parameter, Place, is_float
+from minigrad.adjoint.language.dataflow import written
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
 from minigrad.devices import device as base
 from minigrad.devices import kernel_device
@@ -38,7 +38,7 @@ DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
 class Run:
     """One launch: the arguments by name, and its extents."""
 
-    module: Module
+    file: KernelFile
     arrays: dict[str, Any]
     scalars: dict[str, Any]
     grid: base.Dim3
@@ -58,7 +58,7 @@ class Run:
     @property
     def known(self) -> dict[str, Any]:
         """What the host knows by the names of the kernel: macros, extents, scalars."""
-        return {**self.module.values, **self.extents, **self.scalars}
+        return {**self.file.values, **self.extents, **self.scalars}
 
     def number(self, e: Expr) -> int | None:
         """A whole-number expression of the kernel, of its first thread."""
@@ -66,16 +66,16 @@ class Run:
         first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
         return evaluate(e, first | whole)
 
-    def shape(self, p: Param) -> tuple[int, ...]:
+    def shape(self, p: Parameter) -> tuple[int, ...]:
         """The shape of an argument, and of its gradient."""
         return self.arrays[p.name].shape if p.pointer else ()
 
-    def stride(self, p: Param) -> int:
+    def stride(self, p: Parameter) -> int:
         """How far apart the copies of a gradient lie: a line of the cache at least; 0 where it is too large for any."""
         size = prod(self.shape(p))
         return max(size, 32) if COPIES * size <= max(self.threads, MOST_COPIED) else 0
 
-    def fills(self, found: Cover | None, p: Param) -> bool:
+    def fills(self, found: Cover | None, p: Parameter) -> bool:
         """Whether this launch stores into every element of the gradient of a parameter."""
         if found is None or found.size.at(self.known) != prod(self.shape(p)):
             return False
@@ -86,7 +86,7 @@ class Run:
         """The dtype behind a type; of `real` that of the first array that is real."""
         if kind != "real":
             return DTYPES[kind]
-        reals = [p.name for p in self.module.kernel.params if p.pointer and p.type == "real"]
+        reals = [p.name for p in self.file.kernel.params if p.pointer and p.type == "real"]
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
 
 
@@ -96,11 +96,11 @@ def check_conditions(run: Run, derived: Derived) -> None:
         for name, e in extents.items():
             wanted, given = run.number(e), run.extents[name]
             if wanted is None or given > wanted or (given < wanted and not most):
-                raise LaunchError(f"{run.module.kernel.name}: {name} is {given}, {_relied(name, e, wanted, most)}")
+                raise LaunchError(f"{run.file.kernel.name}: {name} is {given}, {_relied(name, e, wanted, most)}")
     for fill in derived.fills:
         if not fill.holds(run.extents):
             raise LaunchError(
-                f"{run.module.kernel.name}: in a block of {run.block}, a round of the loop at line {fill.line} reads "
+                f"{run.file.kernel.name}: in a block of {run.block}, a round of the loop at line {fill.line} reads "
                 f"elements of {fill.array.name} that no thread has stored in that round, or stores beyond its end; and "
                 f"the adjoint runs each round by itself. Choose a block whose threads store all that they read."
             )
@@ -123,10 +123,10 @@ def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], assembl
     """The gradients by parameter: those of outputs as given, in copies where they are written; others to be filled."""
     device = next(iter(run.arrays.values())).device
     made = {}
-    for p in run.module.kernel.params:
+    for p in run.file.kernel.params:
         if (d := given.get(p.name)) is not None:
             made[p.name] = copied(d) if derived.gradients.get(p.name) in assembled.written else d
-        elif floating(p.type):
+        elif is_float(p.type):
             name = derived.gradients.get(p.name, "")
             apart = run.stride(p) if name in derived.strides else 0
             begin = Array.empty if run.fills(derived.covers.get(name), p) else Array.zeros
@@ -136,7 +136,7 @@ def gradients_of(run: Run, derived: Derived, given: Mapping[str, Array], assembl
 
 def summed(run: Run, derived: Derived, made: dict) -> dict:
     """The gradients, with those that were added up in copies as one."""
-    for p in run.module.kernel.params:
+    for p in run.file.kernel.params:
         if derived.gradients.get(p.name) in derived.strides and run.stride(p):
             with no_grad():
                 whole = Tensor(made[p.name]).sum(axis=0)
@@ -163,7 +163,7 @@ def launch(
     gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
     strides = {
         derived.strides[d]: run.stride(p)
-        for p in run.module.kernel.params
+        for p in run.file.kernel.params
         if (d := derived.gradients.get(p.name)) in derived.strides
     }
     known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
@@ -185,7 +185,7 @@ def tape_array(run: Run, tape: Tape, slots: int, device: Any) -> Array:
     return Array.empty(device, (max(rounds, 1) * values, run.threads), run.dtype(STORED.get(tape.type, tape.type)))
 
 
-def prepare(primal: Kernel, module: Module, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> Run:
+def prepare(primal: Kernel, file: KernelFile, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> Run:
     """The arguments by name, arrays on a device. Raises TypeError or LaunchError for what the kernel would not take."""
     params = primal.signature.params
     if len(args) == len(params):
@@ -195,10 +195,10 @@ def prepare(primal: Kernel, module: Module, args: Sequence[Any], grid: Extent | 
             if p.pointer and given is None:
                 raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
     bind(primal.name, params, args)
-    pairs = list(zip(module.kernel.params, args, strict=True))
-    check_apart(module, [(p, a) for p, a in pairs if p.pointer])
+    pairs = list(zip(file.kernel.params, args, strict=True))
+    check_apart(file, [(p, a) for p, a in pairs if p.pointer])
     arrays, scalars = {p.name: a for p, a in pairs if p.pointer}, {p.name: a for p, a in pairs if not p.pointer}
-    return Run(module, arrays, scalars, *primal.extents(grid, block))
+    return Run(file, arrays, scalars, *primal.extents(grid, block))
 
 
 def memory(value: Any) -> Any:
@@ -218,22 +218,22 @@ def scalar(value: Any) -> Any:
     return np.asarray(value.numpy() if isinstance(value, Tensor | Array) else value).item() if one else value
 
 
-def check_apart(module: Module, arrays: list[tuple[Param, Any]]) -> None:
+def check_apart(file: KernelFile, arrays: list[tuple[Parameter, Any]]) -> None:
     """Raise where an array that is written shares memory with another one."""
-    stored = written(module.kernel.body)
+    stored = written(file.kernel.body)
     for p, a in arrays:
         for q, b in arrays:
             overlap = a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
             if p.name < q.name and overlap and stored & {p.name, q.name} and a.nbytes and b.nbytes:
                 which = min(stored & {p.name, q.name})
                 raise LaunchError(
-                    f"{module.kernel.name}: {p.name} and {q.name} share memory and {which} is written; pass a copy."
+                    f"{file.kernel.name}: {p.name} and {q.name} share memory and {which} is written; pass a copy."
                 )
 
 
 def upstream(run: Run, outputs: Sequence[str], dy: Any) -> dict[str, Array]:
     """The gradients of outputs, by name. Raises TypeError or LaunchError for what does not fit them."""
-    who, named = f"{run.module.kernel.name}: dy", ", ".join(outputs)
+    who, named = f"{run.file.kernel.name}: dy", ", ".join(outputs)
     dy = [dy] if isinstance(dy, Tensor | Array | np.ndarray) else dy
     if not isinstance(dy, Sequence) or isinstance(dy, str):
         raise TypeError(f"{who} takes a list with the gradient of each output ({named}); got {short(dy)}.")
@@ -280,9 +280,9 @@ def examine(kernel: Kernel, run: Run, kinds: str, seen: set[tuple]) -> None:
     from minigrad.microscope import inspect
 
     arrays = {name: copied(a) for name, a in run.arrays.items()}
-    args = [{**arrays, **run.scalars}[p.name] for p in run.module.kernel.params]
+    args = [{**arrays, **run.scalars}[p.name] for p in run.file.kernel.params]
     for problem in inspect(kernel, *args, grid=run.grid, block=run.block, blocks=0).problems:
         if problem.kind == "race":
             why = f"the kernel has a race and so no gradient: {problem.message}"
-            raise run.module.refuse(Place(problem.line or 0, 1), why)
+            raise run.file.error(Place(problem.line or 0, 1), why)
     seen.add(launch)

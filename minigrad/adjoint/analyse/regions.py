@@ -23,8 +23,8 @@ from minigrad.adjoint.analyse.indices import (
 )
 from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
 from minigrad.adjoint.language.ast import (
-    Add,
     Assign,
+    AtomicAdd,
     Binary,
     Cast,
     Declare,
@@ -37,12 +37,20 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     Target,
     Unary,
-    floating,
+    is_float,
     walk,
 )
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import accesses, axis_of, name_of, read_here, reads_in, unfolded, written_here
-from minigrad.adjoint.language.rewrite import conjuncts, each, expressions, heads, nested, sides
+from minigrad.adjoint.language.dataflow import (
+    accesses,
+    inline,
+    names_in,
+    own_reads,
+    own_writes,
+    target_name,
+    thread_axis,
+)
+from minigrad.adjoint.language.rewrite import bodies, conjuncts, flatten, guarded_bodies, own_expressions, with_header
 
 if TYPE_CHECKING:
     from minigrad.adjoint.decide.store_or_recompute import Keeping
@@ -64,7 +72,7 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     """What statements do to an array, in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in heads(s) for kind, x in accesses(part) if isinstance(x, Index)]
+        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, Index)]
         stores = isinstance(s, Assign) and s.op == "="
         found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
         if isinstance(s, If):
@@ -84,7 +92,7 @@ def _most(s: For) -> Count | None:
 
 def _either(s: If, array: str) -> list[Touch]:
     """What a branch does: each side under its condition, and what both sides store without one."""
-    ways = [(condition, touches(side, array)) for condition, side in sides(s)]
+    ways = [(condition, touches(side, array)) for condition, side in guarded_bodies(s)]
     (_, then), (_, orelse) = ways
     both = [t for t in then if t.stores and t in orelse]
     guarded = [t._replace(guards=(*conjuncts(condition), *t.guards)) for condition, found in ways for t in found]
@@ -132,13 +140,13 @@ class Space:
     def value(self, e: Expr) -> Values:
         """An expression of whole numbers; None of what only the running kernel knows."""
         match e:
-            case Number() if e.whole is not None:
-                return np.array(e.whole)
+            case Number() if e.int_value is not None:
+                return np.array(e.int_value)
             case Name():
                 if e.name in self.numbers or e.name not in self.fixed:
                     return self.numbers.get(e.name)
-                return None if floating(e.type) else self.value(self.fixed[e.name])
-            case Cast() if not floating(e.type):
+                return None if is_float(e.type) else self.value(self.fixed[e.name])
+            case Cast() if not is_float(e.type):
                 return self.value(e.operand)
             case Unary(op="-" | "!"):
                 inner = self.value(e.operand)
@@ -197,7 +205,7 @@ def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
-    start, step, bound = map(polynomial, (unfolded(header.start, facts.fixed), header.step, header.bound))
+    start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
     if bound is None or (start, step) not in ways:
         return None
@@ -243,7 +251,7 @@ def _threads(name: str, facts: Facts) -> Polynomial | None:
     """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(unfolded(Name(name, "int"), facts.fixed))
+    value = polynomial(inline(Name(name, "int"), facts.fixed))
     for a in "xyz":
         thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
         size = _extent(facts, thread)
@@ -268,10 +276,10 @@ def read_again(body: list[Stmt]) -> set[str]:
 
     def visit(body: list[Stmt]) -> None:
         for s in body:
-            for one in heads(s):
-                found.update(read_here(one) & stored)
-                stored.update(written_here(one) if not isinstance(one, Declare) else set())
-            for inner in nested(s):
+            for one in with_header(s):
+                found.update(own_reads(one) & stored)
+                stored.update(own_writes(one) if not isinstance(one, Declare) else set())
+            for inner in bodies(s):
                 visit(inner)
                 if isinstance(s, For):
                     visit(inner)  # what the end of a round stores, the next one may read
@@ -298,10 +306,10 @@ def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None =
 
 def apart(body: list[Stmt]) -> set[str]:
     """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
-    stores: dict[str, list[Assign | Add]] = {}
-    for s in each(body):
-        if isinstance(s, Assign | Add):
-            stores.setdefault(name_of(s.target), []).append(s)
+    stores: dict[str, list[Assign | AtomicAdd]] = {}
+    for s in flatten(body):
+        if isinstance(s, Assign | AtomicAdd):
+            stores.setdefault(target_name(s.target), []).append(s)
     return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
 
 
@@ -315,11 +323,11 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     """The statements that are the first to touch one of these arrays, where they store into it."""
     seen: set[str] = set()
     found = set()
-    for s in each(body):
+    for s in flatten(body):
         match s:
-            case Assign(target=Index(array=name), op="=") if name in names - seen - read_here(s):
+            case Assign(target=Index(array=name), op="=") if name in names - seen - own_reads(s):
                 found.add(id(s))
-        seen |= read_here(s) | (set() if isinstance(s, Declare) and not s.values else written_here(s))
+        seen |= own_reads(s) | (set() if isinstance(s, Declare) and not s.values else own_writes(s))
     return found
 
 
@@ -341,7 +349,7 @@ class Fill:
     def axes(self) -> list[str]:
         """The parts of threadIdx on which it depends."""
         parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
-        names = reads_in(unfolded(e, self.fixed) for e in parts)
+        names = names_in(inline(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
@@ -387,7 +395,7 @@ def filled(sweep: "Keeping", s: For, array: str) -> bool:
     found = touches(s.body, array)
     if not found or not found[0].stores:
         return False
-    fill = Fill(sweep.of.declared[array], s.place.line, tuple(found), sweep.fixed, sweep.module.values)
+    fill = Fill(sweep.of.declared[array], s.place.line, tuple(found), sweep.fixed, sweep.file.values)
     told = {a: _told(sweep, fill, a) for a in fill.axes}
     for wanted in _choices(sweep, told):
         if fill.holds(_extents(sweep, wanted)):
@@ -413,13 +421,13 @@ def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
     if known := sweep.conditions.get(name):
         return [known]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
-    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
+    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if thread_axis(sweep.fixed, e) == axis]
     return [sweep.limits[name]] if name in sweep.limits else along[:1]
 
 
 def _in_smaller(sweep: "Keeping", fill: Fill, wanted: dict[str, Expr]) -> bool:
     """Whether it holds in a smaller block, too, as of an array with a column more than threads."""
-    relied, values = {**sweep.conditions, **sweep.limits}, sweep.module.values
+    relied, values = {**sweep.conditions, **sweep.limits}, sweep.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
     numbers = constants(sweep) if free else []
     fewer = {
@@ -432,25 +440,25 @@ def _in_smaller(sweep: "Keeping", fill: Fill, wanted: dict[str, Expr]) -> bool:
 def _within(sweep: "Keeping", axis: str, numbers: list[Expr]) -> list[Expr]:
     """Those of some numbers that a block may have along an axis."""
     limit = sweep.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, sweep.module.values)
-    return [e for e in numbers if most is None or (evaluate(e, sweep.module.values) or 0) <= most]
+    most = None if limit is None else evaluate(limit, sweep.file.values)
+    return [e for e in numbers if most is None or (evaluate(e, sweep.file.values) or 0) <= most]
 
 
 def constants(sweep: "Keeping") -> list[Expr]:
     """The numbers in a kernel, as the compiler knows them, that may be an extent of a block."""
-    body = each(sweep.of.body)
-    whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
-    named = {evaluate(e, sweep.module.values): e for e in whole if e.type == "int"}
+    body = flatten(sweep.of.body)
+    whole = [e for s in body for one in (*own_expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
+    named = {evaluate(e, sweep.file.values): e for e in whole if e.type == "int"}
     return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
 
 
 def _choices(sweep: "Keeping", told: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
     """The extents to try, one of each axis; no more threads than a block may have."""
     for several in product(*told.values()):
-        if np.prod([evaluate(e, sweep.module.values) or THREADS + 1 for e in several]) <= THREADS:
+        if np.prod([evaluate(e, sweep.file.values) or THREADS + 1 for e in several]) <= THREADS:
             yield dict(zip(told, several, strict=True))
 
 
 def _extents(sweep: "Keeping", wanted: dict[str, Expr]) -> dict[str, int]:
     """Extents of a block as numbers, 1 along the axes that do not matter."""
-    return {f"blockDim.{a}": evaluate(wanted[a], sweep.module.values) or 1 if a in wanted else 1 for a in "xyz"}
+    return {f"blockDim.{a}": evaluate(wanted[a], sweep.file.values) or 1 if a in wanted else 1 for a in "xyz"}

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from minigrad.adjoint.analyse.indices import Facts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
-from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Do, Expr, If, Index, Name, Stmt, walk
-from minigrad.adjoint.language.effects import always, is_sum, name_of, reads_in, unfolded, written
+from minigrad.adjoint.language.ast import BYTES, Assign, AtomicAdd, Binary, CallStmt, Expr, If, Index, Name, Stmt, walk
+from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, each, literal, negative, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, flatten, int_literal, negative, plus, times
 
 
 class Choice(NamedTuple):
@@ -48,7 +48,7 @@ class Site:
     @property
     def looked_up(self) -> bool:
         """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
-        behind = [x for e in self.target.indices for x in walk(unfolded(e, self.facts.fixed))]
+        behind = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
         return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)
 
 
@@ -78,7 +78,7 @@ class Accumulate:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
         self.uniform = facts.uniform | facts.still
-        self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
+        self.handed = {name for s in flatten(body) if isinstance(s, CallStmt) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
@@ -98,9 +98,9 @@ class Accumulate:
     def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
-            if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
+            if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
                 self.stored(s)
-            elif is_sum(s) and name_of(s.target) in self.arrays:
+            elif is_sum(s) and target_name(s.target) in self.arrays:
                 self.sites.append(Site(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
@@ -129,7 +129,7 @@ class Accumulate:
         shared, made = self.arrays[array], {}
         crowded = len(sites) == 1 and sites[0].looked_up
         for site in sites:
-            warp = not reads_in(site.target.indices) - self.alike
+            warp = not names_in(site.target.indices) - self.alike
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
             if array in self.handed:
                 why = "a function that the kernel calls adds to the array, too"
@@ -140,7 +140,7 @@ class Accumulate:
             if array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
-                surely = not reads_in(site.target.indices) - self.uniform
+                surely = not names_in(site.target.indices) - self.uniform
                 why = f"the index {'is' if surely else 'may be'} the same in all threads"
                 how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
             copies = array in self.strides and (by != "atomicAdd" or crowded)
@@ -196,8 +196,8 @@ class Accumulate:
         if array in self.covers or len(sites) > 1 or site.branch is None:
             return False
         (s, facts), indices = site.branch, site.target.indices
-        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
-        if not there or reads_in(indices) & written([s]) or not _once(indices[0], facts):
+        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always_read(s.condition)
+        if not there or names_in(indices) & written([s]) or not _once(indices[0], facts):
             return False
         found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
         if found is None:
@@ -213,10 +213,10 @@ class Accumulate:
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
+            copy = Binary("%", Name("blockIdx.x", "int"), int_literal(COPIES), "int")
             offset = times(copy, Name(self.strides[target.array], "int"))
             target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
-        site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+        site.body[site.body.index(s)] = AtomicAdd(target, value, s.place, s.text, by)
 
 
 def _once(e: Expr, facts: Facts) -> bool:

@@ -25,14 +25,14 @@ from minigrad.adjoint.language.ast import (
     Target,
     Ternary,
     Unary,
-    floating,
-    unused,
+    is_float,
+    unused_name,
     walk,
 )
-from minigrad.adjoint.language.effects import fixed
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.dataflow import assigned_once
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, ascending, change, expressions, opposite, plus, times
+from minigrad.adjoint.language.rewrite import ZERO, count_up, logical_not, own_expressions, plus, replace_parts, times
 
 STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds what has no dtype of its own
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
@@ -68,7 +68,7 @@ def copying(source: Expr, target: Target, elements: tuple[Name, ...], dims: tupl
     """A variable copied, or an array by loops over its elements."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):
-        made = ascending(var, extent, [made])
+        made = count_up(var, extent, [made])
     return made
 
 
@@ -116,7 +116,7 @@ def base(e: Expr) -> str:
             return e.function
         case Binary() if e.type == "bool":
             return "condition"
-    return "value" if floating(e.type) else "index"
+    return "value" if is_float(e.type) else "index"
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class Counted:
 
 def values(s: Stmt) -> tuple[Expr, ...]:
     """What a statement computes, its indices left aside."""
-    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else expressions(s)
+    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else own_expressions(s)
 
 
 def work(e: Expr) -> int:
     """The operations of an expression."""
-    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and floating(x.type))]
-    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and floating(x.left.type)]  # tests, too
+    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and is_float(x.type))]
+    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and is_float(x.left.type)]  # tests, too
     return DEAR * len(dear) + len(plain)
 
 
@@ -163,10 +163,10 @@ HEADER = (
 class Keeping:
     """Knows, at each statement, which values will be gone when the gradient passes by."""
 
-    def __init__(self, module: Module, function: Function, active: set[str]):
-        self.module, self.of, self.active = module, function, active
-        self.used = {*function.declared, *module.tokens.words}
-        self.fixed = fixed(function.body)
+    def __init__(self, file: KernelFile, function: Function, active: set[str]):
+        self.file, self.of, self.active = file, function, active
+        self.used = {*function.declared, *file.tokens.words}
+        self.fixed = assigned_once(function.body)
         self.conditions: dict[str, Expr] = {}  # extents of the launch on which the adjoint relies
         self.limits: dict[str, Expr] = {}  # and those that may be smaller
         self.fills: list[Fill] = []  # what the block of a launch has to store in each round of a loop
@@ -189,7 +189,7 @@ class Keeping:
 
     def fresh(self, base: str) -> str:
         """A name that is not in use."""
-        name = unused(base, self.used)
+        name = unused_name(base, self.used)
         self.used.add(name)
         return name
 
@@ -197,7 +197,7 @@ class Keeping:
         """An expression that gives, at the mirrored place, the value that `e` has here."""
         if self.known and e == self.known[0] and not isinstance(e, Number):
             return self.known[1]
-        return change(e, self._kept)
+        return replace_parts(e, self._kept)
 
     def _kept(self, e: Expr) -> Expr | None:
         match e:
@@ -209,10 +209,10 @@ class Keeping:
                 return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
-                yes, no = self.guarded(e.condition, e.yes), self.guarded(opposite(e.condition), e.no)
+                yes, no = self.guarded(e.condition, e.yes), self.guarded(logical_not(e.condition), e.no)
                 return Ternary(condition, yes, no, e.type)
             case Binary() if e.op in ("&&", "||"):
-                guard = e.left if e.op == "&&" else opposite(e.left)
+                guard = e.left if e.op == "&&" else logical_not(e.left)
                 return Binary(e.op, self.keep(e.left), self.guarded(guard, e.right), e.type)
         return None
 
@@ -232,7 +232,7 @@ class Keeping:
 
     def overwritten(self, e: Call) -> set[str]:
         """The arrays that a call hands to a function of the file, and that will hold other values."""
-        params = self.module.functions[e.function].params if e.function in self.module.functions else ()
+        params = self.file.functions[e.function].params if e.function in self.file.functions else ()
         arrays = [a.name for p, a in zip(params, e.arguments, strict=False) if p.pointer and isinstance(a, Name)]
         return {a for a in arrays if a in self.gone or self.is_lost(a)}
 
@@ -295,10 +295,10 @@ class Keeping:
         """
         size, trips, function = rounds.size, rounds.trips, ""
         if size is not None:
-            extents = [evaluate(e, self.module.values) for e in (size, *dims)]
+            extents = [evaluate(e, self.file.values) for e in (size, *dims)]
             if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
                 size, trips = None, size
-        if size is None and self.of is not self.module.kernel:
+        if size is None and self.of is not self.file.kernel:
             function = f" of {self.of.name}"  # the kernel hands it over, under this name
         name = self.fresh(f"{value}{function.replace(' ', '_')}_tape")
         self.tapes[name] = Tape(name, kind, size, trips, value + function, rounds.place, rounds.counter, dims, of)

@@ -8,10 +8,23 @@ from minigrad.adjoint.analyse.regions import filled
 from minigrad.adjoint.analyse.trip_counts import Count, capacity, count, evaluate, nests, shifted, trips_of, widest
 from minigrad.adjoint.decide.store_or_recompute import HEADER, Numbered, Rounds, copying
 from minigrad.adjoint.differentiate.sweep import Pair, Sweep
-from minigrad.adjoint.language.ast import Assign, Declare, Do, Expr, For, If, Index, Name, Place, Reversal, Stmt, Target
+from minigrad.adjoint.language.ast import (
+    Assign,
+    CallStmt,
+    Declare,
+    Expr,
+    For,
+    If,
+    Index,
+    Name,
+    Place,
+    Reversal,
+    Stmt,
+    Target,
+)
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.effects import always, declared, handed, read, read_here, unfolded, written
-from minigrad.adjoint.language.rewrite import ONE, ZERO, change, descending, heads, minus, test
+from minigrad.adjoint.language.dataflow import always_read, declared, inline, own_arrays, own_reads, read, written
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, count_down, minus, replace_parts, with_header
 
 
 class Loops(Sweep):
@@ -52,7 +65,7 @@ class Loops(Sweep):
         size, trips = self.length(s, header)
         if (most := size or trips) is None:
             wide = widest(header, self.nests.get(s.place, ()), self.fixed)
-            most = self.hosted(trips_of(wide, self.module.values, self.fixed))
+            most = self.hosted(trips_of(wide, self.file.values, self.fixed))
         var = Name(header.var, "int")
         return None if most is None else Numbered(most, var if header.simple else header.round(var))
 
@@ -63,8 +76,8 @@ class Loops(Sweep):
 
     def length(self, s: For, header: Count | None) -> tuple[Expr | None, Expr | None]:
         """The most rounds where the compiler knows it, else as the host computes them; None where neither does."""
-        size = capacity(self.module, s, header)
-        return size, None if size or header is None else self.hosted(trips_of(header, self.module.values, self.fixed))
+        size = capacity(self.file, s, header)
+        return size, None if size or header is None else self.hosted(trips_of(header, self.file.values, self.fixed))
 
     def headed(self, s: For) -> For:
         """The loop, of whose header the tape of the loop around has what a round of that could not read again.
@@ -72,30 +85,30 @@ class Loops(Sweep):
         There is one slot for all rounds of this loop, so only what is the same in all may stand in it; and it is
         filled in front of the loop, so only what the kernel reads there too, in whatever case.
         """
-        lost = {n for part in heads(s) for n in read_here(part) if self.is_array(n) and self.is_lost(n)}
+        lost = {n for part in with_header(s) for n in own_reads(part) if self.is_array(n) and self.is_lost(n)}
         if not lost:
             return s
 
         def kept(e: Expr, sure: set[Expr]) -> Expr:
             def new(x: Expr) -> Expr | None:
-                if not handed(x) & lost:
+                if not own_arrays(x) & lost:
                     return None
                 return self.taped(x) if x in sure else self.lost(x, HEADER)
 
-            return change(e, new)
+            return replace_parts(e, new)
 
         first, changed = s.start.value if s.start else None, written([s])
-        start = replace(s.start, value=kept(first, {*always(first)})) if s.start and first else s.start
-        condition = kept(s.condition, {x for x in always(s.condition) if not x.names & changed})
+        start = replace(s.start, value=kept(first, {*always_read(first)})) if s.start and first else s.start
+        condition = kept(s.condition, {x for x in always_read(s.condition) if not x.names & changed})
         step = s.step and replace(s.step, value=kept(s.step.value, set()))
         return replace(s, start=start, condition=condition, step=step)
 
     def hosted(self, e: Expr) -> Expr | None:
         """An expression as the host can evaluate it, of parameters, macros and the launch's extents; None where not."""
-        e = unfolded(e, self.fixed)
-        known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.module.values
+        e = inline(e, self.fixed)
+        known = {p.name: 1 for p in self.of.params if not p.pointer and p.type == "int"} | self.file.values
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # of all threads alike
-        return e if self.of is self.module.kernel and evaluate(e, known | axes) is not None else None
+        return e if self.of is self.file.kernel and evaluate(e, known | axes) is not None else None
 
     def state(self, s: For, header: Count | None, rounds: Rounds) -> tuple[list[Stmt], list[Stmt]]:
         """What a round begins with: taken from the tape, and noted on it. What nobody reads falls away later."""
@@ -130,8 +143,8 @@ class Loops(Sweep):
             front = [Declare(rounds.k.name, "int", value=value, place=s.place), *front]
         if rounds.checked:
             slots = Name("tape_slots", "int")
-            full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
-            behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
+            full: list[Stmt] = [CallStmt("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
+            behind = [If(comparison(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
         self.around.append(rounds.number)
         body = [*front, *self.rerun(s.body, rounds.pushes)]
         self.around.pop()
@@ -142,7 +155,7 @@ class Loops(Sweep):
     def back(self, s: For, header: Count | None, rounds: Rounds, body: list[Stmt]) -> list[Stmt]:
         """The rounds from the last to the first. One whose order is free may take the header of the loop itself."""
         counter = Name(rounds.counter, "int")
-        formula = self.keep(trips_of(header, self.module.values, self.fixed)) if header and header.exact else None
+        formula = self.keep(trips_of(header, self.file.values, self.fixed)) if header and header.exact else None
         trips: Expr = formula if formula and not rounds.checked else counter
         value = self.variable(s, header, rounds.k)
         if value is not None:
@@ -150,7 +163,7 @@ class Loops(Sweep):
         cleared = frozenset(map(self.gradient, rounds.filled & self.active))
         turns = header is not None and header.exact and self.keep(header.trips) == header.trips
         known = Reversal(s if header else None, counter.name, formula, turns, rounds.filled, cleared)
-        back = descending(rounds.k, minus(trips, ONE), body, s.place)
+        back = count_down(rounds.k, minus(trips, ONE), body, s.place)
         return [replace(back, pragma=s.pragma, reversal=known)]
 
     def variable(self, s: For, header: Count | None, k: Expr) -> Expr | None:

@@ -2,8 +2,8 @@
 
 from minigrad.adjoint.analyse.indices import EXTENTS
 from minigrad.adjoint.language.ast import Assign, Declare, Expr, Function, If, Index, Name, Stmt
-from minigrad.adjoint.language.effects import read
-from minigrad.adjoint.language.rewrite import ONE, ZERO, ascending, test
+from minigrad.adjoint.language.dataflow import read
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, count_up
 
 
 def unseen(function: Function) -> dict[str, Expr]:
@@ -28,10 +28,10 @@ def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
-            body = [ascending(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+            body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
-            body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+            body = [If(comparison("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
     return [Declare(gradient, d.type, d.dims, shared=True), *body]
 
 

@@ -5,9 +5,22 @@ from functools import partial
 
 from minigrad.adjoint.decide.store_or_recompute import Numbered
 from minigrad.adjoint.differentiate.rules import Assignments
-from minigrad.adjoint.language.ast import Add, Assign, Barrier, Comment, Declare, Expr, For, If, Jump, Name, Place, Stmt
-from minigrad.adjoint.language.effects import declared, mentioned, name_of, written
-from minigrad.adjoint.language.rewrite import ZERO, inside, nested, rewrite
+from minigrad.adjoint.language.ast import (
+    Assign,
+    AtomicAdd,
+    Barrier,
+    Comment,
+    Declare,
+    Expr,
+    For,
+    If,
+    Jump,
+    Name,
+    Place,
+    Stmt,
+)
+from minigrad.adjoint.language.dataflow import declared, names_used, target_name, written
+from minigrad.adjoint.language.rewrite import ZERO, bodies, map_bodies, map_expressions
 
 Pair = tuple[list[Stmt], list[Stmt]]
 
@@ -100,9 +113,9 @@ class Sweep(Assignments):
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
         """The forward sweep, with what its branches declare and the backward sweep reads declared before them."""
-        branches = (side for s in forward if isinstance(s, If) for side in nested(s))
-        inside = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
-        wanted = inside & mentioned(backward) - {s.name for s in forward if isinstance(s, Declare)}
+        branches = (side for s in forward if isinstance(s, If) for side in bodies(s))
+        map_bodies = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
+        wanted = map_bodies & names_used(backward) - {s.name for s in forward if isinstance(s, Declare)}
         front: dict[str, Stmt] = {}
         body = _lift(forward, wanted, front)
         return [*front.values(), *body]
@@ -115,10 +128,12 @@ class Sweep(Assignments):
 
     def replay(self, s: Stmt) -> list[Stmt]:
         """A statement of the forward sweep, as the adjoint runs it."""
-        if isinstance(s, Assign | Add) and (name_of(s.target) in self.dropped or self.is_lost(name_of(s.target))):
-            return []
+        if isinstance(s, Assign | AtomicAdd):
+            name = target_name(s.target)
+            if name in self.dropped or self.is_lost(name):
+                return []
         if isinstance(s, Declare | Assign):
-            rewrite(s := replace(s), self.replay_value)
+            map_expressions(s := replace(s), self.replay_value)
         return [s]
 
     def replay_value(self, e: Expr) -> Expr:
@@ -153,7 +168,7 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     for s in body:
         match s:
             case If():
-                made.append(inside(s, partial(_lift, wanted=wanted, front=front)))
+                made.append(map_bodies(s, partial(_lift, wanted=wanted, front=front)))
             case Declare() if s.name in wanted:
                 front[s.name] = Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from minigrad.adjoint.decide.split import Launch
 from minigrad.adjoint.decide.store_or_recompute import STORED
 from minigrad.adjoint.derive import Derived, FunctionAdjoint
-from minigrad.adjoint.language.ast import Declare, Do, Expr, Function, Name, Param, Stmt
-from minigrad.adjoint.language.effects import mentioned, written
-from minigrad.adjoint.language.expressions import Expressions
-from minigrad.adjoint.language.file import Module
-from minigrad.adjoint.language.lexer import tokenize
+from minigrad.adjoint.language.ast import CallStmt, Declare, Expr, Function, Name, Parameter, Stmt
+from minigrad.adjoint.language.dataflow import names_used, written
+from minigrad.adjoint.language.expressions import parse_expression
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import function, parameter
-from minigrad.adjoint.language.rewrite import ONE, each
+from minigrad.adjoint.language.rewrite import ONE, flatten
 from minigrad.source import CUDA
 
 THREAD = "(size_t)blockIdx.x * blockDim.x + threadIdx.x"
@@ -29,7 +28,7 @@ class Entry:
     """One kernel of the file, what it takes, in order, and the extents of its grid that are its own."""
 
     name: str
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     extents: dict[str, Expr]
 
 
@@ -52,24 +51,24 @@ class Assembled:
         return any(p.name == "tape_slots" for entry in self.entries for p in entry.params)
 
 
-def assemble(module: Module, derived: Derived) -> Assembled:
+def assemble(file: KernelFile, derived: Derived) -> Assembled:
     """Put the file together."""
-    functions = function_adjoints(module, derived)
+    functions = function_adjoints(file, derived)
     entries, kernels = [], []
     for launch in derived.launches:
         body = [*tape_columns(derived), *launch.body]
-        name = "_".join(filter(None, [module.kernel.name, "adjoint", launch.of]))
-        entries.append(Entry(name, tuple(parameters(module.kernel, derived, launch, body)), launch.extents))
+        name = "_".join(filter(None, [file.kernel.name, "adjoint", launch.of]))
+        entries.append(Entry(name, tuple(parameters(file.kernel, derived, launch, body)), launch.extents))
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     text = "\n".join([*functions, *kernels])
-    tables = [t.text for t in module.tables if re.search(rf"\b{t.name}\b", text)]
+    tables = [t.text for t in file.tables if re.search(rf"\b{t.name}\b", text)]
     pieces = [
         *sums(text),
-        "\n".join(module.tokens.head),
+        "\n".join(file.tokens.head),
         "\n".join(tables),
         *functions,
     ]  # sums know no macro of it
-    note = f"// The adjoint of {module.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
+    note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     kernels[0] = f"{note}\n{kernels[0]}"
     return Assembled("\n\n".join([*filter(None, pieces), *kernels]) + "\n", tuple(entries), tuple(functions))
 
@@ -82,26 +81,26 @@ def sums(text: str) -> list[str]:
     return [function for name, function in zip(names, known, strict=True) if f"{name}(" in text]
 
 
-def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[Stmt]) -> list[Param]:
+def parameters(kernel: Function, derived: Derived, launch: Launch, body: list[Stmt]) -> list[Parameter]:
     """What the body needs of the kernel's own parameters, the gradients, and tapes in global memory."""
-    used, changed = mentioned(body), written(body)
+    used, changed = names_used(body), written(body)
     made = [p for p in kernel.params if p.name in used]
-    made += [Param(name, "int", False, False) for name in launch.blocks if name in used]
+    made += [Parameter(name, "int", False, False) for name in launch.blocks if name in used]
     for name, gradient in derived.gradients.items():
         of = kernel.param(name)
         assert of is not None
         if gradient in used:
-            made.append(Param(gradient, of.type, True, gradient not in changed))
-    made += [Param(stride, "int", False, False) for stride in derived.strides.values() if stride in used]
+            made.append(Parameter(gradient, of.type, True, gradient not in changed))
+    made += [Parameter(stride, "int", False, False) for stride in derived.strides.values() if stride in used]
     known = {t.name for t in derived.tapes} | used
     made += [p for p in tape_params(derived) if p.name in known]
     return [replace(p, restrict=p.pointer) for p in made]  # no two share memory, as the launch makes sure
 
 
-def tape_params(derived: Derived) -> list[Param]:
+def tape_params(derived: Derived) -> list[Parameter]:
     """The tapes in global memory; and of those whose length only the running kernel knows how long they are."""
-    made = [Param(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
-    return [*made, Param("tape_slots", "int", False, False), Param("tape_needed", "int", True, False)]
+    made = [Parameter(t.name, STORED.get(t.type, t.type), True, False) for t in derived.tapes if t.size is None]
+    return [*made, Parameter("tape_slots", "int", False, False), Parameter("tape_needed", "int", True, False)]
 
 
 def tape_columns(derived: Derived) -> list[Stmt]:
@@ -110,32 +109,31 @@ def tape_columns(derived: Derived) -> list[Stmt]:
         return []
     flat = all(derived.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
-    values = {name: Expressions(tokenize(text, "tape")).expression() for name, text in texts.items()}
-    return [Declare(name, "size_t", value=value) for name, value in values.items()]
+    return [Declare(name, "size_t", value=parse_expression(text)) for name, text in texts.items()]
 
 
-def function_adjoints(module: Module, derived: Derived) -> list[str]:
+def function_adjoints(file: KernelFile, derived: Derived) -> list[str]:
     """The device functions, as they are, each with its adjoint where that is called.
 
     A tape of one in global memory becomes one of the kernel, which hands it over: it is read before the call ends.
     """
-    called = {s.function for s in each(derived.body) if isinstance(s, Do)}
+    called = {s.function for s in flatten(derived.body) if isinstance(s, CallStmt)}
     found: dict[str, tuple[FunctionAdjoint, Derived]] = {}
-    for f in reversed(module.functions.values()):  # callers first, so that what they call is known
+    for f in reversed(file.functions.values()):  # callers first, so that what they call is known
         if f"{f.name}_adjoint" in called:
-            made = FunctionAdjoint(module, f)
+            made = FunctionAdjoint(file, f)
             found[f.name] = made, made.derive()
-            called |= {s.function for s in each(found[f.name][1].body) if isinstance(s, Do)}
-            check_fresh(module, f, mentioned(found[f.name][1].body), derived.body)
+            called |= {s.function for s in flatten(found[f.name][1].body) if isinstance(s, CallStmt)}
+            check_fresh(file, f, names_used(found[f.name][1].body), derived.body)
     texts: list[str] = []
-    handed: dict[str, list[Param]] = {}
-    for f in module.functions.values():
+    handed: dict[str, list[Parameter]] = {}
+    for f in file.functions.values():
         if f.name in found:
             made, own = found[f.name]
             hand_over(own.body, handed)
             derived.tapes += [t for t in own.tapes if t.size is None]
-            used = mentioned(own.body)
-            memory = [Param(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
+            used = names_used(own.body)
+            memory = [Parameter(name, "size_t", False, False) for name in ("tape_thread", "tape_threads")]
             handed[f"{f.name}_adjoint"] = more = [p for p in (*tape_params(derived), *memory) if p.name in used]
             texts.append(f"{f.text}\n\n{function_text(made, own, more)}")
         else:
@@ -144,22 +142,22 @@ def function_adjoints(module: Module, derived: Derived) -> list[str]:
     return texts
 
 
-def hand_over(body: list[Stmt], handed: dict[str, list[Param]]) -> None:
+def hand_over(body: list[Stmt], handed: dict[str, list[Parameter]]) -> None:
     """Hand the memory of tapes to the functions that need it."""
-    for s in {id(s): s for s in each(body) if isinstance(s, Do)}.values():
+    for s in {id(s): s for s in flatten(body) if isinstance(s, CallStmt)}.values():
         s.arguments += tuple(Name(p.name, p.type) for p in handed.get(s.function, ()))
 
 
-def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -> None:
+def check_fresh(file: KernelFile, f: Function, read: set[str], body: list[Stmt]) -> None:
     """Raise Refused where the adjoint of a function reads an array that has been overwritten since its call."""
-    for s in each(body):
-        if isinstance(s, Do) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
+    for s in flatten(body):
+        if isinstance(s, CallStmt) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
             array = min(s.stale[min(stale)])
             why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
-            raise module.refuse(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
+            raise file.error(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
 
 
-def function_text(made: FunctionAdjoint, found: Derived, memory: list[Param]) -> str:
+def function_text(made: FunctionAdjoint, found: Derived, memory: list[Parameter]) -> str:
     """`__device__ void f_adjoint(x, d_y, d_x)`, and behind these the memory of its tapes."""
     sinks = [p for p in made.of.params if p.name in found.gradients]
     own = [parameter(p) for p in made.of.params]

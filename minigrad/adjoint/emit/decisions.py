@@ -10,10 +10,10 @@ from minigrad.adjoint.decide.checkpoints import EVERY
 from minigrad.adjoint.decide.store_or_recompute import Tape, values, work
 from minigrad.adjoint.derive import Derived
 from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, floating, walk
-from minigrad.adjoint.language.effects import elements, name_of
+from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, is_float, walk
+from minigrad.adjoint.language.dataflow import elements_read, target_name
 from minigrad.adjoint.language.printer import UNARY, expression
-from minigrad.adjoint.language.rewrite import each
+from minigrad.adjoint.language.rewrite import flatten
 
 HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
 Row = tuple[str, ...]
@@ -62,7 +62,7 @@ def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
 
 def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Inputs, which still stand where they stood."""
-    read = {x.array for x in elements(derived.body)} - derived.replayed
+    read = {x.array for x in elements_read(derived.body)} - derived.replayed
     why = "it is as the kernel found it, so it is read again"
     sizes = {p.name: BYTES[p.type] for p in made.of.params if p.name in read}
     return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
@@ -72,12 +72,12 @@ def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Variables and shared arrays whose lines stand in the adjoint again."""
     inputs, taped = {p.name for p in made.of.params if p.pointer}, {tape.value for tape in derived.tapes}
     lines: dict[str, list[Declare | Assign]] = {}
-    for s in each(derived.body):
+    for s in flatten(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):
-            lines.setdefault(s.name if isinstance(s, Declare) else name_of(s.target), []).append(s)
+            lines.setdefault(s.name if isinstance(s, Declare) else target_name(s.target), []).append(s)
     rows = []
     for name, d in made.of.declared.items():
-        if name in lines and name not in taped and floating(d.type):
+        if name in lines and name not in taped and is_float(d.type):
             found = {x for s in lines[name] for e in values(s) for x in walk(e) if isinstance(x, Index)}
             moved = sum(BYTES[x.type] for x in found if x.array in inputs)
             count = sum(work(e) for s in lines[name] for e in values(s))
@@ -89,7 +89,7 @@ def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
 def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
     """Values kept in variables."""
     rows = []
-    for s in each(derived.body):
+    for s in flatten(derived.body):
         if isinstance(s, Declare) and s.name in made.saved_names and s.value is not None:
             why = f"{made.saved_names[s.name]} changes after line {s.place.line}, and its value there is needed"
             size = BYTES[s.type]
@@ -102,7 +102,7 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     loop = f"each round of the loop at line {tape.place.line}"
     why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
     why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
-    extents = [(e, evaluate(e, made.module.values)) for e in tape.dims]
+    extents = [(e, evaluate(e, made.file.values)) for e in tape.dims]
     size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
     inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # rounds of loops inside
     never = "another loop reads it" if tape.name in made.tapes else "it is a function's"
@@ -110,7 +110,7 @@ def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
     if counted := made.counted.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:
-        rounds = evaluate(tape.size, made.module.values) or 0
+        rounds = evaluate(tape.size, made.file.values) or 0
         return Choice(
             tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size), f"{moved}, in L1", again
         )

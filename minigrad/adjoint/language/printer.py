@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 
 from minigrad.adjoint.language.ast import (
-    Add,
+    PRECEDENCE,
     Assign,
+    AtomicAdd,
     Barrier,
     Binary,
     Call,
+    CallStmt,
     Cast,
     Comment,
     Declare,
-    Do,
     Expr,
     For,
     If,
@@ -19,12 +20,11 @@ from minigrad.adjoint.language.ast import (
     Jump,
     Name,
     Number,
-    Param,
+    Parameter,
     Stmt,
     Ternary,
     Unary,
 )
-from minigrad.adjoint.language.expressions import PRECEDENCE
 
 INDENT = "    "
 TOP, UNARY, PRIMARY = 0, 11, 12
@@ -61,7 +61,7 @@ def _expression(e: Expr) -> tuple[str, int]:
     raise TypeError(e)
 
 
-def parameter(p: Param) -> str:
+def parameter(p: Parameter) -> str:
     """A parameter as written."""
     star = "*" if p.pointer else ""
     return f"{'const ' if p.const else ''}{p.type}{star}{' __restrict__' if p.restrict else ''} {p.name}"
@@ -74,7 +74,7 @@ def statements(body: Iterable[Stmt]) -> list[str]:
 
 def _lines(s: Stmt) -> list[str]:
     match s:
-        case Declare() | Assign() | Add() | Do():
+        case Declare() | Assign() | AtomicAdd() | CallStmt():
             return [simple(s) + ";"]
         case Barrier():
             return ["__syncthreads();"]
@@ -107,7 +107,7 @@ def _header(s: For) -> str:
     return f"{start};{condition};{' ' + simple(s.step) if s.step else ''}"
 
 
-def simple(s: Declare | Assign | Add | Do) -> str:
+def simple(s: Declare | Assign | AtomicAdd | CallStmt) -> str:
     """A statement that fits on a line, without its semicolon."""
     match s:
         case Declare():
@@ -119,9 +119,9 @@ def simple(s: Declare | Assign | Add | Do) -> str:
             if s.op in ("+=", "-=") and s.value == Number("1", "int") and isinstance(s.target, Name):
                 return s.op[0] * 2 + s.target.name
             return f"{expression(s.target)} {s.op} {expression(s.value)}"
-        case Add():
+        case AtomicAdd():
             return f"{s.by}(&{expression(s.target)}, {expression(s.value)})"
-        case Do():
+        case CallStmt():
             return f"{s.function}({', '.join(map(expression, s.arguments))})"
 
 

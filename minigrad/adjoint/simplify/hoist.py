@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.language.ast import (
-    Add,
     Assign,
+    AtomicAdd,
     Binary,
     Call,
     Comment,
@@ -25,38 +25,38 @@ from minigrad.adjoint.language.ast import (
     children,
     walk,
 )
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.language.dataflow import (
     declared,
+    has_barrier,
     is_sum,
-    mentioned,
-    name_of,
-    reads_in,
-    used_otherwise,
-    waits,
+    names_in,
+    names_used,
+    target_name,
+    used_outside_sums,
     written,
 )
-from minigrad.adjoint.language.rewrite import ZERO, ascending, each, sides, test
+from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
 
 
-def sums_led_out(
+def hoist_sums(
     s: For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
 ) -> list[Stmt]:
     """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`.
 
     arrays: gradients, and whether they are shared. values: of macros, by which a loop is known to make a round.
     """
-    changed, spoilt = written([s]), used_otherwise([s])
+    changed, spoilt = written([s]), used_outside_sums([s])
     sums: dict[Target, list[Assign]] = {}
-    for t in each([s]):
-        if is_sum(t) and name_of(t.target) in arrays:
+    for t in flatten([s]):
+        if is_sum(t) and target_name(t.target) in arrays:
             sums.setdefault(t.target, []).append(t)
     before: list[Stmt] = []
     behind: list[Stmt] = []
     header = count(s)
     for target, parts in sums.items():
-        stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
-        if stays and not (arrays[name_of(target)] and waits([s])):
-            total = Name(fresh(f"{name_of(target)}_sum"), target.type)
+        stays = not names_in(children(target)) & changed and target_name(target) not in spoilt
+        if stays and not (arrays[target_name(target)] and has_barrier([s])):
+            total = Name(fresh(f"{target_name(target)}_sum"), target.type)
             before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
             add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
             runs = header is not None and header.runs(values)
@@ -66,7 +66,7 @@ def sums_led_out(
             elif ways[0] is not None and all(way == ways[0] for way in ways):
                 behind.append(_guarded(ways[0], add))
             else:  # where no round has run, the element may not exist
-                behind.append(If(test("!=", total, ZERO), [add], [], s.place))
+                behind.append(If(comparison("!=", total, ZERO), [add], [], s.place))
             for part in parts:
                 part.target, part.owned = total, False
     return [*before, s, *behind]
@@ -77,7 +77,7 @@ def _way(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
     for t in body:
         if t is s:
             return []
-        for condition, side in sides(t):
+        for condition, side in guarded_bodies(t):
             way = _way(side, s, changed)
             if way is not None:
                 return None if condition.names & changed else [condition, *way]
@@ -91,15 +91,15 @@ def _guarded(way: list[Expr], s: Stmt) -> Stmt:
     return s
 
 
-def shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
+def share_over_warp(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
     """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns.
 
     uniform: names that are equal in all threads of a block.
     """
     notes, header = [t for t in s.body if isinstance(t, Comment)], count(s)
     match [t for t in s.body if not isinstance(t, Comment)]:
-        case [Add(by="warp_add", target=Index()) as add] if header and header.simple and header.exact:
-            named = reads_in((header.bound, *children(add.target))) - {header.var}
+        case [AtomicAdd(by="warp_add", target=Index()) as add] if header and header.simple and header.exact:
+            named = names_in((header.bound, *children(add.target))) - {header.var}
         case _:
             return [s]
     if add.value.names & written([s]) or not named <= uniform:
@@ -109,13 +109,13 @@ def shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[S
     if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
         value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
     summed = Call("warp_total", (value, turn, turns), total.type)
-    one = Add(add.target, total, add.place, add.text)
-    loop = replace(ascending(Name(header.var, "int"), header.bound, [one], turn, turns, s.place), condition=s.condition)
+    one = AtomicAdd(add.target, total, add.place, add.text)
+    loop = replace(count_up(Name(header.var, "int"), header.bound, [one], turn, turns, s.place), condition=s.condition)
     given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
     return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
 
 
-def regrouped(body: list[Stmt]) -> list[Stmt]:
+def unswitch(body: list[Stmt]) -> list[Stmt]:
     """`for (...) { if (c) { a } } if (c) { b }` becomes `if (c) { for (...) { a } b }`."""
     made: list[Stmt] = []
     for s in map(_led_out, body):
@@ -132,7 +132,7 @@ def _led_out(s: Stmt) -> Stmt:
     inner = s.body[0] if isinstance(s, For) and len(s.body) == 1 else None
     if not isinstance(s, For) or not isinstance(inner, If) or inner.orelse or count(s) is None:
         return s
-    if not _anywhere(inner) or inner.condition.names & written([s]) or waits([s]):
+    if not _anywhere(inner) or inner.condition.names & written([s]) or has_barrier([s]):
         return s
     return If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
 
@@ -140,7 +140,7 @@ def _led_out(s: Stmt) -> Stmt:
 def _alike(a: If, b: If) -> bool:
     """Whether two branches test the same, the first does not change it, and no name means something else in it."""
     inside, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
-    apart = not declared(inside) & (mentioned([b]) | own) and not a.condition.names & written(inside)
+    apart = not declared(inside) & (names_used([b]) | own) and not a.condition.names & written(inside)
     return a.condition == b.condition and _anywhere(a) and apart
 
 
@@ -150,7 +150,7 @@ def _anywhere(s: If) -> bool:
     return not any(isinstance(x, Index | Call) or (isinstance(x, Binary) and x.op in "/%") for x in parts)
 
 
-def read_ahead(body: list[Stmt], given: Container[str]) -> list[Stmt]:
+def hoist_loads(body: list[Stmt], given: Container[str]) -> list[Stmt]:
     """`real d = d_y[i];` moved up to the first loop behind what it reads, so that a thread waits for memory only once.
 
     In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where nothing else is

@@ -2,9 +2,21 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.language.ast import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Name, Stmt
-from minigrad.adjoint.language.effects import name_of, read_here, reads_in, written, written_here
-from minigrad.adjoint.language.rewrite import each, heads
+from minigrad.adjoint.language.ast import (
+    Assign,
+    AtomicAdd,
+    Barrier,
+    CallStmt,
+    Comment,
+    Declare,
+    For,
+    If,
+    Jump,
+    Name,
+    Stmt,
+)
+from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, target_name, written
+from minigrad.adjoint.language.rewrite import flatten, with_header
 
 
 class Prune:
@@ -32,54 +44,54 @@ class Prune:
         match s:
             case Declare():
                 return self.declare(s, live)
-            case Assign() | Add():
+            case Assign() | AtomicAdd():
                 return self.write(s, live)
             case If():
                 return self.branch(s, live)
             case For():
                 return self.loop(s, live)
-            case Do() if not set(s.writes) - self.own and not set(s.writes) & live:
+            case CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
             case Jump():
                 return (s if self.jumps else None), self.after[s.kind]
-        self.mentioned |= read_here(s)
-        return s, live | read_here(s)
+        self.mentioned |= own_reads(s)
+        return s, live | own_reads(s)
 
     def declare(self, s: Declare, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A declaration stays where the name is used; its value, where the value is."""
         used = s.name in self.mentioned
         self.mentioned.discard(s.name)  # what stands before this is another variable of the name
         if s.name in live:
-            self.mentioned |= read_here(s) | reads_in(s.dims)
-            return s, (live - {s.name}) | read_here(s)
+            self.mentioned |= own_reads(s) | names_in(s.dims)
+            return s, (live - {s.name}) | own_reads(s)
         if used:
             return Declare(s.name, s.type, s.dims, None, None, s.shared, place=s.place), live
         return None, live
 
-    def write(self, s: Assign | Add, live: set[str]) -> tuple[Stmt | None, set[str]]:
+    def write(self, s: Assign | AtomicAdd, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A store stays where it is the kernel's result or is read further on."""
-        name = name_of(s.target)
+        name = target_name(s.target)
         if name in self.own and name not in live:
             return None, live
-        self.mentioned |= {name} | read_here(s)
+        self.mentioned |= {name} | own_reads(s)
         if isinstance(s, Assign) and s.op == "=" and isinstance(s.target, Name):
             live = live - {name}
-        return s, live | read_here(s)
+        return s, live | own_reads(s)
 
     def branch(self, s: If, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A branch stays where a side of it does."""
         then, live_then = self.body(s.then, live)
         orelse, live_else = self.body(s.orelse, live)
         both = [*then, *orelse]
-        if not _matters(both) and not any(isinstance(t, Jump) for t in each(both)):
+        if not _matters(both) and not any(isinstance(t, Jump) for t in flatten(both)):
             return None, live
-        self.mentioned |= read_here(s)
-        return If(s.condition, then, orelse, s.place, s.text), live_then | live_else | read_here(s)
+        self.mentioned |= own_reads(s)
+        return If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
 
     def loop(self, s: For, live: set[str]) -> tuple[Stmt | None, set[str]]:
         """A loop stays where its body does without its jumps, or where its variable is read behind it."""
-        before, counts = self.jumps, bool(s.step and written_here(s.step) & live)
-        if any(isinstance(t, Jump) for t in each(s.body)):
+        before, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
+        if any(isinstance(t, Jump) for t in flatten(s.body)):
             self.jumps = False
             kept, _ = self.rounds(s, live)
             if not kept and not counts:
@@ -91,13 +103,13 @@ class Prune:
         if not kept and not counts:
             return None, live
         live = following
-        self.mentioned |= read_here(s)
+        self.mentioned |= own_reads(s)
         start = s.start
         if start:
-            live = (live - written_here(start)) | read_here(start)
-            self.mentioned = (self.mentioned - written_here(start)) | read_here(start)
-        for part in heads(s)[1:]:  # of a variable declared before the loop
-            self.mentioned |= written_here(part) if isinstance(part, Assign) and isinstance(start, Assign) else set()
+            live = (live - own_writes(start)) | own_reads(start)
+            self.mentioned = (self.mentioned - own_writes(start)) | own_reads(start)
+        for part in with_header(s)[1:]:  # of a variable declared before the loop
+            self.mentioned |= own_writes(part) if isinstance(part, Assign) and isinstance(start, Assign) else set()
         return replace(s, start=start, body=kept), live
 
     def rounds(self, s: For, live: set[str]) -> tuple[list[Stmt], set[str]]:
@@ -108,11 +120,11 @@ class Prune:
         outer, following = self.after, set(live)
         self.after = {"break": live, "continue": following}
         kept, before = self.body(s.body, following)
-        if not _matters(kept) and not (s.step and written_here(s.step) & live):
+        if not _matters(kept) and not (s.step and own_writes(s.step) & live):
             self.after = outer
             return [], live
         filled = s.reversal.filled if s.reversal else frozenset()
-        changed, more = written(s.body), read_here(s).union(read_here(s.step) if s.step else (), before - filled)
+        changed, more = written(s.body), own_reads(s).union(own_reads(s.step) if s.step else (), before - filled)
         while (more - following) & changed:
             following |= more
             kept, before = self.body(s.body, following)
@@ -124,4 +136,4 @@ class Prune:
 
 def _matters(body: list[Stmt]) -> bool:
     """Whether statements do more than wait and jump."""
-    return not all(isinstance(s, If | Barrier | Jump | Comment) for s in each(body))
+    return not all(isinstance(s, If | Barrier | Jump | Comment) for s in flatten(body))

@@ -3,32 +3,45 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from minigrad.adjoint.language.ast import Add, Assign, Binary, Comment, Declare, Do, Expr, For, If, Name, Reversal, Stmt
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.language.ast import (
+    Assign,
+    AtomicAdd,
+    Binary,
+    CallStmt,
+    Comment,
+    Declare,
+    Expr,
+    For,
+    If,
+    Name,
+    Reversal,
+    Stmt,
+)
+from minigrad.adjoint.language.dataflow import (
     declared,
     is_sum,
-    mentioned,
-    name_of,
-    reads_in,
-    self_read,
-    used_otherwise,
+    names_in,
+    names_used,
+    own_updates,
+    target_name,
+    used_outside_sums,
     written,
 )
-from minigrad.adjoint.language.rewrite import ONE, expressions, is_number, minus, negative, plus, renamed
+from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
 
 
-def sunk(body: list[Stmt]) -> list[Stmt]:
+def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    made, names = list(body), {id(t): mentioned([t]) for t in body}
+    made, names = list(body), {id(t): names_used([t]) for t in body}
     for s in body:
-        if isinstance(s, Declare | Assign) and s in made and is_number(s.value, 0) and not self_read(s):
+        if isinstance(s, Declare | Assign) and s in made and is_number(s.value, 0) and not own_updates(s):
             _sink(made, s, names)
     return made
 
 
 def _sink(body: list[Stmt], s: Declare | Assign, names: dict[int, set[str]]) -> None:
     """Move a 0 to what first adds to it, if that reads it in no other way. names: those in statements, by id."""
-    name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
+    name, at = (s.name if isinstance(s, Declare) else target_name(s.target)), body.index(s)
     user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
     if user is None:
         return
@@ -44,17 +57,17 @@ def _sink(body: list[Stmt], s: Declare | Assign, names: dict[int, set[str]]) -> 
         body.insert(user - 1 - comments, s)
 
 
-def uncopied(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
+def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
     """`real p_6 = p;` left out where p itself is not changed behind it."""
     for s in body:
         if isinstance(s, Declare) and s.name in copies and isinstance(s.value, Name):
             at = body.index(s)
             if s.value.name not in written(body[at + 1 :]):
-                body = [*body[:at], *(renamed(t, s.name, s.value) for t in body[at + 1 :])]
+                body = [*body[:at], *(substitute(t, s.name, s.value) for t in body[at + 1 :])]
     return body
 
 
-def merged(body: list[Stmt]) -> list[Stmt]:
+def merge_sums(body: list[Stmt]) -> list[Stmt]:
     """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two.
 
     What one statement of the kernel adds to one element is joined at the last of the places.
@@ -73,25 +86,25 @@ def merged(body: list[Stmt]) -> list[Stmt]:
 
 def _joins(a: Stmt, b: Assign) -> bool:
     sums = is_sum(a) and is_sum(b) and a.target == b.target and a.place == b.place
-    return sums and name_of(b.target) not in reads_in((*expressions(a), *expressions(b)))
+    return sums and target_name(b.target) not in names_in((*own_expressions(a), *own_expressions(b)))
 
 
 def _may_wait(s: Assign, body: list[Stmt]) -> bool:
     """Whether the last statements neither read what this one adds to nor change what it reads."""
     behind = body[body.index(s) + 1 :]
-    return name_of(s.target) not in mentioned(behind) and not reads_in(expressions(s)) & written(behind)
+    return target_name(s.target) not in names_used(behind) and not names_in(own_expressions(s)) & written(behind)
 
 
 def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
     """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
     same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
-    return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in e.names for e in expressions(s))
+    return same and s.op in ("=", "+=", "-=") and not any(target_name(s.target) in e.names for e in own_expressions(s))
 
 
-def in_order(body: list[Stmt]) -> list[Stmt]:
+def restore_order(body: list[Stmt]) -> list[Stmt]:
     """Rounds whose order is free run from first to last, under the header that the kernel itself has."""
     for s in body:
-        if isinstance(s, For) and s.reversal and s.reversal.turns and _free(s, s.reversal):
+        if isinstance(s, For) and s.reversal and s.reversal.reorderable and _free(s, s.reversal):
             start = s.source.start
             assert isinstance(start, Declare)
             s.start, s.condition, s.step = start, s.source.condition, s.source.step
@@ -105,13 +118,14 @@ def _free(s: For, known: Reversal) -> bool:
     assert isinstance(start, Declare) and isinstance(first, Declare)
     var = first.name
     inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
-    if start.name != var and start.name in mentioned(inside):
+    if start.name != var and start.name in names_used(inside):
         return False  # it reads a tape
     own = declared(s.body) | known.filled | known.cleared
-    return not written(s.body) - own & used_otherwise(s.body, lambda t: is_sum(t) or isinstance(t, Add | Do))
+    used = used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, AtomicAdd | CallStmt))
+    return not written(s.body) - own & used
 
 
-def uncounted(body: list[Stmt], taped: set[str]) -> list[Stmt]:
+def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
     """Loops without a tape need no check of its length, and none that a formula tells need a counter.
 
     taped: the counters of loops with a tape.
