@@ -106,7 +106,7 @@ class KernelAdjoint(Derivation):
         block |= {s.name for s in flatten(body) if isinstance(s, Declare) and s.shared}
         given = {self.gradients.get(n, "") for n in dataflow.outputs(self.of)} - written(body)
         body = bottom_up(self.tidied(body, block | set(sinks) | self.kept_arrays()), unswitch)
-        launch.body = bottom_up(body, partial(hoist_loads, given=given))
+        launch.body = bottom_up(body, partial(hoist_loads, constant=given))
         made = self.derived(launch, [*launch.choices, *choices])
         made.strides = {d: stride for d, stride in self.strides.items() if d in sums.strided}
         made.covers = {} if launch.extents else sums.covers  # they are told in extents of the kernel's own grid
