@@ -4,23 +4,8 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial, reduce
 
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    NOWHERE,
-    Assign,
-    Binary,
-    Declare,
-    Expr,
-    For,
-    Function,
-    If,
-    Jump,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    unused_name,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, unused_name
 from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, map_bodies
 
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
@@ -29,7 +14,7 @@ FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 def structured(
     body: list[Stmt],
     kinds: tuple[str, ...],
-    marks: Callable[[Jump], list[Stmt]] = lambda jump: [],
+    marks: Callable[[ast.Jump], list[Stmt]] = lambda jump: [],
     proceeds: Expr | None = None,
 ) -> list[Stmt]:
     """The same statements without the jumps of these kinds, each replaced by its `marks`.
@@ -39,9 +24,9 @@ def structured(
     """
     made: list[Stmt] = []
     for n, s in enumerate(body):
-        if isinstance(s, Jump) and s.kind in kinds:
+        if isinstance(s, ast.Jump) and s.kind in kinds:
             return [*made, *marks(s)]
-        if isinstance(s, If) and leaves([s], kinds):
+        if isinstance(s, ast.If) and leaves([s], kinds):
             then, orelse, rest = s.then, s.orelse, body[n + 1 :]
             if ends(then, kinds):
                 orelse, rest = [*orelse, *rest], []
@@ -51,7 +36,7 @@ def structured(
             made += branch(s.condition, then, orelse, s.place, s.text)
             if rest:
                 assert proceeds is not None, "normalize_jumps left a branch of which neither side ends with its jump"
-                made.append(If(proceeds, structured(rest, kinds, marks, proceeds), [], s.place))
+                made.append(ast.If(proceeds, structured(rest, kinds, marks, proceeds), [], s.place))
             return made
         made.append(s)
     return made
@@ -60,16 +45,16 @@ def structured(
 def branch(condition: Expr, then: list[Stmt], orelse: list[Stmt], place: Place = NOWHERE, text: str = "") -> list[Stmt]:
     """A branch, with its condition negated where the first side is empty; nothing where both are."""
     if then:
-        return [If(condition, then, orelse, place, text)]
-    return [If(logical_not(condition), orelse, [], place)] if orelse else []
+        return [ast.If(condition, then, orelse, place, text)]
+    return [ast.If(logical_not(condition), orelse, [], place)] if orelse else []
 
 
 def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:
     """True where a jump of these kinds leaves the statements; break and continue of inner loops do not."""
     if kinds == ("return",):
-        return any(isinstance(s, Jump) and s.kind == "return" for s in flatten(body))
+        return any(isinstance(s, ast.Jump) and s.kind == "return" for s in flatten(body))
     return any(
-        (isinstance(s, Jump) and s.kind in kinds) or (isinstance(s, If) and leaves([*s.then, *s.orelse], kinds))
+        (isinstance(s, ast.Jump) and s.kind in kinds) or (isinstance(s, ast.If) and leaves([*s.then, *s.orelse], kinds))
         for s in body
     )
 
@@ -79,19 +64,19 @@ def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
     if not body:
         return False
     last = body[-1]
-    if isinstance(last, If):
+    if isinstance(last, ast.If):
         return ends(last.then, kinds) and ends(last.orelse, kinds)
-    return isinstance(last, Jump) and last.kind in kinds
+    return isinstance(last, ast.Jump) and last.kind in kinds
 
 
-Flagged = Callable[[If | For], list[Stmt]]
+Flagged = Callable[[ast.If | ast.For], list[Stmt]]
 
 
-def normalize_jumps(function: Function, words: Set[str]) -> None:
+def normalize_jumps(function: ast.Function, words: Set[str]) -> None:
     """Change the body of a function into a form that `structured` can take. words: the names of its file."""
 
-    def declared(base: str, kind: str, value: Expr) -> Declare:
-        variable = Declare(unused_name(base, {*words, *function.declared}), kind, value=value)
+    def declared(base: str, kind: str, value: Expr) -> ast.Declare:
+        variable = ast.Declare(unused_name(base, {*words, *function.declared}), kind, value=value)
         function.declared[variable.name] = variable
         return variable
 
@@ -104,7 +89,7 @@ def _leave_loops(body: list[Stmt], flagged: Flagged) -> list[Stmt]:
     made: list[Stmt] = []
     for s in body:
         s = map_bodies(s, partial(_leave_loops, flagged=flagged))
-        made += flagged(s) if isinstance(s, For) and leaves([s], ("return",)) else [s]
+        made += flagged(s) if isinstance(s, ast.For) and leaves([s], ("return",)) else [s]
     return made
 
 
@@ -112,15 +97,15 @@ def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[
     """The statements such that a branch with jumps ends with one, if others follow: flags stand for deeper jumps."""
     made: list[Stmt] = []
     for n, s in enumerate(body):
-        if isinstance(s, For):
+        if isinstance(s, ast.For):
             s = replace(s, body=_close_branches(s.body, flagged, False))
-        if not isinstance(s, If):
+        if not isinstance(s, ast.If):
             made.append(s)
             continue
         more = followed or n + 1 < len(body)
         deep = more and leaves([s], JUMPS) and not (ends(s.then, JUMPS) or ends(s.orelse, JUMPS))
         for one in flagged(s) if deep else [s]:
-            if isinstance(one, If):
+            if isinstance(one, ast.If):
                 sides = (one.then, one.orelse)
                 then, orelse = (_close_branches(side, flagged, more and not ends(side, JUMPS)) for side in sides)
                 one = replace(one, then=then, orelse=orelse)
@@ -128,39 +113,39 @@ def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[
     return made
 
 
-def _flagged(s: If | For, returns: str, declared: Callable[[str, str, Expr], Declare]) -> list[Stmt]:
+def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Expr], ast.Declare]) -> list[Stmt]:
     """A statement that sets flags instead of its jumps, and behind it the jumps. returns: the function's type."""
-    kinds = [kind for kind in FLAGS if isinstance(s, If) and leaves([s], (kind,))] or ["return"]
-    flags = {kind: declared(FLAGS[kind], "bool", Number("false", "bool")) for kind in kinds}
-    has_value = any(isinstance(t, Jump) and t.value is not None for t in flatten([s]))
+    kinds = [kind for kind in FLAGS if isinstance(s, ast.If) and leaves([s], (kind,))] or ["return"]
+    flags = {kind: declared(FLAGS[kind], "bool", ast.Number("false", "bool")) for kind in kinds}
+    has_value = any(isinstance(t, ast.Jump) and t.value is not None for t in flatten([s]))
     value = declared("value", returns, ZERO) if has_value else None
 
-    def marks(jump: Jump) -> list[Stmt]:
-        made: list[Stmt] = [Assign(_name(flags[jump.kind]), "=", Number("true", "bool"))]
+    def marks(jump: ast.Jump) -> list[Stmt]:
+        made: list[Stmt] = [ast.Assign(_name(flags[jump.kind]), "=", ast.Number("true", "bool"))]
         if value and jump.value is not None:
-            made = [Assign(_name(value), "=", jump.value, jump.place, jump.text), *made]
-        return made if isinstance(s, If) else [*made, Jump("break", place=jump.place)]
+            made = [ast.Assign(_name(value), "=", jump.value, jump.place, jump.text), *made]
+        return made if isinstance(s, ast.If) else [*made, ast.Jump("break", place=jump.place)]
 
-    if isinstance(s, If):
+    if isinstance(s, ast.If):
         unset = (logical_not(_name(d)) for d in flags.values())
-        replaced = structured([s], tuple(kinds), marks, reduce(lambda a, b: Binary("&&", a, b, "bool"), unset))
+        replaced = structured([s], tuple(kinds), marks, reduce(lambda a, b: ast.Binary("&&", a, b, "bool"), unset))
     else:
         replaced = [map_bodies(s, partial(_replace_returns, marks=marks))]
     jumps = [
-        If(_name(d), [Jump(kind, _name(value) if value and kind == "return" else None)], [], s.place)
+        ast.If(_name(d), [ast.Jump(kind, _name(value) if value and kind == "return" else None)], [], s.place)
         for kind, d in flags.items()
     ]
     return [*([value] if value else []), *flags.values(), *replaced, *jumps]
 
 
-def _name(d: Declare) -> Name:
-    return Name(d.name, d.type)
+def _name(d: ast.Declare) -> ast.Name:
+    return ast.Name(d.name, d.type)
 
 
-def _replace_returns(body: list[Stmt], marks: Callable[[Jump], list[Stmt]]) -> list[Stmt]:
+def _replace_returns(body: list[Stmt], marks: Callable[[ast.Jump], list[Stmt]]) -> list[Stmt]:
     made: list[Stmt] = []
     for s in body:
-        if isinstance(s, Jump) and s.kind == "return":
+        if isinstance(s, ast.Jump) and s.kind == "return":
             made += marks(s)
         else:
             made.append(map_bodies(s, partial(_replace_returns, marks=marks)))

@@ -3,23 +3,13 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     BUILTINS,
     CONSTANTS,
     PRECEDENCE,
     TYPES,
-    Binary,
-    Call,
-    Cast,
-    Declare,
     Expr,
-    Function,
-    Index,
-    Name,
-    Number,
-    Parameter,
-    Ternary,
-    Unary,
     arity,
     base_name,
     common_type,
@@ -29,7 +19,7 @@ from minigrad.adjoint.language.ast import (
 )
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, tokenize, way_out
 
-Symbol = Declare | Parameter
+Symbol = ast.Declare | ast.Parameter
 ALLOWED_TYPES = "int, unsigned, long long, bool, float, double and real are allowed"
 OTHER_TYPES = ("long", "char", "short", "signed", "void", "half")
 ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
@@ -46,11 +36,11 @@ POWER = "a power is x * x, or pow(x, 3)"
 class SymbolTable:
     """The names known at the cursor. A new variable gets a new name where its own would be ambiguous."""
 
-    def __init__(self, tokens: TokenStream, macros: dict[str, Name] | None = None):
+    def __init__(self, tokens: TokenStream, macros: dict[str, ast.Name] | None = None):
         self.tokens, self.macros = tokens, macros or {}
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, ast.Function] = {}
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
-        self.declared: dict[str, Declare] = {}  # all variables of the function
+        self.declared: dict[str, ast.Declare] = {}  # all variables of the function
         self.function = ""  # the name of the function being parsed
 
     @contextmanager
@@ -66,7 +56,7 @@ class SymbolTable:
         """The declaration or parameter of a name in the source."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
-    def declare(self, variable: Declare) -> None:
+    def declare(self, variable: ast.Declare) -> None:
         """Enter a variable. It is renamed where it hides another, or shares a name with one of another type."""
         name = variable.name
         if name in self.scopes[-1]:
@@ -79,17 +69,17 @@ class SymbolTable:
             variable.name = unused_name(name, {*self.declared, *self.tokens.words})
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
-    def variable(self, token: Token) -> Name:
+    def variable(self, token: Token) -> ast.Name:
         """The name as a typed expression. Raises NotDifferentiable where it is not declared."""
         name = token.text
         if name in CONSTANTS:
-            return Name(name, CONSTANTS[name], token.place)
+            return ast.Name(name, CONSTANTS[name], token.place)
         if name in self.macros:
-            return Name(name, self.macros[name].type, token.place)
+            return ast.Name(name, self.macros[name].type, token.place)
         if name in BUILTINS:
             raise self.tokens.error(token.place, f"{name} is used by its parts x, y and z.")
         if symbol := self.lookup(name):
-            return Name(symbol.name, symbol.type, token.place)
+            return ast.Name(symbol.name, symbol.type, token.place)
         raise self.tokens.rejected(token) or self.tokens.error(token.place, f"{name} is not declared here.")
 
 
@@ -146,7 +136,7 @@ class ExpressionParser:
             yes = self.expression()
             tokens.expect(":")
             no = self.expression()
-            return Ternary(left, yes, no, common_type(yes.type, no.type))
+            return ast.Ternary(left, yes, no, common_type(yes.type, no.type))
         if rank and tokens.next.text in (*ASSIGNMENTS, "++", "--"):
             raise tokens.error(tokens.next.place, f"{tokens.next.text} inside an expression; make it a statement.")
         return left
@@ -157,7 +147,7 @@ class ExpressionParser:
         if op in ("%", "&", "|", "^", "<<", ">>") and any(map(is_float, kinds)):
             instead = f"; {POWER}" if op == "^" else ""
             raise self.tokens.error(token.place, f"{op} of floating-point numbers has no meaning{instead}.")
-        return Binary(op, left, right, "bool" if op in COMPARISONS else common_type(*kinds))
+        return ast.Binary(op, left, right, "bool" if op in COMPARISONS else common_type(*kinds))
 
     def unary(self) -> Expr:
         """An operand, with its signs and negations."""
@@ -168,7 +158,7 @@ class ExpressionParser:
             if token.text == "~" and is_float(operand.type):
                 raise self.tokens.error(token.place, "~ of a floating-point number has no meaning.")
             kind = "bool" if token.text == "!" else common_type(operand.type)
-            return operand if token.text == "+" else Unary(token.text, operand, kind)
+            return operand if token.text == "+" else ast.Unary(token.text, operand, kind)
         if token.text in ("++", "--", "*", "&"):
             why = "make it a statement" if token.text in ("++", "--") else "write x[i] for an element"
             raise self.tokens.error(token.place, f"{token.text} before an operand is outside the subset; {why}.")
@@ -186,13 +176,13 @@ class ExpressionParser:
             return self.parenthesis()
         if kind := self.accept_type():
             tokens.expect("(")
-            return self.close(Cast(kind, self.expression()))
+            return self.close(ast.Cast(kind, self.expression()))
         if tokens.accept("static_cast"):
             tokens.expect("<")
             target = self.expect_type()
             tokens.expect(">")
             tokens.expect("(")
-            return self.close(Cast(target, self.expression()))
+            return self.close(ast.Cast(target, self.expression()))
         name = tokens.identifier("an operand")
         if name.text == "__ldg":
             return self.close(self.address(name))
@@ -202,10 +192,10 @@ class ExpressionParser:
             axis = tokens.identifier("x, y or z")
             if axis.text not in "xyz":
                 raise tokens.error(axis.place, f"{name.text}.{axis.text} does not exist; the parts are x, y and z.")
-            return Name(f"{name.text}.{axis.text}", "int", name.place)
+            return ast.Name(f"{name.text}.{axis.text}", "int", name.place)
         return self.element(name)
 
-    def address(self, function: Token) -> Index:
+    def address(self, function: Token) -> ast.Index:
         """The element x[i] of `__ldg(&x[i])` or `atomicAdd(&x[i], e)`, up to its end."""
         self.tokens.expect("(")
         if not self.tokens.accept("&"):
@@ -214,7 +204,7 @@ class ExpressionParser:
             raise self.tokens.error(self.tokens.next.place, why)
         name = self.tokens.identifier("an array")
         target = self.element(name)
-        if not isinstance(target, Index):
+        if not isinstance(target, ast.Index):
             raise self.tokens.error(name.place, f"{name.text} is no array; {function.text} takes an element of one.")
         return target
 
@@ -226,7 +216,7 @@ class ExpressionParser:
                 why = "pointers cannot be cast in the subset; pass the array with its own type."
                 raise self.tokens.error(place, why)
             self.tokens.expect(")")
-            return Cast(kind, self.unary())
+            return ast.Cast(kind, self.unary())
         return self.close(self.expression())
 
     def close(self, e: Expr) -> Expr:
@@ -234,10 +224,10 @@ class ExpressionParser:
         self.tokens.expect(")")
         return e
 
-    def element(self, name: Token) -> Name | Index:
+    def element(self, name: Token) -> ast.Name | ast.Index:
         """A variable, or an element of an array with an index for each axis."""
         variable, symbol = self.symbols.variable(name), self.symbols.lookup(name.text)
-        axes = 0 if symbol is None else int(symbol.pointer) if isinstance(symbol, Parameter) else len(symbol.dims)
+        axes = 0 if symbol is None else int(symbol.pointer) if isinstance(symbol, ast.Parameter) else len(symbol.dims)
         indices: list[Expr] = []
         while len(indices) < axes and self.tokens.accept("["):
             at = self.tokens.next.place
@@ -250,7 +240,7 @@ class ExpressionParser:
                 name.place, f"{name.text} is an array of {axes} axes and is used here with {len(indices)} indices; "
                 "pointers cannot be moved, copied or compared in the subset."
             )  # fmt: skip
-        return Index(variable.name, tuple(indices), variable.type, name.place) if axes else variable
+        return ast.Index(variable.name, tuple(indices), variable.type, name.place) if axes else variable
 
     def call(self, name: Token) -> Expr:
         """A call of a math function or of one of the file's device functions."""
@@ -273,15 +263,15 @@ class ExpressionParser:
         if len(arguments) != wanted:
             raise tokens.error(name.place, f"{name.text} takes {wanted} arguments; got {len(arguments)}.")
         if function:
-            return Call(name.text, tuple(arguments), function.returns, name.place, function.inactive)
-        return Call(name.text, tuple(arguments), result_type(name.text, [e.type for e in arguments]), name.place)
+            return ast.Call(name.text, tuple(arguments), function.returns, name.place, function.inactive)
+        return ast.Call(name.text, tuple(arguments), result_type(name.text, [e.type for e in arguments]), name.place)
 
-    def whole_array(self) -> Name:
+    def whole_array(self) -> ast.Name:
         """An array passed to a device function: a pointer parameter by its name."""
         tokens = self.tokens
         tokens.forbid("pass the array alone, and the index as a parameter of its own.", "&")
         name = tokens.identifier("an array")
-        if not isinstance(self.symbols.lookup(name.text), Parameter):
+        if not isinstance(self.symbols.lookup(name.text), ast.Parameter):
             raise tokens.error(name.place, "only a pointer parameter can be passed to a function as an array.")
         if tokens.next.text not in (",", ")"):
             why = f"pass {name.text} alone, and the index as a parameter of its own."
@@ -289,17 +279,17 @@ class ExpressionParser:
         return self.symbols.variable(name)
 
 
-def literal(text: str) -> Number:
+def literal(text: str) -> ast.Number:
     """A literal with its type."""
     low = text.lower()
     if low.startswith("0x") or not any(c in low for c in ".ef"):
-        return Number(text, "unsigned" if "u" in low else "long long" if "l" in low else "int")
-    return Number(text, "float" if low.endswith("f") else "double")
+        return ast.Number(text, "unsigned" if "u" in low else "long long" if "l" in low else "int")
+    return ast.Number(text, "float" if low.endswith("f") else "double")
 
 
 def parse_expression(text: str, variables: Iterable[str] = ()) -> Expr:
     """An expression of literals, builtins and these variables of type real."""
     tokens = tokenize(text, text)
     symbols = SymbolTable(tokens)
-    symbols.scopes[0] = {name: Declare(name, "real") for name in variables}
+    symbols.scopes[0] = {name: ast.Declare(name, "real") for name in variables}
     return ExpressionParser(tokens, symbols).expression()

@@ -2,26 +2,8 @@
 
 from collections.abc import Callable
 
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    Assign,
-    AtomicAdd,
-    Barrier,
-    Declare,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Parameter,
-    Place,
-    Stmt,
-    Target,
-    is_float,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, Target, is_float
 from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser, SymbolTable
 from minigrad.adjoint.language.lexer import Token, TokenStream, way_out
 from minigrad.adjoint.language.rewrite import replace_parts
@@ -38,7 +20,7 @@ class StatementParser:
 
     # --- functions and declarations ---
 
-    def function(self, place: Place, name: str, returns: str) -> Function | None:
+    def function(self, place: Place, name: str, returns: str) -> ast.Function | None:
         """Parameters and body of a function whose name has been read; None for a declaration without a body."""
         start, self.returns, self.symbols.function = self.tokens.at, returns, name
         with self.symbols.scope() as scope:
@@ -53,9 +35,9 @@ class StatementParser:
                 body = self.block()
         text = self.tokens.line_since(start)
         self.tokens.accept(";")
-        return Function(name, returns, tuple(params), body, place, text, self.symbols.declared)
+        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared)
 
-    def parameter(self) -> Parameter:
+    def parameter(self) -> ast.Parameter:
         """`const real* __restrict__ x` or `int n`."""
         tokens, place, const = self.tokens, self.tokens.next.place, self.tokens.accept("const")
         kind = self.expressions.accept_type()
@@ -71,7 +53,7 @@ class StatementParser:
         name = tokens.identifier("the parameter's name")
         tokens.forbid(f"write the array parameter as a pointer: {kind}* {name.text}.", "[")
         tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
-        return Parameter(name.text, kind, pointer, const, name.place, restrict)
+        return ast.Parameter(name.text, kind, pointer, const, name.place, restrict)
 
     def declaration(self) -> list[Stmt]:
         """`const int i = ..., j = ...;` or `__shared__ real tile[TILE][TILE];`."""
@@ -89,7 +71,7 @@ class StatementParser:
         tokens.expect(";")
         return declared
 
-    def variable(self, kind: str, words: set[str]) -> Declare:
+    def variable(self, kind: str, words: set[str]) -> ast.Declare:
         """One variable of a declaration, entered into the symbol table."""
         tokens, start = self.tokens, self.tokens.at
         tokens.forbid("local pointers and references are outside the subset; use an index.", "*", "&")
@@ -103,7 +85,7 @@ class StatementParser:
                 name.place, f"{name.text} is one value shared by the block, which is outside the subset; "
                 f"make it an array of one element: __shared__ {kind} {name.text}[1];"
             )  # fmt: skip
-        variable = Declare(name.text, kind, tuple(dims), shared=shared, const=const, place=name.place)
+        variable = ast.Declare(name.text, kind, tuple(dims), shared=shared, const=const, place=name.place)
         tokens.forbid(f"write {kind} {name.text} = ...; with an equals sign.", "{", "(")
         if tokens.accept("="):
             if dims:
@@ -123,8 +105,8 @@ class StatementParser:
         self.tokens.forbid(f"write the extent of {name.text}.", "]")
 
         def constant(e: Expr) -> Expr | None:
-            symbol = self.symbols.lookup(e.name) if isinstance(e, Name) else None
-            if isinstance(symbol, Declare) and symbol.const and symbol.value is not None:
+            symbol = self.symbols.lookup(e.name) if isinstance(e, ast.Name) else None
+            if isinstance(symbol, ast.Declare) and symbol.const and symbol.value is not None:
                 return replace_parts(symbol.value, constant)
             return None
 
@@ -178,7 +160,7 @@ class StatementParser:
             raise self.expressions.unknown_type(token)
         return [self.simple(";")]
 
-    def unrolled_loop(self) -> For:
+    def unrolled_loop(self) -> ast.For:
         """A loop with its `#pragma unroll`."""
         token = self.tokens.take()
         if "unroll" not in token.text or self.tokens.next.text != "for":
@@ -186,13 +168,13 @@ class StatementParser:
         (loop := self.for_loop()).pragma = token.text
         return loop
 
-    def branch(self) -> If:
+    def branch(self) -> ast.If:
         """if, with or without else."""
         start, token = self.tokens.at, self.tokens.take()
         condition = self.condition()
         text = self.tokens.line_since(start)
         then = self.block()
-        return If(condition, then, self.block() if self.tokens.accept("else") else [], token.place, text)
+        return ast.If(condition, then, self.block() if self.tokens.accept("else") else [], token.place, text)
 
     def condition(self) -> Expr:
         """The condition of if or while, in parentheses."""
@@ -203,18 +185,18 @@ class StatementParser:
             raise tokens.error(tokens.next.place, f"declare the variable {name} in a statement ahead of this one.")
         return self.expressions.close(self.expressions.expression())
 
-    def for_loop(self) -> For:
+    def for_loop(self) -> ast.For:
         """for with at most one variable."""
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         with self.symbols.scope():
             tokens.expect("(")
             first = None if tokens.accept(";") else self.loop_start(token.place)
-            condition = Number("true", "bool") if tokens.next.text == ";" else self.expressions.expression()
+            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expressions.expression()
             tokens.expect(";")
             step = None if tokens.next.text == ")" else self.simple("")
             tokens.expect(")")
             text = tokens.line_since(start)
-            return For(first, condition, step, self.block(), "", token.place, text)  # type: ignore[arg-type]
+            return ast.For(first, condition, step, self.block(), "", token.place, text)  # type: ignore[arg-type]
 
     def loop_start(self, place: Place) -> Stmt:
         """The first statement of a for loop's header."""
@@ -224,20 +206,20 @@ class StatementParser:
         first, *others = self.declaration() if declares else [self.simple(";")]
         if others:
             raise self.tokens.error(place, "a for with several variables; declare the others before the loop.")
-        kind = first.type if isinstance(first, Declare) else first.target.type if isinstance(first, Assign) else ""
-        if is_float(kind):
-            why = f"the variable of this for is a {kind}; count with an int, or use while."
+        variable = first.target if isinstance(first, ast.Assign) else first
+        if isinstance(variable, ast.Declare | ast.Name | ast.Index) and is_float(variable.type):
+            why = f"the variable of this for is a {variable.type}; count with an int, or use while."
             raise self.tokens.error(place, why)
         return first
 
-    def while_loop(self) -> For:
+    def while_loop(self) -> ast.For:
         """A for without start and step."""
         start, token = self.tokens.at, self.tokens.take()
         condition = self.condition()
         text = self.tokens.line_since(start)
-        return For(None, condition, None, self.block(), "", token.place, text)
+        return ast.For(None, condition, None, self.block(), "", token.place, text)
 
-    def jump(self) -> Jump:
+    def jump(self) -> ast.Jump:
         """break, continue, return."""
         start, token = self.tokens.at, self.tokens.take()
         value = None if self.tokens.next.text == ";" else self.expressions.expression()
@@ -245,16 +227,16 @@ class StatementParser:
             what = f"a {self.returns}" if value is None else "no value"
             raise self.tokens.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
         self.tokens.expect(";")
-        return Jump(token.text, value, token.place, self.tokens.line_since(start))
+        return ast.Jump(token.text, value, token.place, self.tokens.line_since(start))
 
-    def simple(self, end: str) -> Assign | AtomicAdd | Barrier:
+    def simple(self, end: str) -> ast.Assign | ast.AtomicAdd | ast.Barrier:
         """An assignment, a step, an atomicAdd or a barrier, up to `end`."""
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.next
-        parsed: Assign | AtomicAdd | Barrier
+        parsed: ast.Assign | ast.AtomicAdd | ast.Barrier
         if tokens.accept("__syncthreads"):
             tokens.expect("(")
             tokens.expect(")")
-            parsed = Barrier(token.place)
+            parsed = ast.Barrier(token.place)
         elif token.text == "atomicAdd":
             parsed = self.atomic_add()
         else:
@@ -264,16 +246,16 @@ class StatementParser:
         parsed.text = tokens.line_since(start)
         return parsed
 
-    def atomic_add(self) -> AtomicAdd:
+    def atomic_add(self) -> ast.AtomicAdd:
         """`atomicAdd(&y[i], e)`, its result not used."""
         token = self.tokens.take()
         target = self.expressions.address(token)
         self.tokens.expect(",")
         value = self.expressions.close(self.expressions.expression())
         self.check_writable(target)
-        return AtomicAdd(target, value, token.place)
+        return ast.AtomicAdd(target, value, token.place)
 
-    def assignment(self) -> Assign:
+    def assignment(self) -> ast.Assign:
         """`x = e`, `x += e`, `++i`, `i--`."""
         tokens, place = self.tokens, self.tokens.next.place
         step = tokens.take() if tokens.next.text in ("++", "--") else None
@@ -288,24 +270,24 @@ class StatementParser:
             raise tokens.error(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
         self.check_writable(target)
         if op.text in ("++", "--"):
-            return Assign(target, f"{op.text[0]}=", Number("1", "int"), place)
+            return ast.Assign(target, f"{op.text[0]}=", ast.Number("1", "int"), place)
         value = self.expressions.expression()
         tokens.forbid("assign one variable in a statement.", *ASSIGNMENTS)
         if is_float(value.type) and not is_float(target.type):
             raise tokens.error(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
-        return Assign(target, op.text, value, place)
+        return ast.Assign(target, op.text, value, place)
 
     def check_writable(self, target: Target) -> None:
         """Reject stores into constants, parameters and unknown names."""
-        name = target.name if isinstance(target, Name) else target.array
+        name = target.name if isinstance(target, ast.Name) else target.array
         symbol = next((s for scope in self.symbols.scopes for s in scope.values() if s.name == name), None)
         if symbol is None:
             why = f"{name} cannot be assigned."
-        elif isinstance(symbol, Parameter) and symbol.pointer and self.returns != "void":
+        elif isinstance(symbol, ast.Parameter) and symbol.pointer and self.returns != "void":
             why = f"a __device__ function stores into {name}; return the value instead."
         elif symbol.const:
             why = f"{name} is const and is written here."
-        elif isinstance(symbol, Parameter) and not symbol.pointer and not isinstance(target, Index):
+        elif isinstance(symbol, ast.Parameter) and not symbol.pointer and not isinstance(target, ast.Index):
             why = f"the parameter {name} is changed here; copy it into a variable first."
         else:
             return

@@ -2,19 +2,8 @@
 
 from dataclasses import replace
 
-from minigrad.adjoint.language.ast import (
-    Assign,
-    AtomicAdd,
-    Barrier,
-    CallStmt,
-    Comment,
-    Declare,
-    For,
-    If,
-    Jump,
-    Name,
-    Stmt,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Stmt
 from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, target_name, written
 from minigrad.adjoint.language.rewrite import flatten, with_header
 
@@ -37,64 +26,64 @@ class Prune:
         """The statements that stay; a comment stays with the statement behind it."""
         kept: list[Stmt] = []  # the last first
         for s in reversed(body):
-            if not isinstance(s, Comment):
+            if not isinstance(s, ast.Comment):
                 new, live = self.statement(s, live)
                 kept += [new] if new else []
-            elif kept and kept[-1].place == s.place and not isinstance(kept[-1], Comment):
+            elif kept and kept[-1].place == s.place and not isinstance(kept[-1], ast.Comment):
                 kept.append(s)
         return kept[::-1], live
 
     def statement(self, s: Stmt, live: Live) -> tuple[Stmt | None, Live]:
         """A statement, or None where it is dead."""
         match s:
-            case Declare():
+            case ast.Declare():
                 return self.declare(s, live)
-            case Assign() | AtomicAdd():
+            case ast.Assign() | ast.AtomicAdd():
                 return self.store(s, live)
-            case If():
+            case ast.If():
                 return self.branch(s, live)
-            case For():
+            case ast.For():
                 return self.loop(s, live)
-            case CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
+            case ast.CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
-            case Jump():
+            case ast.Jump():
                 return (s if self.jumps else None), self.after[s.kind]
         self.used |= own_reads(s)
         return s, live | own_reads(s)
 
-    def declare(self, s: Declare, live: Live) -> tuple[Stmt | None, Live]:
+    def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
         """A declaration stays while the name is used, its value while the value is."""
         used = s.name in self.used
         self.used.discard(s.name)  # ahead of this, the name is another variable
         if s.name in live:
             self.used |= own_reads(s) | names_in(s.dims)
             return s, (live - {s.name}) | own_reads(s)
-        return (Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
+        return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
 
-    def store(self, s: Assign | AtomicAdd, live: Live) -> tuple[Stmt | None, Live]:
+    def store(self, s: ast.Assign | ast.AtomicAdd, live: Live) -> tuple[Stmt | None, Live]:
         """A store stays where it is a result or is read further on."""
         name = target_name(s.target)
         if name in self.own and name not in live:
             return None, live
         self.used |= {name} | own_reads(s)
-        if isinstance(s, Assign) and s.op == "=" and isinstance(s.target, Name):
+        if isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name):
             live = live - {name}
         return s, live | own_reads(s)
 
-    def branch(self, s: If, live: Live) -> tuple[Stmt | None, Live]:
+    def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
         """A branch stays where one of its sides does."""
         then, live_then = self.body(s.then, live)
         orelse, live_else = self.body(s.orelse, live)
         both = [*then, *orelse]
-        if not _has_effect(both) and not any(isinstance(t, Jump) for t in flatten(both)):
+        if not _has_effect(both) and not any(isinstance(t, ast.Jump) for t in flatten(both)):
             return None, live
         self.used |= own_reads(s)
-        return If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
+        return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
 
-    def loop(self, s: For, live: Live) -> tuple[Stmt | None, Live]:
+    def loop(self, s: ast.For, live: Live) -> tuple[Stmt | None, Live]:
         """A loop stays where its body does without its jumps, or where its variable is read behind it."""
         jumps, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
-        has_jump = any(isinstance(t, Jump) for t in flatten(s.body))
+        has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
         self.jumps = jumps and not has_jump
         kept, before = self.iterations(s, live)
         if has_jump and (kept or counts):
@@ -108,11 +97,11 @@ class Prune:
         if start:
             live = (live - own_writes(start)) | own_reads(start)
             self.used = (self.used - own_writes(start)) | own_reads(start)
-        if isinstance(start, Assign):  # the variable is declared before the loop
+        if isinstance(start, ast.Assign):  # the variable is declared before the loop
             self.used |= written(with_header(s)[1:])
         return replace(s, start=start, body=kept), live
 
-    def iterations(self, s: For, live: Live) -> tuple[list[Stmt], Live]:
+    def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], Live]:
         """A loop's body at the fixed point: the names live before an iteration are live behind the one before it.
 
         Empty where the body is dead.
@@ -135,4 +124,4 @@ class Prune:
 
 def _has_effect(body: list[Stmt]) -> bool:
     """False where all statements are barriers, jumps, and branches around them."""
-    return not all(isinstance(s, If | Barrier | Jump | Comment) for s in flatten(body))
+    return not all(isinstance(s, ast.If | ast.Barrier | ast.Jump | ast.Comment) for s in flatten(body))
