@@ -290,7 +290,7 @@ class For:
 
 @dataclass(frozen=True)
 class Reversal:
-    """What is known of a loop that runs the iterations of another from the last to the first."""
+    """Facts about a loop that runs the iterations of another from the last to the first."""
 
     loop: For | None  # the other loop, if its iterations can be counted
     counter: str  # the variable that has counted them

@@ -94,7 +94,7 @@ def _leave_loops(body: list[Stmt], flagged: Flagged) -> list[Stmt]:
 
 
 def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[Stmt]:
-    """The statements such that a branch with jumps ends with one, if others follow: flags stand for deeper jumps."""
+    """The statements, with flags for jumps inside branches of which neither side ends with a jump, if others follow."""
     made: list[Stmt] = []
     for n, s in enumerate(body):
         if isinstance(s, ast.For):

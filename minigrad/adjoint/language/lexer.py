@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 )
 # names that the adjoint declares itself
 RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
-_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)")
 
 
 class NotDifferentiable(ValueError):
@@ -33,11 +33,6 @@ class Token(NamedTuple):
     text: str
     place: Place
     start: int = 0
-
-    @property
-    def stop(self) -> int:
-        """The offset behind the token."""
-        return self.start + len(self.text)
 
 
 @dataclass
@@ -113,7 +108,8 @@ class TokenStream:
 
     def since(self, start: int) -> str:
         """The source text from a token to the cursor."""
-        return self.text[self.tokens[start].start : self.tokens[self.at - 1].stop]
+        last = self.tokens[self.at - 1]
+        return self.text[self.tokens[start].start : last.start + len(last.text)]
 
     def line_since(self, start: int) -> str:
         """The same on one line."""
@@ -203,7 +199,7 @@ def _directive(
 
 
 def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
-    name, parameters, _ = _DEFINE.match(line.strip()).groups()  # type: ignore[union-attr]
+    name, parameters = _DEFINE.match(line.strip()).groups()  # type: ignore[union-attr]
     if name in stream.macros or name in stream.unsupported:
         raise stream.error(place, f"{name} is defined twice; give the second another name.")
     if parameters:

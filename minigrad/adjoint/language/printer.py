@@ -1,4 +1,4 @@
-"""The tree written as CUDA C++ again."""
+"""The syntax tree printed as CUDA C++."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ TOP, UNARY, PRIMARY = 0, 11, 12
 
 
 def expression(e: Expr, rank: int = TOP) -> str:
-    """The expression as text, in parentheses where an operator of this rank stands beside it."""
+    """The text of an expression, in parentheses if it binds less tightly than `rank`."""
     text, own = _expression(e)
     return f"({text})" if own < rank else text
 
@@ -47,7 +47,7 @@ def parameter(p: ast.Parameter) -> str:
 
 
 def statements(body: Iterable[Stmt]) -> list[str]:
-    """The lines of a body, one level in."""
+    """The lines of a body, indented once."""
     return [INDENT + line for s in body for line in _lines(s)]
 
 
@@ -87,7 +87,7 @@ def _header(s: ast.For) -> str:
 
 
 def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
-    """A statement that fits on a line, without its semicolon."""
+    """A statement of one line, without its semicolon."""
     match s:
         case ast.Declare():
             words = f"{'__shared__ ' if s.shared else ''}{'const ' if s.const else ''}{s.type} "
@@ -105,7 +105,7 @@ def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
 
 
 def function(head: str, params: Iterable[str], body: list[Stmt]) -> str:
-    """A whole function, its parameters folded at 116 columns."""
+    """A function, with its parameters in lines of at most 116 columns."""
     lines, line = [], f"{head}("
     for text in (items := [*params]):
         piece = text + ("," if text is not items[-1] else ") {")

@@ -10,12 +10,7 @@ from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, 
 
 def bodies(s: Stmt) -> tuple[list[Stmt], ...]:
     """The statement lists inside a statement."""
-    match s:
-        case ast.If():
-            return s.then, s.orelse
-        case ast.For():
-            return (s.body,)
-    return ()
+    return (s.then, s.orelse) if isinstance(s, ast.If) else (s.body,) if isinstance(s, ast.For) else ()
 
 
 def with_header(s: Stmt) -> tuple[Stmt, ...]:
