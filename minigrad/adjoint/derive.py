@@ -6,43 +6,43 @@ is analysed, its storage decided, differentiated and simplified.
 
 from collections.abc import Sequence
 
-from minigrad.adjoint.analyse.kernel import KernelFacts, Names, analyse
-from minigrad.adjoint.decide.derived import AdjointLaunch, Derived
+from minigrad.adjoint.analyse import KernelFacts, Names, analyse
+from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import Plan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import (
     Assign,
+    CallStmt,
     Comment,
     Declare,
-    Do,
     Function,
     Index,
     Jump,
     Name,
     Stmt,
-    floating,
+    is_float,
 )
 from minigrad.adjoint.language.control_flow import ends, structured
-from minigrad.adjoint.language.effects import mentioned
-from minigrad.adjoint.language.file import Module
-from minigrad.adjoint.language.rewrite import ZERO, each
+from minigrad.adjoint.language.dataflow import names_used
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 
 
-def derive(module: Module, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> Derived:
+def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> Derived:
     """The adjoint of the kernel of a parsed file, with those of the device functions that it calls.
 
-    passes: PASSES, or those of them that are to be used. Raises Refused where a value it needs cannot be saved.
+    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that nothing can save.
     """
-    facts = analyse(module, wrt)
+    facts = analyse(file, wrt)
     if all(p.name != "seeds once" for p in passes):
         facts.final, facts.first = set(), set()
     plan = decide(facts, facts.flow)
     draft = differentiate(facts, plan, passes)
     simplify(draft, passes)
-    derive_functions(module, draft.derived, passes)
+    derive_functions(file, draft.derived, passes)
     return draft.derived
 
 
@@ -72,37 +72,37 @@ def differentiate(facts: KernelFacts, plan: Plan, passes: Sequence[Pass]) -> Dra
 
 def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
     """The passes, each where it is required or switched on."""
-    launch, kernel = AdjointLaunch(draft.sweeps), draft.facts.function is draft.facts.module.kernel
+    launch, kernel = AdjointLaunch(draft.sweeps), draft.facts.function is draft.facts.file.kernel
     if run(draft, launch, [p for p in PASSES if p.required or (p in passes and (kernel or p.functions))]):
         finish(draft, launch)
 
 
-def derive_functions(module: Module, derived: Derived, passes: Sequence[Pass]) -> None:
+def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass]) -> None:
     """The adjoints of the device functions that an adjoint calls, callers first: they tell which others are called."""
-    called = {s.function for s in each(derived.body) if isinstance(s, Do)}
-    for f in reversed(module.functions.values()):
+    called = {s.function for s in flatten(derived.body) if isinstance(s, CallStmt)}
+    for f in reversed(file.functions.values()):
         if f"{f.name}_adjoint" in called:
-            made = derive_function(module, f, passes)
+            made = derive_function(file, f, passes)
             derived.functions[f.name] = made
             derived.never |= {t.name: "it is a function's" for t in made.tapes}
-            called |= {s.function for s in each(made.body) if isinstance(s, Do)}
-            check_fresh(module, f, mentioned(made.body), derived.body)
+            called |= {s.function for s in flatten(made.body) if isinstance(s, CallStmt)}
+            check_unchanged(file, f, names_used(made.body), derived.body)
 
 
-def derive_function(module: Module, function: Function, passes: Sequence[Pass]) -> Derived:
+def derive_function(file: KernelFile, function: Function, passes: Sequence[Pass]) -> Derived:
     """The adjoint of a device function: takes the gradient of its value, adds to those of its parameters."""
-    taken = {*function.declared, *(p.name for p in function.params), *module.functions, *module.tokens.macros}
+    taken = {*function.declared, *(p.name for p in function.params), *file.functions, *file.tokens.macros}
     result = Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
     if not ends(function.body):
         why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
-        raise module.refuse(function.place, why)
+        raise file.error(function.place, why)
     flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
     made = Declare(result.name, result.type)
     of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
     of.declared = {**function.declared, result.name: made}
-    floats = [p.name for p in function.params if floating(p.type)]
-    active = dataflow.reached(of, floats) & dataflow.reached(of, [result.name], backward=True)
-    facts = KernelFacts(module, of, active | {result.name}, flow, Names({*of.declared, *module.tokens.words}))
+    floats = [p.name for p in function.params if is_float(p.type)]
+    active = dataflow.reachable(of, floats) & dataflow.reachable(of, [result.name], backward=True)
+    facts = KernelFacts(file, of, active | {result.name}, flow, Names({*of.declared, *file.tokens.words}))
     plan, gradients = decide(facts, flow), Gradients(facts.names)
     own = {p.name: gradients[p.name] for p in function.params if p.name in active}
     sweep, seed = Sweep(facts, plan, gradients), gradients[result.name]
@@ -119,10 +119,10 @@ def _assigned(result: Name, jump: Jump) -> list[Stmt]:
     return [Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
 
 
-def check_fresh(module: Module, f: Function, read: set[str], body: list[Stmt]) -> None:
-    """Raise Refused where the adjoint of a function reads an array that has been overwritten since its call."""
-    for s in each(body):
-        if isinstance(s, Do) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
+def check_unchanged(file: KernelFile, f: Function, read: set[str], body: list[Stmt]) -> None:
+    """Reject a function whose adjoint reads an array that has been overwritten since the function was called."""
+    for s in flatten(body):
+        if isinstance(s, CallStmt) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
             array = min(s.stale[min(stale)])
             why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
-            raise module.refuse(s.place, f"{why}hand over its elements as numbers, or write the body of {f.name} here.")
+            raise file.error(s.place, f"{why}pass its elements as numbers, or write the body of {f.name} here.")

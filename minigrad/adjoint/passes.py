@@ -9,22 +9,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.phases import Phases
+from minigrad.adjoint.decide import AdjointLaunch, Choice, Derived
 from minigrad.adjoint.decide.accumulate import Accumulate, cleared
 from minigrad.adjoint.decide.checkpoints import Checkpoints
-from minigrad.adjoint.decide.derived import AdjointLaunch, Choice, Derived
 from minigrad.adjoint.decide.ownership import Ownership
 from minigrad.adjoint.decide.split import BlockExchange
 from minigrad.adjoint.differentiate.saved import LOST, Saved
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import Add, Assign, Barrier, Declare, Expr, For, Index, Stmt
-from minigrad.adjoint.language.effects import axis_of, fixed, mentioned, name_of, waits, written
+from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, Expr, For, Index, Stmt
+from minigrad.adjoint.language.dataflow import assigned_once, has_barrier, names_used, target_name, thread_axis, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import each, everywhere, loops, without
-from minigrad.adjoint.simplify.hoist import read_ahead, regrouped, shared_out, sums_led_out
+from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, map_loops
+from minigrad.adjoint.simplify import hoist, tidy
 from minigrad.adjoint.simplify.prune import Prune
-from minigrad.adjoint.simplify.tidy import in_order, merged, sunk, uncopied, uncounted
 
 
 @dataclass
@@ -62,38 +61,38 @@ class Draft:
         """Without dead code."""
         own = (written(body) - self.results) | set(self.saved.tapes)
         size = -1
-        while size != (size := len(each(body))):
+        while size != (size := len(flatten(body))):
             body, _ = Prune(own).body(body, set())
         return body
 
     def phases(self, body: list[Stmt]) -> Phases:
         """The statements that the threads of a block may run at the same time."""
         facts = self.facts
-        return Phases(body, facts.module.values, {**facts.fixed, **fixed(body)}, facts.conditions)
+        return Phases(body, facts.file.values, {**facts.fixed, **assigned_once(body)}, facts.conditions)
 
 
 # --- one function for each pass: it changes the launch ---
 
 
 def settle(draft: Draft, launch: AdjointLaunch) -> None:
-    """Remove dead code, and then the counters and checks of loops without a tape. Raises Refused for a lost value."""
+    """Remove dead code, then the counters and checks of loops without a tape. Rejects a lost value that is needed."""
     body = draft.pruned(launch.body)
-    used, tapes = mentioned(body), draft.saved.tapes
+    used, tapes = names_used(body), draft.saved.tapes
     taped = {tape.counter for name, tape in tapes.items() if name in used}
-    launch.body = body = draft.pruned(everywhere(body, partial(uncounted, taped=taped)))
-    if unfilled := (set(tapes) & mentioned(body)) - written(body):
+    launch.body = body = draft.pruned(bottom_up(body, partial(tidy.drop_counters, taped=taped)))
+    if unfilled := (set(tapes) & names_used(body)) - written(body):
         raise RuntimeError(f"{draft.facts.function.name}: the adjoint reads {min(unfilled)}, which it never fills.")
-    for name in sorted(mentioned(body)):
+    for name in sorted(names_used(body)):
         if name.startswith(LOST):
-            raise draft.facts.module.refuse(*draft.saved.why[name])
+            raise draft.facts.file.error(*draft.saved.why[name])
 
 
 def forwards(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = everywhere(launch.body, in_order)
+    launch.body = bottom_up(launch.body, tidy.restore_order)
 
 
 def merge(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = everywhere(launch.body, merged)
+    launch.body = bottom_up(launch.body, tidy.merge_sums)
 
 
 def gather(draft: Draft, launch: AdjointLaunch) -> None:
@@ -104,9 +103,9 @@ def gather(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def hoist_sums(draft: Draft, launch: AdjointLaunch) -> None:
-    known = draft.facts.module.values | dict.fromkeys(launch.blocks, 1)
-    hoist = partial(sums_led_out, arrays=draft.sinks, fresh=draft.facts.names.fresh, values=known)
-    launch.body = loops(launch.body, hoist)
+    known = draft.facts.file.values | dict.fromkeys(launch.blocks, 1)
+    change = partial(hoist.hoist_sums, arrays=draft.sinks, fresh=draft.facts.names.fresh, values=known)
+    launch.body = map_loops(launch.body, change)
 
 
 def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
@@ -129,19 +128,19 @@ def _explained(row: Choice, atomic: dict[str, str]) -> Choice:
 
 def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
     uniform = {*draft.facts.uniform, *draft.strides.values()}
-    launch.body = loops(launch.body, partial(shared_out, uniform=uniform, fresh=draft.facts.names.fresh))
+    launch.body = map_loops(launch.body, partial(hoist.share_over_warp, uniform=uniform, fresh=draft.facts.names.fresh))
 
 
 def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
     checkpoints = Checkpoints(draft.saved.tapes, draft.arrays, draft.facts.names.fresh)
-    launch.body = everywhere(launch.body, checkpoints)
+    launch.body = bottom_up(launch.body, checkpoints)
     draft.derived.costs |= checkpoints.counted
     draft.derived.never |= checkpoints.never
 
 
 def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
     """Declare the gradients of shared arrays and set them to 0, with a barrier behind."""
-    facts, used = draft.facts, mentioned(launch.body)
+    facts, used = draft.facts, names_used(launch.body)
     clear: list[Stmt] = []
     for d in draft.shared:
         if (gradient := draft.gradients[d.name]) in used:
@@ -152,17 +151,17 @@ def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
 
 def _limited(facts: KernelFacts, array: str) -> dict[str, Expr]:
     """The limits of the block along the axes that every store into an array leaves to threadIdx alone."""
-    stores = [s.target for s in each(facts.flow) if isinstance(s, Assign) and name_of(s.target) == array]
-    axes = [{axis_of(facts.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
+    stores = [s.target for s in flatten(facts.flow) if isinstance(s, Assign) and target_name(s.target) == array]
+    axes = [{thread_axis(facts.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
     return {name: e for name, e in facts.limits.items() if all(name[-1] in along for along in axes)}
 
 
 def sink_zeros(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = everywhere(launch.body, sunk)
+    launch.body = bottom_up(launch.body, tidy.sink_zeros)
 
 
 def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = everywhere(launch.body, partial(uncopied, copies=draft.saved.registers))
+    launch.body = bottom_up(launch.body, partial(tidy.propagate_copies, copies=draft.saved.registers))
 
 
 def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
@@ -175,27 +174,31 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
         made: list[Stmt] = []
         for s in body:
             again = s.reversal.filled if isinstance(s, For) and s.reversal else frozenset()
-            if isinstance(s, For) and waits([s]) and any(draft.facts.function.declared[name].shared for name in again):
-                made.append(Barrier(s.place, made=True))
-                s.body = [Barrier(s.place, made=True), *s.body]
+            if (
+                isinstance(s, For)
+                and has_barrier([s])
+                and any(draft.facts.function.declared[name].shared for name in again)
+            ):
+                made.append(Barrier(s.place, added=True))
+                s.body = [Barrier(s.place, added=True), *s.body]
             made.append(s)
         return made
 
-    launch.body = everywhere(draft.pruned(launch.body), change)
+    launch.body = bottom_up(draft.pruned(launch.body), change)
 
 
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
-    shared = {s.name for s in each(launch.body) if isinstance(s, Declare) and s.shared}
+    shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
     draft.phases(launch.body).tidy(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
 
 
 def hoist_branches(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = everywhere(launch.body, regrouped)
+    launch.body = bottom_up(launch.body, hoist.unswitch)
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:
     seeds = {draft.gradients.get(n, "") for n in dataflow.outputs(draft.facts.function)} - written(launch.body)
-    launch.body = everywhere(launch.body, partial(read_ahead, given=seeds))
+    launch.body = bottom_up(launch.body, partial(hoist.hoist_loads, constant=seeds))
 
 
 def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
@@ -211,18 +214,18 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
         before = dict(facts.conditions), dict(facts.limits)
         facts.uniform |= {name.replace("blocks_", "block_") for name in candidate.blocks}
         run(draft, candidate, rest)
-        if adds := [expression(s.target) for s in each(candidate.body) if isinstance(s, Add)]:
+        if adds := [expression(s.target) for s in flatten(candidate.body) if isinstance(s, AtomicAdd)]:
             for known, old in zip((facts.conditions, facts.limits), before, strict=True):
                 known.clear()
                 known |= old
             why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
-            moved = [s for s in each(launch.body) if isinstance(s, Assign) and id(s) in sums]
+            moved = [s for s in flatten(launch.body) if isinstance(s, Assign) and id(s) in sums]
             draft.atomic |= {expression(s.target): why for s in moved}
         else:
             finish(draft, candidate)
             taken |= sums
     if taken:
-        launch.body, launch.of = draft.pruned(without(launch.body, taken)), "others"
+        launch.body, launch.of = draft.pruned(copy_without(launch.body, taken)), "others"
     return not taken or bool(written(launch.body) & draft.results)
 
 
@@ -238,7 +241,7 @@ def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
 
 def finish(draft: Draft, launch: AdjointLaunch) -> None:
     """Declare the tapes in a thread's own memory, and enter the launch into the record."""
-    derived, used = draft.derived, mentioned(launch.body)
+    derived, used = draft.derived, names_used(launch.body)
     tapes = [t for t in draft.saved.tapes.values() if t.name in used]
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
     derived.replayed |= written(launch.body) & pointers - draft.facts.dropped

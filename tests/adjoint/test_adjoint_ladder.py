@@ -16,7 +16,7 @@ def vjp(made, args, dy, grid, block):
 
 
 def upstream(made, args):
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     rng = np.random.default_rng(3)
     return [rng.standard_normal(args[names.index(n)].shape) for n in made.outputs]
 
@@ -28,7 +28,7 @@ def test_the_adjoint_is_the_transpose(rung):
     made = mg.adjoint(kernel)
     dy, rng = upstream(made, args), np.random.default_rng(4)
     gradients = vjp(made, args, dy, grid, block)
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     for _ in range(2):
         v = {n: rng.standard_normal(np.shape(args[names.index(n)])) for n in made.wrt}
         jv = oracle.directional(made, args, v, grid, block)
@@ -44,8 +44,8 @@ def test_the_oracle_runs_the_kernel(rung):
     kernel, args, grid, block = RUNGS[rung]
     made = mg.adjoint(kernel)
     on_sim = {p.name: mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a
-              for p, a in zip(made.module.kernel.params, args, strict=True)}  # fmt: skip
+              for p, a in zip(made.file.kernel.params, args, strict=True)}  # fmt: skip
     kernel(*on_sim.values(), grid=grid, block=block)
-    wanted = oracle.run(made.module, args, grid, block)
+    wanted = oracle.run(made.file, args, grid, block)
     for name in made.outputs:
         np.testing.assert_allclose(on_sim[name].numpy(), wanted[name].real, rtol=1e-12, atol=1e-12)

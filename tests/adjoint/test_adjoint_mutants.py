@@ -79,7 +79,7 @@ def run(made, rung):
     """The gradients, and what the microscope finds."""
     _, args, grid, block = RUNGS[rung]
     on_sim = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     rng = np.random.default_rng(3)
     dy = [mg.tensor(rng.standard_normal(args[names.index(n)].shape), device="sim") for n in made.outputs]
     made.slots = 0  # the first try is too short for a tape whose length only the kernel knows

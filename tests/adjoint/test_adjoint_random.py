@@ -7,7 +7,7 @@ from adjoint_random import BLOCK, Writer
 from adjoint_random_forms import Forms
 
 import minigrad as mg
-from minigrad.adjoint import Refused
+from minigrad.adjoint import NotDifferentiable
 
 WIDE = 2 * BLOCK
 
@@ -16,7 +16,7 @@ def right_or_refused(source, seed, sizes, wrt):
     """Differentiate a kernel whose parameters have these sizes: a number of elements, (), or an int as it is."""
     try:
         made = mg.adjoint(source, wrt=wrt, name="f")
-    except Refused as refused:
+    except NotDifferentiable as refused:
         assert "f.cu:" in str(refused)
         return
     rng = np.random.default_rng(seed)

@@ -6,8 +6,8 @@ from typing import Any
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import (
     JUMPS,
-    Add,
     Assign,
+    AtomicAdd,
     Barrier,
     Binary,
     Call,
@@ -20,34 +20,34 @@ from minigrad.adjoint.language.ast import (
     Name,
     Stmt,
     Ternary,
-    floating,
+    is_float,
     walk,
 )
 from minigrad.adjoint.language.control_flow import leaves, structured
-from minigrad.adjoint.language.effects import (
-    always,
+from minigrad.adjoint.language.dataflow import (
+    always_read,
     declared,
-    elements,
-    handed,
-    mentioned,
-    name_of,
-    read_here,
-    reads_in,
+    elements_read,
+    names_in,
+    names_used,
+    own_arrays,
+    own_reads,
+    own_writes,
+    target_name,
     written,
-    written_here,
 )
-from minigrad.adjoint.language.file import Module
-from minigrad.adjoint.language.rewrite import each, expressions, heads, nested
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import bodies, flatten, own_expressions, with_header
 from minigrad.errors import short
 
 
-def chosen(module: Module, wrt: Any) -> tuple[str, ...]:
+def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
     """The parameters named, each of which must have a derivative; those of `default` where none are named."""
-    kernel = module.kernel
+    kernel = file.kernel
     if not dataflow.outputs(kernel):
-        raise module.refuse(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
-    floats = [p.name for p in kernel.params if floating(p.type)]
-    names = default(module) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
+        raise file.error(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
+    floats = [p.name for p in kernel.params if is_float(p.type)]
+    names = default(file) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
     if not isinstance(names, Sequence):
         raise TypeError(f"wrt takes the names of parameters, such as ['{floats[0]}']; got {short(wrt)}.")
     for n, name in enumerate(names):
@@ -63,33 +63,33 @@ def chosen(module: Module, wrt: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def default(module: Module) -> list[str]:
+def default(file: KernelFile) -> list[str]:
     """All floating-point parameters whose values at the start can reach an output.
 
     Of an output that the kernel does not read, these are the values of elements that it does not store. They count
     where the data decide which elements those are, not where a test of indices such as `i < n` does.
     """
-    kernel = module.kernel
-    read = set().union(*(sources for sources, _ in dataflow.edges(kernel)))
-    added = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Add)}
-    changed = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Assign) and s.op != "="}
+    kernel = file.kernel
+    read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
+    added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, AtomicAdd)}
+    changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, Assign) and s.op != "="}
     ends = dataflow.outputs(kernel)
-    data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or floating(p.type)))
+    data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
-    useful = dataflow.reached(kernel, ends, backward=True) & (read | added | changed | left)
-    return [p.name for p in kernel.params if p.name in useful and floating(p.type)]
+    useful = dataflow.reachable(kernel, ends, backward=True) & (read | added | changed | left)
+    return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
 
 
 def _stored(body: list[Stmt], data: set[str]) -> set[str]:
     """The arrays into whose elements statements store whatever the data are."""
     found: set[str] = set()
     for s in body:
-        free = not reads_in(expressions(s)) & data
+        free = not names_in(own_expressions(s)) & data
         match s:
-            case Assign(target=Index(), op="=") if not reads_in(s.target.indices) & data:  # type: ignore[union-attr]
-                found.add(name_of(s.target))
+            case Assign(target=Index(), op="=") if not names_in(s.target.indices) & data:  # type: ignore[union-attr]
+                found.add(target_name(s.target))
             case If():
-                then, orelse = (_stored(side, data) for side in nested(s))
+                then, orelse = (_stored(side, data) for side in bodies(s))
                 found |= then | orelse if free else then & orelse
                 if not free and leaves([s], JUMPS):
                     return found
@@ -109,14 +109,14 @@ def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
     """Add what is written with such values, and where such values decide what was there before: all but `own`."""
     for s in body:
-        decided = isinstance(s, If | For) and bool(reads_in(expressions(s)) & found)
+        decided = isinstance(s, If | For) and bool(names_in(own_expressions(s)) & found)
         within = declared([s]) if decided else own
-        for one in heads(s):
-            if read_here(one) & found:
-                found |= written_here(one)
+        for one in with_header(s):
+            if own_reads(one) & found:
+                found |= own_writes(one)
             elif within is not None:
-                found |= written_here(one) - within
-        for inner in nested(s):
+                found |= own_writes(one) - within
+        for inner in bodies(s):
             _spread(inner, found, within)
 
 
@@ -125,30 +125,30 @@ def floats_decide(kernel: Function) -> bool:
 
     Where it does not, all launches with the same whole numbers have races or none has.
     """
-    data = follows(kernel.body, (p.name for p in kernel.params if floating(p.type)))
+    data = follows(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
     memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
     watched = memory & written(kernel.body)
-    return any(_decides(s, data, watched) or _within(s, data, watched) for s in each(kernel.body))
+    return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
     """Whether data decide if the statements inside this one run, where these touch such an array or change the way."""
-    if not isinstance(s, If | For) or not reads_in(expressions(s)) & data:
+    if not isinstance(s, If | For) or not names_in(own_expressions(s)) & data:
         return False
     inside = [s] if isinstance(s, For) else [*s.then, *s.orelse]
-    return bool(mentioned(inside) & watched) or any(isinstance(t, Jump | Barrier) for t in each(inside))
+    return bool(names_used(inside) & watched) or any(isinstance(t, Jump | Barrier) for t in flatten(inside))
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
     """Whether data are part of an index of such an array, or decide within an expression if one is read."""
-    target = (s.target,) if isinstance(s, Assign | Add) else ()
-    return any(_chosen(e, data, watched) for whole in (*target, *expressions(s)) for e in walk(whole))
+    target = (s.target,) if isinstance(s, Assign | AtomicAdd) else ()
+    return any(_chosen(e, data, watched) for whole in (*target, *own_expressions(s)) for e in walk(whole))
 
 
 def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
     match e:
         case Index():
-            return e.array in watched and bool(reads_in(e.indices) & data)
+            return e.array in watched and bool(names_in(e.indices) & data)
         case Call():
             return any(isinstance(a, Name) and a.name in watched for a in e.arguments)  # it may do any of this
         case Ternary():
@@ -165,13 +165,13 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     whole number is divided by what a state decides.
     """
     unsure = follows(body, states)
-    found = {*elements(body)}
+    found = {*elements_read(body)}
     if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
-    every = [x for s in each(body) for e in expressions(s) for x in walk(e)]
-    if {n for x in every if isinstance(x, Call) for n in handed(x)} & arrays:
+    every = [x for s in flatten(body) for e in own_expressions(s) for x in walk(e)]
+    if {n for x in every if isinstance(x, Call) for n in own_arrays(x)} & arrays:
         return False
-    divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not floating(x.type)]
+    divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not is_float(x.type)]
     return not any(d.names & unsure for d in divisors)
 
 
@@ -179,7 +179,7 @@ def _sure(body: list[Stmt]) -> set[Index]:
     """The elements that every round reads: those ahead of the first branch that may end it."""
     found: set[Index] = set()
     for s in body:
-        found |= {x for e in expressions(s) for x in always(e)}
-        if any(isinstance(t, Jump) for t in each([s])):
+        found |= {x for e in own_expressions(s) for x in always_read(e)}
+        if any(isinstance(t, Jump) for t in flatten([s])):
             break
     return found

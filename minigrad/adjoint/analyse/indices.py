@@ -19,8 +19,8 @@ from minigrad.adjoint.language.ast import (
     Unary,
     children,
 )
-from minigrad.adjoint.language.effects import waits, written
-from minigrad.adjoint.language.rewrite import ONE, conjuncts, sides
+from minigrad.adjoint.language.dataflow import has_barrier, written
+from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
 Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
 
@@ -88,7 +88,7 @@ def polynomial(e: Expr) -> Polynomial | None:
     """An expression of + - * as a polynomial; None for any other."""
     match e:
         case Number():
-            return None if e.whole is None else constant(e.whole)
+            return None if e.int_value is None else constant(e.int_value)
         case Name():
             return variable(e.name)
         case Cast():
@@ -267,12 +267,12 @@ class IndexFacts:
         """The bodies inside a statement, each with what holds in it."""
         if isinstance(s, For):
             inside = self.copied(loops=(*self.loops, s))
-            if not waits([s]):
+            if not has_barrier([s]):
                 inside.still -= written([s])  # threads may be in different rounds of it
             inside.enter(s.source)
             return [(s.body, inside)]
         made = []
-        for condition, side in sides(s):
+        for condition, side in guarded_bodies(s):
             inside = self.copied(guards=(*self.guards, condition))
             inside.assume(condition)
             made.append((side, inside))

@@ -1,11 +1,14 @@
-"""What the threads of a block may do at the same time: the phases of a body, parted by barriers."""
+"""Barriers: the phases between them, and the branches in which the threads of a block diverge."""
 
 from collections.abc import Iterable
 
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.language.ast import Barrier, Binary, Expr, For, If, Name, Stmt, Target
-from minigrad.adjoint.language.effects import accesses, axis_of, name_of, waits
-from minigrad.adjoint.language.rewrite import ONE, heads, nested
+from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Expr, For, Function, If, Name, Stmt, Target
+from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.dataflow import accesses, has_barrier, own_reads, own_writes, target_name, thread_axis
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
 Use = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
 
@@ -38,11 +41,11 @@ class Phases:
                 before, phase = phase, self.new()
                 self.starts.append(phase)
                 self.barriers.append((body, s, before, phase))
-            elif not waits([s]):
+            elif not has_barrier([s]):
                 self.note(s, phase, {})
             elif isinstance(s, If):
                 self.touch(s, phase, {})
-                phase = self.new(*(self.visit(side, self.new(phase)) for side in nested(s)))
+                phase = self.new(*(self.visit(side, self.new(phase)) for side in bodies(s)))
             elif isinstance(s, For):
                 first = self.new(phase)
                 last = self.visit(s.body, first)
@@ -57,26 +60,26 @@ class Phases:
         """What a statement without a barrier uses. equal: parts of threadIdx, by the value that they have here."""
         self.of[id(s)] = phase
         self.touch(s, phase, equal)
-        for part in heads(s)[1:]:
+        for part in with_header(s)[1:]:
             self.note(part, phase, equal)
-        for n, side in enumerate(nested(s)):
+        for n, side in enumerate(bodies(s)):
             inside = equal
             if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":
-                axis = axis_of(self.fixed, s.condition.left)
+                axis = thread_axis(self.fixed, s.condition.left)
                 inside = equal | ({s.condition.right: axis} if axis else {})
             for t in side:
                 self.note(t, phase, inside)
 
     def touch(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
         """What a statement itself uses."""
-        found = {(name_of(x), kind, self.own(x, equal)) for kind, x in accesses(s)}
+        found = {(target_name(x), kind, self.own(x, equal)) for kind, x in accesses(s)}
         self.uses.setdefault(phase, set()).update(found)
 
     def own(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
         """Which index is which part of threadIdx, where together they name one thread of the block."""
         if isinstance(e, Name):
             return None
-        axes = [(n, equal.get(i) or axis_of(self.fixed, i)) for n, i in enumerate(e.indices)]
+        axes = [(n, equal.get(i) or thread_axis(self.fixed, i)) for n, i in enumerate(e.indices)]
         found = frozenset((n, a) for n, a in axes if a)
         return found if {a for _, a in found} >= set(self.axes) else None
 
@@ -98,7 +101,7 @@ class Phases:
 
         At first those that the kernel has not; of them the one within a loop before the one ahead of it.
         """
-        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].made]
+        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
         for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
             ahead = self.all(p for p in range(len(self.flow)) if before in self.reached(p))
             behind = self.all(self.reached(after))
@@ -116,3 +119,60 @@ def _meet(a: Use, b: Use) -> bool:
     """Whether two threads may come to one element, and the order of the two matters."""
     alike = a[1] == b[1] and a[1] in ("read", "add")
     return a[0] == b[0] and not alike and (a[2] is None or a[2] != b[2])
+
+
+class Divergence:
+    """Variables of a function whose values differ between the threads of a block: `varying`; all others: `uniform`.
+
+    control: also those that differ only because some threads skip an assignment.
+    """
+
+    def __init__(self, function: Function, control: bool = True):
+        self.control = control
+        self.local = {d.name for d in function.declared.values() if not d.shared}
+        self.varying, size = {*IDS[:3]}, 0
+        while size != (size := len(self.varying)):
+            self.spread(function.body, False)
+        names = {p.name for p in function.params if not p.pointer}
+        names |= {n for n, d in function.declared.items() if not d.dims}
+        self.uniform = {*names, *IDS, *EXTENTS.values()} - self.varying
+
+    def spread(self, body: list[Stmt], divergent: bool) -> None:
+        """Mark variables assigned varying values, or assigned by some threads only (`divergent`)."""
+        for s in body:
+            inside = self.control and (divergent or self.diverges(s))
+            for one in with_header(s):
+                if inside or own_reads(one) & self.varying:
+                    self.varying |= own_writes(one) & self.local
+            for inner in bodies(s):
+                self.spread(inner, inside)
+
+    def diverges(self, s: Stmt) -> bool:
+        """True where threads take different sides of a branch, or leave a loop after different trip counts."""
+        varies = isinstance(s, If | For) and not s.condition.names.isdisjoint(self.varying)
+        return varies or (isinstance(s, For) and self._has_divergent_jump(s.body))
+
+    def _has_divergent_jump(self, body: list[Stmt]) -> bool:
+        branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
+        return any(self.diverges(s) or any(map(self._has_divergent_jump, bodies(s))) for s in branches)
+
+
+def check_barriers(file: KernelFile, divergence: Divergence) -> None:
+    """Reject barriers that some threads of a block might not reach."""
+
+    def visit(body: list[Stmt], divergent: bool) -> None:
+        for s in body:
+            if isinstance(s, Barrier) and divergent:
+                raise file.error(
+                    s.place, "__syncthreads() that only some threads reach: a condition around it or a jump before it "
+                    "differs between threads. Move it out."
+                )  # fmt: skip
+            for inner in bodies(s):
+                visit(inner, divergent or divergence.diverges(s))
+            divergent = divergent or (isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)))
+
+    visit(file.kernel.body, False)
+    for function in file.functions.values():
+        for s in flatten(function.body):
+            if isinstance(s, Barrier):
+                raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.indices import (
     EXTENTS,
     IDS,
@@ -19,7 +20,6 @@ from minigrad.adjoint.analyse.indices import (
     signless,
     variable,
 )
-from minigrad.adjoint.analyse.kernel import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
 from minigrad.adjoint.language.ast import (
     Assign,
@@ -34,12 +34,12 @@ from minigrad.adjoint.language.ast import (
     Number,
     Stmt,
     Unary,
-    floating,
+    is_float,
     walk,
 )
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import accesses, axis_of, reads_in, unfolded
-from minigrad.adjoint.language.rewrite import conjuncts, each, expressions, heads, sides
+from minigrad.adjoint.language.dataflow import accesses, inline, names_in, thread_axis
+from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
 
 MOST_ELEMENTS = 1 << 16  # rounds of all threads that are gone through
 Values = np.ndarray | None
@@ -58,7 +58,7 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     """What statements do to an array, in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in heads(s) for kind, x in accesses(part) if isinstance(x, Index)]
+        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, Index)]
         stores = isinstance(s, Assign) and s.op == "="
         found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
         if isinstance(s, If):
@@ -78,7 +78,7 @@ def _most(s: For) -> Count | None:
 
 def _either(s: If, array: str) -> list[Touch]:
     """What a branch does: each side under its condition, and what both sides store without one."""
-    ways = [(condition, touches(side, array)) for condition, side in sides(s)]
+    ways = [(condition, touches(side, array)) for condition, side in guarded_bodies(s)]
     (_, then), (_, orelse) = ways
     both = [t for t in then if t.stores and t in orelse]
     guarded = [t._replace(guards=(*conjuncts(condition), *t.guards)) for condition, found in ways for t in found]
@@ -126,13 +126,13 @@ class Space:
     def value(self, e: Expr) -> Values:
         """An expression of whole numbers; None of what only the running kernel knows."""
         match e:
-            case Number() if e.whole is not None:
-                return np.array(e.whole)
+            case Number() if e.int_value is not None:
+                return np.array(e.int_value)
             case Name():
                 if e.name in self.numbers or e.name not in self.fixed:
                     return self.numbers.get(e.name)
-                return None if floating(e.type) else self.value(self.fixed[e.name])
-            case Cast() if not floating(e.type):
+                return None if is_float(e.type) else self.value(self.fixed[e.name])
+            case Cast() if not is_float(e.type):
                 return self.value(e.operand)
             case Unary(op="-" | "!"):
                 inner = self.value(e.operand)
@@ -191,7 +191,7 @@ def _rounds(s: For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
-    start, step, bound = map(polynomial, (unfolded(header.start, facts.fixed), header.step, header.bound))
+    start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
     if bound is None or (start, step) not in ways:
         return None
@@ -237,7 +237,7 @@ def _threads(name: str, facts: IndexFacts) -> Polynomial | None:
     """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(unfolded(Name(name, "int"), facts.fixed))
+    value = polynomial(inline(Name(name, "int"), facts.fixed))
     for a in "xyz":
         thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
         size = _extent(facts, thread)
@@ -272,7 +272,7 @@ class Fill:
     def axes(self) -> list[str]:
         """The parts of threadIdx on which it depends."""
         parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
-        names = reads_in(unfolded(e, self.fixed) for e in parts)
+        names = names_in(inline(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
@@ -316,7 +316,7 @@ def filled(facts: KernelFacts, s: For, array: str) -> list[Fill] | None:
     found = touches(s.body, array) if array in facts.function.declared else []
     if not found or not found[0].stores:
         return None
-    fill = Fill(facts.function.declared[array], s.place.line, tuple(found), facts.fixed, facts.module.values)
+    fill = Fill(facts.function.declared[array], s.place.line, tuple(found), facts.fixed, facts.file.values)
     implied = {a: _implied(facts, fill, a) for a in fill.axes}
     for wanted in _blocks(facts, implied):
         if fill.holds(_extents(facts, wanted)):
@@ -342,13 +342,13 @@ def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
         if name in known:
             return [known[name]]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
-    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(facts.fixed, e) == axis]
+    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if thread_axis(facts.fixed, e) == axis]
     return along[:1]
 
 
 def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -> bool:
     """Whether a smaller block fills the array, too: one with a column more than the block has threads."""
-    relied, values = {**facts.conditions, **facts.limits}, facts.module.values
+    relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
     numbers = constants(facts) if free else []
     fewer = {
@@ -361,25 +361,25 @@ def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -
 def _within(facts: KernelFacts, axis: str, numbers: list[Expr]) -> list[Expr]:
     """The numbers that a block may have as its extent along an axis."""
     limit = facts.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, facts.module.values)
-    return [e for e in numbers if most is None or (evaluate(e, facts.module.values) or 0) <= most]
+    most = None if limit is None else evaluate(limit, facts.file.values)
+    return [e for e in numbers if most is None or (evaluate(e, facts.file.values) or 0) <= most]
 
 
 def constants(facts: KernelFacts) -> list[Expr]:
     """The whole numbers in a kernel, known to the compiler, that may be an extent of a block."""
-    body = each(facts.function.body)
-    whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
-    named = {evaluate(e, facts.module.values): e for e in whole if e.type == "int"}
+    body = flatten(facts.function.body)
+    whole = [e for s in body for one in (*own_expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
+    named = {evaluate(e, facts.file.values): e for e in whole if e.type == "int"}
     return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
 
 
 def _blocks(facts: KernelFacts, extents: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
     """All blocks with one of these extents along each axis, of at most 1024 threads."""
     for several in product(*extents.values()):
-        if prod(evaluate(e, facts.module.values) or THREADS + 1 for e in several) <= THREADS:
+        if prod(evaluate(e, facts.file.values) or THREADS + 1 for e in several) <= THREADS:
             yield dict(zip(extents, several, strict=True))
 
 
 def _extents(facts: KernelFacts, wanted: dict[str, Expr]) -> dict[str, int]:
     """Extents of a block as numbers, 1 along the axes that do not matter."""
-    return {f"blockDim.{a}": evaluate(wanted[a], facts.module.values) or 1 if a in wanted else 1 for a in "xyz"}
+    return {f"blockDim.{a}": evaluate(wanted[a], facts.file.values) or 1 if a in wanted else 1 for a in "xyz"}

@@ -18,25 +18,25 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     Ternary,
     Unary,
-    floating,
+    is_float,
 )
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import name_of, unfolded, written
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.dataflow import inline, target_name, written
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
+    bodies,
+    comparison,
     conjuncts,
+    int_literal,
+    int_value,
     is_number,
-    literal,
     minus,
     negative,
-    nested,
     over,
     plus,
-    test,
     times,
-    whole,
 )
 
 LOCAL_BYTES = 1024  # of one tape in a thread's local memory
@@ -74,9 +74,9 @@ class Count:
     def some(self) -> Expr:
         """Whether there is a first round, asked as the loop asks of its variable, an int."""
         start = Cast("int", self.start) if signless(self.start) else self.start
-        if signless(self.bound) and (whole(start) or 0) < 0:
+        if signless(self.bound) and (int_value(start) or 0) < 0:
             start = Cast("unsigned", start)  # as C++ does, but unasked it warns
-        return test(">" if self.down else "<", start, self.bound)
+        return comparison(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:
         """Whether the loop is known to make a round."""
@@ -96,7 +96,7 @@ def count(s: For) -> Count | None:
     if not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
         return None
     condition, step, var = s.condition, s.step, s.start.name
-    if s.start.value is None or not isinstance(condition, Binary) or name_of(step.target) != var:
+    if s.start.value is None or not isinstance(condition, Binary) or target_name(step.target) != var:
         return None
     if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
         return None
@@ -109,26 +109,26 @@ def count(s: For) -> Count | None:
     if (step.op == "-=") != down or isinstance(step.value, Unary):
         return None  # it would not come to its end
     bound = condition.right
-    if floating(bound.type):
+    if is_float(bound.type):
         return None  # 2 rounds come before 1.5
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
 
 
-def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
+def capacity(file: KernelFile, s: For, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
-    if found and found.trips.type == "int" and evaluate(found.trips, module.values) is not None:
+    if found and found.trips.type == "int" and evaluate(found.trips, file.values) is not None:
         return found.trips
-    return Number(str(HALVINGS), "int") if _ends_by_bits(s, module.values) else None
+    return Number(str(HALVINGS), "int") if _ends_by_bits(s, file.values) else None
 
 
 def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
     """Whether the variable is halved while it is above 0, or doubled from 1 on, or from more, up to a bound."""
     step = s.step
-    if step is None or name_of(step.target) in written(s.body):
+    if step is None or target_name(step.target) in written(s.body):
         return False
-    by, start = whole(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
+    by, start = int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
     tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.left == step.target]
     if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
         least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
@@ -141,11 +141,11 @@ def shifted(s: For, k: Expr) -> Expr | None:
     """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
     if not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
         return None
-    name, by = s.start.name, (s.step.op, whole(s.step.value))
-    positive = s.condition == test(">", Name(name, "int"), ZERO)
+    name, by = s.start.name, (s.step.op, int_value(s.step.value))
+    positive = s.condition == comparison(">", Name(name, "int"), ZERO)
     if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
         return None
-    if name_of(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
+    if target_name(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
         return None
     return Binary(">>", s.start.value, k, "int")
 
@@ -154,7 +154,7 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an expression of whole numbers; None where a name in it is not known."""
     match e:
         case Number():
-            return e.whole
+            return e.int_value
         case Name():
             return values.get(e.name)
         case Unary():
@@ -209,7 +209,7 @@ def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]
 
 def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
     """Whether the threads, or the blocks, share out a range whose bound is not below 0: n, and not n - 2."""
-    start, step, bound = (polynomial(unfolded(e, fixed)) for e in (header.start, header.step, header.bound))
+    start, step, bound = (polynomial(inline(e, fixed)) for e in (header.start, header.step, header.bound))
     if bound is None or any(factor < 0 for factor in bound.values()):
         return False
     shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
@@ -227,7 +227,7 @@ def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[Place, tuple
         header = count(s) if isinstance(s, For) else None
         if isinstance(s, For):
             found[s.place] = around
-        for inner in nested(s):
+        for inner in bodies(s):
             found |= nests(inner, (*around, header) if header else around)
     return found
 
@@ -236,7 +236,7 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
     """A header of at least as many rounds: it has variables of loops around, and coordinates of threads, at an end."""
     ends = dict(THREADS)
     for outer in around:
-        first, last = outer.start, plus(outer.bound, ONE if outer.down else literal(-1))
+        first, last = outer.start, plus(outer.bound, ONE if outer.down else int_literal(-1))
         if not (_wraps(outer.start) or _wraps(outer.bound)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 
@@ -244,11 +244,11 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
         """The lowest or the highest value, as far as an expression is a sum of such variables."""
         if _wraps(e):
             return e
-        e = unfolded(e, fixed)
+        e = inline(e, fixed)
         for name, both in reversed(ends.items()):
             factor = None if (p := polynomial(e)) is None else p.of(name)
             if factor is not None and set(factor) <= {()}:
-                e = unfolded(e, {name: unfolded(both[(factor.get((), 0) > 0) == high], fixed)})
+                e = inline(e, {name: inline(both[(factor.get((), 0) > 0) == high], fixed)})
         return e
 
     return replace(header, start=reaching(header.start, header.down), bound=reaching(header.bound, not header.down))

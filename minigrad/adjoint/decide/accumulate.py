@@ -6,11 +6,34 @@ from dataclasses import dataclass
 from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
-from minigrad.adjoint.decide.derived import Choice
-from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Declare, Do, Expr, If, Index, Name, Stmt, walk
-from minigrad.adjoint.language.effects import always, is_sum, name_of, reads_in, unfolded, written
+from minigrad.adjoint.decide import Choice
+from minigrad.adjoint.language.ast import (
+    BYTES,
+    Assign,
+    AtomicAdd,
+    Binary,
+    CallStmt,
+    Declare,
+    Expr,
+    If,
+    Index,
+    Name,
+    Stmt,
+    walk,
+)
+from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ONE, ZERO, ascending, each, literal, negative, plus, test, times
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    comparison,
+    count_up,
+    flatten,
+    int_literal,
+    negative,
+    plus,
+    times,
+)
 
 
 @dataclass(eq=False)
@@ -37,7 +60,7 @@ class SumSite:
     @property
     def looked_up(self) -> bool:
         """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
-        behind = [x for e in self.target.indices for x in walk(unfolded(e, self.facts.fixed))]
+        behind = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
         return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)
 
 
@@ -68,7 +91,7 @@ class Accumulate:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
         self.uniform = facts.uniform | facts.still
-        self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
+        self.handed = {name for s in flatten(body) if isinstance(s, CallStmt) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
@@ -88,9 +111,9 @@ class Accumulate:
     def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[If, IndexFacts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
-            if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
+            if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
                 self.stored(s)
-            elif is_sum(s) and name_of(s.target) in self.arrays:
+            elif is_sum(s) and target_name(s.target) in self.arrays:
                 self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
@@ -119,7 +142,7 @@ class Accumulate:
         shared, made = self.arrays[array], {}
         crowded, sums = len(sites) == 1 and sites[0].looked_up, "warp sums" in self.enabled
         for site in sites:
-            warp = sums and not reads_in(site.target.indices) - self.alike
+            warp = sums and not names_in(site.target.indices) - self.alike
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
             if array in self.handed:
                 why = "a function that the kernel calls adds to the array, too"
@@ -130,7 +153,7 @@ class Accumulate:
             if sums and array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
-                surely = not reads_in(site.target.indices) - self.uniform
+                surely = not names_in(site.target.indices) - self.uniform
                 why = f"the index {'is' if surely else 'may be'} the same in all threads"
                 how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
             copies = "copies" in self.enabled and array in self.strides and (by != "atomicAdd" or crowded)
@@ -186,8 +209,8 @@ class Accumulate:
         if array in self.covers or len(sites) > 1 or site.branch is None:
             return False
         (s, facts), indices = site.branch, site.target.indices
-        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
-        if not there or reads_in(indices) & written([s]) or not _once(indices[0], facts):
+        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always_read(s.condition)
+        if not there or names_in(indices) & written([s]) or not _once(indices[0], facts):
             return False
         found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
         if found is None:
@@ -203,10 +226,10 @@ class Accumulate:
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
+            copy = Binary("%", Name("blockIdx.x", "int"), int_literal(COPIES), "int")
             offset = times(copy, Name(self.strides[target.array], "int"))
             target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
-        site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+        site.body[site.body.index(s)] = AtomicAdd(target, value, s.place, s.text, by)
 
 
 def _once(e: Expr, facts: IndexFacts) -> bool:
@@ -232,10 +255,10 @@ def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
-            body = [ascending(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+            body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
-            body = [If(test("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+            body = [If(comparison("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
     return [Declare(gradient, d.type, d.dims, shared=True), *body]
 
 

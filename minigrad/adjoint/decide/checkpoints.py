@@ -13,43 +13,51 @@ from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide.store_or_recompute import Tape
 from minigrad.adjoint.language.ast import (
     BYTES,
-    Add,
     Assign,
+    AtomicAdd,
     Binary,
     Call,
+    CallStmt,
     Declare,
-    Do,
     Expr,
     For,
     If,
     Index,
     Name,
     Stmt,
-    floating,
+    is_float,
     walk,
 )
-from minigrad.adjoint.language.effects import declared, elements, mentioned, read, waits, written, written_here
+from minigrad.adjoint.language.dataflow import (
+    declared,
+    elements_read,
+    has_barrier,
+    names_used,
+    own_writes,
+    read,
+    written,
+)
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
-    ascending,
-    descending,
-    each,
-    expressions,
-    literal,
+    comparison,
+    copy_without,
+    count_down,
+    count_up,
+    flatten,
+    int_literal,
     minus,
     over,
+    own_expressions,
     plus,
-    test,
     times,
-    without,
 )
 from minigrad.adjoint.simplify.prune import Prune
 
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
 EXPENSIVE = 16  # instructions of a division or a function
 EVERY = 8
-NTH = literal(EVERY)
+NTH = int_literal(EVERY)
 SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
 
 
@@ -73,13 +81,13 @@ class Counted:
 
 def values(s: Stmt) -> tuple[Expr, ...]:
     """What a statement computes, its indices left aside."""
-    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else expressions(s)
+    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else own_expressions(s)
 
 
 def work(e: Expr) -> int:
     """The operations of an expression."""
-    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and floating(x.type))]
-    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and floating(x.left.type)]  # tests, too
+    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and is_float(x.type))]
+    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and is_float(x.left.type)]  # tests, too
     return EXPENSIVE * len(dear) + len(plain)
 
 
@@ -135,8 +143,8 @@ class TapedLoop:
     def slice(self) -> list[Stmt]:
         """Of a round what its state needs, to be run again; its number is known."""
         number = {self.counter, self.k.name}
-        kept = without(
-            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or written_here(s) & number}
+        kept = copy_without(
+            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
         )
         prune = Prune(written(kept))
         prune.after = {"break": self.states, "continue": self.states}
@@ -149,22 +157,22 @@ class TapedLoop:
         Of a loop that counts nothing rounds may be few.
         """
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
-        inside = each([*self.forward.body, *self.back.body])
+        inside = flatten([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
         changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
         apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
-        apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
-        adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
+        apart = apart and names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        adds = any(isinstance(s, AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
         writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
             "only the running kernel knows which rounds there are": not counts,
             "a round needs more than variables that it begins with": not apart,
-            "threads wait for one another in it": waits(inside),
+            "threads wait for one another in it": has_barrier(inside),
             "a round adds to memory": adds,
             "a round changes what the next one reads": bool(writes or read(self.again) & changed),
-            "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),
+            "a round has a loop of its own": any(isinstance(s, CallStmt | For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
 
@@ -172,10 +180,12 @@ class TapedLoop:
     def cost(self) -> Counted:
         """What a round costs either way."""
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        new = {x for x in elements(self.again) if x.array in self.of.arrays}.difference(elements(self.back.body))
+        new = {x for x in elements_read(self.again) if x.array in self.of.arrays}.difference(
+            elements_read(self.back.body)
+        )
         again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
-        updates = sum(isinstance(s, Assign) and s.op != "=" and floating(s.target.type) for s in each(self.again))
-        return Counted(2 * sizes, again, updates + sum(work(e) for s in each(self.again) for e in values(s)))
+        updates = sum(isinstance(s, Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again))
+        return Counted(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
 
     def changed(self) -> list[Stmt]:
         """The two loops, of which the first one stores less."""
@@ -184,7 +194,7 @@ class TapedLoop:
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
         number = Declare(self.k.name, "int", value=self.last(here) if free else here)
-        inside = test("<", here if free else self.k, self.trips)
+        inside = comparison("<", here if free else self.k, self.trips)
         values = {n: Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
         for s, (n, variable) in self.pushes.items():
@@ -195,13 +205,13 @@ class TapedLoop:
             self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
         place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = ascending(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
+        up = count_up(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
         restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
         taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
-        down = descending(near, literal(EVERY - 1), [replace(number), taken], place)
-        if len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL:
+        down = count_down(near, int_literal(EVERY - 1), [replace(number), taken], place)
+        if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
-        whole = descending(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
+        whole = count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
         return [self.full(s) if s is not self.back else whole for s in self.body]
 
     def last(self, here: Expr) -> Expr:
@@ -210,21 +220,21 @@ class TapedLoop:
 
     def thinned(self, s: Stmt, slot: Index, variable: Name) -> None:
         """A value put onto the tape in every EVERY-th round."""
-        first: Expr = test("==", Binary("%", self.k, NTH, "int"), ZERO)
+        first: Expr = comparison("==", Binary("%", self.k, NTH, "int"), ZERO)
         if isinstance(s, If):
-            first = Binary("&&", first, test("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
+            first = Binary("&&", first, comparison("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
         self.forward.body[self.forward.body.index(s)] = If(first, [Assign(slot, "=", variable)], [], s.place)
 
     def full(self, s: Stmt) -> Stmt:
         """The check behind the loop whether the tape was long enough, for one that is shorter now."""
         counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
-        if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
+        if not (isinstance(s, If) and s.condition == comparison(">", counter, slots)):
             return s
         room = times(NTH, slots)
-        note = Do("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
-        return If(test(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
+        note = CallStmt("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
+        return If(comparison(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
 
 
 def _stored(rounds: Expr) -> Expr:
     """How many of so many rounds are stored."""
-    return over(plus(rounds, literal(EVERY - 1)), NTH)
+    return over(plus(rounds, int_literal(EVERY - 1)), NTH)

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.decide.derived import Choice
+from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.decide.store_or_recompute import copying
 from minigrad.adjoint.language.ast import (
     BYTES,
@@ -26,29 +26,29 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     walk,
 )
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.language.dataflow import (
     accesses,
-    axis_of,
     declared,
-    elements,
-    mentioned,
-    name_of,
-    waits,
+    elements_read,
+    has_barrier,
+    names_used,
+    own_writes,
+    target_name,
+    thread_axis,
     written,
-    written_here,
 )
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
-    change,
-    each,
-    expressions,
-    heads,
-    nested,
+    bodies,
+    copy_without,
+    flatten,
+    map_expressions,
+    own_expressions,
     plus,
-    rewrite,
-    without,
+    replace_parts,
+    with_header,
 )
 from minigrad.adjoint.simplify.prune import Prune
 
@@ -73,12 +73,14 @@ class Exchange:
     def __init__(self, turn: "Ownership", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
         self.turn, self.before, self.var, self.to = turn, before, var, to
         self.changed = written([nest])
-        self.counters = {s.variable for s in each([nest]) if isinstance(s, For)}
+        self.counters = {s.variable for s in flatten([nest]) if isinstance(s, For)}
         self.own = declared(nest.body)  # what each round has for itself
         self.staged, self.padded = dict(turn.staged), set(turn.padded)
         kept = _slice(nest, sums)
         self.why = ""  # it cannot be turned
-        work = sum(isinstance(e, Binary | Call) for s in each(kept.body) for x in expressions(s) for e in walk(x))
+        work = sum(
+            isinstance(e, Binary | Call) for s in flatten(kept.body) for x in own_expressions(s) for e in walk(x)
+        )
         if work > COST * len(sums):
             self.never(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
         self.take_over(kept)
@@ -86,7 +88,7 @@ class Exchange:
         if self.made is not None:
             turn.staged, turn.padded = self.staged, self.padded
             names = {stage.name for stage in self.staged.values()}
-            handed = {x for x in elements([self.made]) if x.array in names}
+            handed = {x for x in elements_read([self.made]) if x.array in names}
             self.moved = sum(BYTES[x.type] for x in handed) / len(sums)
 
     def never(self, why: str) -> None:
@@ -106,19 +108,19 @@ class Exchange:
         """Make a statement what the thread runs that has taken over."""
         match s:
             case For(start=Declare()):
-                header = {n for part in heads(s) for e in expressions(part) for n in e.names}
+                header = {n for part in with_header(s) for e in own_expressions(part) for n in e.names}
                 if header - self.counters - self.turn.facts.uniform:
                     self.never(f"the loop at line {s.place.line} is not the same for all threads")
             case If() | Declare() | Assign():
-                rewrite(s, self.value)
+                map_expressions(s, self.value)
             case _ if not isinstance(s, Comment):
                 self.never(f"line {s.place.line} does more than add up")
-        for t in chain(*nested(s)):
+        for t in chain(*bodies(s)):
             self.take_over(t)
 
     def value(self, e: Expr) -> Expr:
         """A value as the thread finds it that has taken over."""
-        return change(e, self.leaf)
+        return replace_parts(e, self.leaf)
 
     def leaf(self, e: Expr) -> Expr | None:
         """A variable or an element as that thread finds it; None for what is made of several."""
@@ -151,7 +153,7 @@ class Exchange:
         if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
             self.never(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
-        name = self.staged[e].name if e in self.staged else self.turn.facts.names.fresh(f"{name_of(e)}_of")
+        name = self.staged[e].name if e in self.staged else self.turn.facts.names.fresh(f"{target_name(e)}_of")
         self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
         threads = map(self.turn.variable, self.turn.axes[::-1])
         return Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
@@ -172,15 +174,15 @@ def sums_of(s: For) -> Iterator[tuple[list[Stmt], Assign]]:
 def _straight(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
     for t in body:
         yield body, t
-        for side in nested(t) if isinstance(t, If) else ():
+        for side in bodies(t) if isinstance(t, If) else ():
             yield from _straight(side)
 
 
 def _slice(nest: For, sums: list[Assign]) -> For:
     """Of a nest of loops what these sums need, in statements of its own."""
-    results = {name_of(s.target) for s in sums}
-    others = {id(s) for s in each([nest]) if s not in sums and written_here(s) & results}
-    pruned, _ = Prune(written([nest]) - results).body(without([nest], others), set())
+    results = {target_name(s.target) for s in sums}
+    others = {id(s) for s in flatten([nest]) if s not in sums and own_writes(s) & results}
+    pruned, _ = Prune(written([nest]) - results).body(copy_without([nest], others), set())
     return pruned[0]  # type: ignore[return-value]
 
 
@@ -203,7 +205,7 @@ class Ownership:
 
     def body(self, body: list[Stmt]) -> list[Stmt]:
         """The statements of a kernel's adjoint, with what can be turned round turned."""
-        self.declared = {s.name: s for s in each(body) if isinstance(s, Declare) and s.dims}
+        self.declared = {s.name: s for s in flatten(body) if isinstance(s, Declare) and s.dims}
         made = self.inside(body)
         for stage in self.staged.values():
             dims = (*(d for _, d in stage.varying), *(self.facts.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
@@ -215,7 +217,7 @@ class Ownership:
         """One body, and the loops in it by which all threads of a block come: those with a barrier."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, For) and waits([s]):
+            if isinstance(s, For) and has_barrier([s]):
                 s.body = self.inside(s.body)
                 made.append(s)
             else:
@@ -224,11 +226,11 @@ class Ownership:
 
     def loops(self, s: For) -> list[Stmt]:
         """A nest of loops, and in front of it those of what is turned, if anything is."""
-        shared = [t for t in each([s]) if isinstance(t, Assign) and name_of(t.target) in self.gradients]
+        shared = [t for t in flatten([s]) if isinstance(t, Assign) and target_name(t.target) in self.gradients]
         self.atomic |= {expression(t.target): IN_ORDER for t in shared}
         groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
         for body, one in sums_of(s):
-            if name_of(one.target) not in self.gradients:
+            if target_name(one.target) not in self.gradients:
                 continue
             if exchange := self.lacking(one.target, s):  # type: ignore[arg-type]
                 groups.setdefault(exchange, []).append((body, one))
@@ -244,7 +246,7 @@ class Ownership:
                 turned.append(new.made)
                 self.choices += map(new.choice, sums)
                 self.facts.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}
-                self.turned |= {name_of(one.target) for one in sums}
+                self.turned |= {target_name(one.target) for one in sums}
                 for body, one in places:
                     body.remove(one)
         return [*_joined(turned), s]
@@ -253,7 +255,7 @@ class Ownership:
         """The variable of a loop and the axis that a target has in its place; None where they are not just two."""
         axes = [a for a in self.axes if a not in map(self.axis, target.indices)]
         extents = [self.extent(a) for a in (*axes, *self.axes)]
-        bounds = {h.var: h.bound for s in each([nest]) if isinstance(s, For) and (h := count(s)) and h.simple}
+        bounds = {h.var: h.bound for s in flatten([nest]) if isinstance(s, For) and (h := count(s)) and h.simple}
         ours = [e for e in target.indices if isinstance(e, Name) and bounds.get(e.name) == extents[0]]
         return (ours[0], axes[0]) if len(axes) == len(ours) == 1 and None not in extents else None
 
@@ -264,7 +266,7 @@ class Ownership:
 
     def put(self, body: list[Stmt], stage: StagedValue) -> list[Stmt]:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
-        at = next(n for n, s in enumerate(body) if stage.name in mentioned([s]))
+        at = next(n for n, s in enumerate(body) if stage.name in names_used([s]))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
         if isinstance(loop, For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
             loop.body = self.put(loop.body, stage)
@@ -285,12 +287,12 @@ class Ownership:
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Shared gradients of which each thread has one element become variables."""
         for name in sorted(self.turned):
-            found = {x for s in each(body) for _, x in accesses(s) if isinstance(x, Index) and x.array == name}
+            found = {x for s in flatten(body) for _, x in accesses(s) if isinstance(x, Index) and x.array == name}
             one = found.pop()
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
                 own = Name(self.facts.names.fresh(f"{name}_own"), one.type)
-                for s in each(body):
-                    rewrite(s, partial(change, new=lambda e: own if e == one else None))  # noqa: B023
+                for s in flatten(body):
+                    map_expressions(s, partial(replace_parts, new=lambda e: own if e == one else None))  # noqa: B023
                     if isinstance(s, Assign) and s.target == one:
                         s.target = own
                 body = [Declare(own.name, own.type, value=ZERO), *body]
@@ -298,7 +300,7 @@ class Ownership:
 
     def axis(self, e: Expr) -> str | None:
         """x, y or z where an expression is that part of threadIdx."""
-        return axis_of(self.facts.fixed, e)
+        return thread_axis(self.facts.fixed, e)
 
     def variable(self, axis: str) -> Name:
         """How the kernel calls a part of threadIdx."""

@@ -7,24 +7,24 @@ x, and adds up in registers. The same work is done, and no two blocks meet. It i
 
 from collections.abc import Callable, Mapping
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count, evaluate
-from minigrad.adjoint.decide.derived import AdjointLaunch, Choice
-from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, floating
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.decide import AdjointLaunch, Choice
+from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, is_float
+from minigrad.adjoint.language.dataflow import (
     declared,
-    elements,
+    elements_read,
+    has_barrier,
+    inline,
     is_sum,
-    name_of,
-    read_here,
-    self_read,
-    unfolded,
-    waits,
+    own_reads,
+    own_updates,
+    own_writes,
+    target_name,
     written,
-    written_here,
 )
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ONE, ascending, each, nested, renamed, without
+from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_up, flatten, substitute
 
 Sum = tuple[Assign, int]  # and how often a round of the loop around comes by
 
@@ -59,47 +59,47 @@ class BlockExchange:
 
     def alone(self, body: list[Stmt]) -> bool:
         """Whether all that a launch leaves behind is sums that it does not read: then it may go in several."""
-        sums = {name_of(s.target) for s in each(body) if is_sum(s)} & self.gradients
-        others = {n for s in each(body) if not is_sum(s) for n in written_here(s)}
-        read = {n for s in each(body) for n in read_here(s) - self_read(s)}
+        sums = {target_name(s.target) for s in flatten(body) if is_sum(s)} & self.gradients
+        others = {n for s in flatten(body) if not is_sum(s) for n in own_writes(s)}
+        read = {n for s in flatten(body) for n in own_reads(s) - own_updates(s)}
         return not sums & read and not others & self.left - declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles whose rounds may come in any order, by the axis along which blocks meet."""
         found: dict[tuple[str, str], list[Sum]] = {}
-        if not isinstance(s, For) or s.source is s or not waits([s]):
+        if not isinstance(s, For) or s.source is s or not has_barrier([s]):
             return {}
         header = count(s)
         if header is None or not header.exact or s.condition != s.source.condition:
             return {}
         for one, times in self.inside(s.body, 1):
-            names = unfolded(one.target, self.facts.fixed).names
+            names = inline(one.target, self.facts.fixed).names
             axes = [a for a in "xyz" if self.facts.conditions.get(f"gridDim.{a}") != ONE]
             lacking = [a for a in axes if f"blockIdx.{a}" not in names]
             if len(lacking) == 1 and header.var in names:
-                found.setdefault((lacking[0], name_of(one.target)), []).append((one, times))
+                found.setdefault((lacking[0], target_name(one.target)), []).append((one, times))
         return found
 
     def inside(self, body: list[Stmt], times: int) -> list[Sum]:
         """The sums to gradients of inputs, each with how often a round comes by."""
         found: list[Sum] = []
         for s in body:
-            if is_sum(s) and name_of(s.target) in self.gradients:
+            if is_sum(s) and target_name(s.target) in self.gradients:
                 found.append((s, times))
             header = count(s) if isinstance(s, For) else None
-            rounds = evaluate(header.trips, self.facts.module.values) if header else None
-            for side in nested(s):
+            rounds = evaluate(header.trips, self.facts.file.values) if header else None
+            for side in bodies(s):
                 found += self.inside(side, times * (rounds or 1))
         return found
 
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, where what each round now reads anew is less than what its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        kept = self.pruned(without(body, {id(s) for s in each(body) if is_sum(s)} - mine - self.own(body)))
+        kept = self.pruned(copy_without(body, {id(s) for s in flatten(body) if is_sum(s)} - mine - self.own(body)))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
         rounds = self.facts.on_host(header.trips) if header else None
-        again = sum(BYTES[x.type] for x in elements(front) if x.array in self.memory)
+        again = sum(BYTES[x.type] for x in elements_read(front) if x.array in self.memory)
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or rounds is None or again >= atomics:
             why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
@@ -110,13 +110,13 @@ class BlockExchange:
         place, extent = f"blockIdx.{axis}", f"gridDim.{axis}"
         if {block.name, blocks.name} & self.facts.names.used:
             return None
-        front = [renamed(renamed(s, place, block), extent, blocks) for s in front]
-        tiles = renamed(renamed(loop, place, block), extent, blocks)
+        front = [substitute(substitute(s, place, block), extent, blocks) for s in front]
+        tiles = substitute(substitute(loop, place, block), extent, blocks)
         assert isinstance(tiles, For)
         outside, inside = divided(front, block.name)
         begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
-        each_block = ascending(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
-        name = self.parameter[name_of(sums[0][0].target)]
+        each_block = count_up(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
+        name = self.parameter[target_name(sums[0][0].target)]
         note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
         why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
         instead = f"atomic: {atomics} in L2 a round"
@@ -125,7 +125,7 @@ class BlockExchange:
 
     def own(self, body: list[Stmt]) -> set[int]:
         """The sums in variables and arrays of a thread or a block, which stay as long as somebody reads them."""
-        return {id(s) for s in each(body) if is_sum(s) and name_of(s.target) not in self.gradients}
+        return {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
 
 
 def divided(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
@@ -133,10 +133,10 @@ def divided(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     outside: list[Stmt] = []
     inside: list[Stmt] = []
     changing = {block}
-    again = [n for s in each(body) for n in written_here(s)]
+    again = [n for s in flatten(body) for n in own_writes(s)]
     for s in body:
-        plain = isinstance(s, Declare) and not s.dims and s.value is not None and not floating(s.type)
-        moves = plain and again.count(s.name) == 1 and not elements([s]) and not read_here(s) & changing  # type: ignore[union-attr]
+        plain = isinstance(s, Declare) and not s.dims and s.value is not None and not is_float(s.type)
+        moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not own_reads(s) & changing  # type: ignore[union-attr]
         if moves or (isinstance(s, Declare) and s.shared):
             outside.append(s)
         else:

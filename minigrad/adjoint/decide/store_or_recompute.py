@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.regions import Fill, filled
 from minigrad.adjoint.analyse.trip_counts import capacity, count, shifted, widest
 from minigrad.adjoint.language.ast import Assign, Binary, Expr, For, If, Index, Name, Place, Stmt, Target
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.effects import declared, handed, read, read_here
-from minigrad.adjoint.language.rewrite import ZERO, ascending, change, heads, nested, plus, times
+from minigrad.adjoint.language.dataflow import declared, own_arrays, own_reads, read
+from minigrad.adjoint.language.rewrite import ZERO, bodies, count_up, plus, replace_parts, times, with_header
 
 STORED = {"unsigned": "int", "size_t": "long long"}  # how global memory holds a type that has no dtype of its own
 
@@ -134,7 +134,7 @@ def _last(plan: Plan, body: list[Stmt], loop: LoopPlan | None) -> None:
         return
     _body(plan, body[:-1], frozenset(plan.facts.overwrites(last)), loop)
     plan.points[id(last)] = Point(frozenset(), frozenset(), loop)
-    for side in nested(last):
+    for side in bodies(last):
         _last(plan, side, loop)
 
 
@@ -147,14 +147,14 @@ def _body(plan: Plan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | 
             plan.loops[id(s)] = inner = _loop(plan, s, after, loop)
             _last(plan, inner.flow, inner)
         else:
-            for side in nested(s):
+            for side in bodies(s):
                 _body(plan, side, after, loop)
         after = before
 
 
 def _loop(plan: Plan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
     facts, known = plan.facts, _known_header(plan.facts, s, outer)
-    size = capacity(facts.module, known, header := count(known))
+    size = capacity(facts.file, known, header := count(known))
     trips = facts.trips(header) if header and size is None else None
     most = size or trips
     if most is None and header:
@@ -178,18 +178,18 @@ def _known_header(facts: KernelFacts, s: For, outer: LoopPlan | None) -> For:
     lost = lost_in_header(facts, s, outer)
 
     def known(e: Expr) -> Expr:
-        return change(e, lambda x: Name("?", x.type) if handed(x) & lost else None)
+        return replace_parts(e, lambda x: Name("?", x.type) if own_arrays(x) & lost else None)
 
-    return with_header(s, known, known, known) if lost else s
+    return replace_header(s, known, known, known) if lost else s
 
 
 def lost_in_header(facts: KernelFacts, s: For, outer: LoopPlan | None) -> set[str]:
     """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
-    names = {n for part in heads(s) for n in read_here(part)}
+    names = {n for part in with_header(s) for n in own_reads(part)}
     return {n for n in names if outer and facts.is_array(n) and outer.loses(n)}
 
 
-def with_header(
+def replace_header(
     s: For, start: Callable[[Expr], Expr], condition: Callable[[Expr], Expr], step: Callable[[Expr], Expr]
 ) -> For:
     """A copy of the loop with other expressions in its header."""
@@ -203,5 +203,5 @@ def copying(source: Expr, target: Target, elements: tuple[Name, ...], dims: tupl
     """A copy of a variable, or of an array by loops over its elements."""
     made: Stmt = Assign(target, "=", source)
     for var, extent in reversed(list(zip(elements, dims, strict=True))):
-        made = ascending(var, extent, [made])
+        made = count_up(var, extent, [made])
     return made

@@ -2,18 +2,18 @@
 
 from collections.abc import Set
 
-from minigrad.adjoint.analyse.kernel import KernelFacts, Names
+from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
 from minigrad.adjoint.language.ast import (
     DERIVATIVES,
-    Add,
     Assign,
+    AtomicAdd,
     Binary,
     Call,
+    CallStmt,
     Cast,
     Declare,
-    Do,
     Expr,
     Index,
     Name,
@@ -22,27 +22,26 @@ from minigrad.adjoint.language.ast import (
     Target,
     Ternary,
     Unary,
+    base_name,
     children,
-    common,
-    floating,
-    plain,
+    common_type,
+    is_float,
     walk,
 )
 from minigrad.adjoint.language.control_flow import branch
-from minigrad.adjoint.language.dataflow import flows
-from minigrad.adjoint.language.effects import name_of, reads_in, written_here
+from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
-    converted,
+    as_float,
+    comparison,
+    int_literal,
     is_number,
-    literal,
+    logical_not,
     minus,
     negative,
-    opposite,
     over,
     plus,
-    test,
     times,
 )
 
@@ -69,7 +68,7 @@ class Rules:
 
     def carries(self, e: Expr) -> bool:
         """Whether the derivative of an expression can be other than zero."""
-        return bool(flows(e) & self.facts.active)
+        return bool(derivative_sources(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
         """Add `seed` times the derivative of `e` to the gradient of each operand."""
@@ -107,10 +106,10 @@ class Rules:
 
     def call(self, e: Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
-        function = self.facts.module.functions[e.function]
+        function = self.facts.file.functions[e.function]
         before, behind, sinks = [], [], []
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
-            if n in e.flat:
+            if n in e.inactive:
                 continue
             if p.pointer:
                 sinks.append(Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
@@ -125,12 +124,12 @@ class Rules:
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
-        return [*before, Do(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
+        return [*before, CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
     def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
-        for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
+        for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
             self.saved.guards.append(guard)
             sides.append(self.pull(value, seed))
             self.saved.guards.pop()
@@ -145,7 +144,7 @@ class Rules:
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
         if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x), by one statement
-            return self.pull(e.right, times(times(literal(n), seed), left))
+            return self.pull(e.right, times(times(int_literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
         if both:  # of a / b, d_b = -d_a * (a / b): a division that the forward sweep has made already
@@ -164,7 +163,7 @@ class Rules:
 
     def function(self, e: Call, seed: Expr) -> list[Stmt]:
         """A maths function, or a function of the file."""
-        name, args = plain(e.function), e.arguments
+        name, args = base_name(e.function), e.arguments
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
@@ -184,7 +183,7 @@ class Rules:
         a, b = e.arguments[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
-            return branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
+            return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
         before, seed = self.once(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
@@ -193,7 +192,7 @@ class Rules:
 
     def adjoint(self, s: Stmt, after: Set[str]) -> list[Stmt]:
         """The backward sweep of an assignment."""
-        if not written_here(s) & self.facts.active:
+        if not own_writes(s) & self.facts.active:
             return []
         match s:
             case Declare(value=value) if value is not None:
@@ -204,7 +203,7 @@ class Rules:
                 return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
             case Assign():
                 return self.assignment(s, after)
-            case Add():
+            case AtomicAdd():
                 return self.pull(s.value, self.shadow(s.target))
         return []
 
@@ -227,14 +226,14 @@ class Rules:
         seed, part = self.aside(value, d, s) if isinstance(d, Index) else (d, [])
         gradient = self.pull(value, seed)
         self.passed = None
-        return [*part, *gradient, *self.scaled(d, self.keep(again), name_of(s.target))]
+        return [*part, *gradient, *self.scaled(d, self.keep(again), target_name(s.target))]
 
     def aside(self, value: Expr, d: Target, s: Assign) -> tuple[Target, list[Stmt]]:
         """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
         operands = [
             x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
         ]
-        again = self.passed is None and name_of(s.target) in value.names
+        again = self.passed is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
         part = Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
@@ -248,7 +247,7 @@ class Rules:
             return [Assign(d, "=", ZERO)]
         divides = isinstance(by, Binary) and by.op == "/" and by.left == ONE
         value: Expr = by.right if divides else by  # type: ignore[union-attr]
-        if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
+        if isinstance(value, Cast) and value.type == d.type and not is_float(value.operand.type):
             value = value.operand  # converted by *= itself
         return [Assign(d, "/=" if divides else "*=", value)]
 
@@ -274,11 +273,11 @@ def factor(e: Expr, target: Target) -> Expr | None:
     The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
     factor is 1 / 2.0 / 3.0.
     """
-    name = name_of(target)
+    name = target_name(target)
     if name not in e.names:
         return ZERO
     if e == target:
-        return ONE if name not in reads_in(children(e)) else None
+        return ONE if name not in names_in(children(e)) else None
     match e:
         case Unary(op="-"):
             inner = factor(e.operand, target)
@@ -293,17 +292,17 @@ def factor(e: Expr, target: Target) -> Expr | None:
             if left is None or right is None or ZERO not in (left, right):
                 return None
             if right == ZERO:
-                return times(left, converted(e.right, e.type))
-            return times(converted(e.left, e.type), right)
+                return times(left, as_float(e.right, e.type))
+            return times(as_float(e.left, e.type), right)
         case Binary(op="/") if name not in e.right.names:
             left = factor(e.left, target)
-            return None if left is None else over(left, converted(e.right, e.type))
+            return None if left is None else over(left, as_float(e.right, e.type))
     return None
 
 
 def value_of(s: Assign) -> Expr:
     """What an assignment sets its target to: of `v += e` it is `v + e`."""
-    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common(s.target.type, s.value.type))
+    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
 
 
 def rest(s: Assign) -> Expr | None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
-from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Plan, Storage, Tape, lost_in_header, with_header
+from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Plan, Storage, Tape, lost_in_header, replace_header
 from minigrad.adjoint.language.ast import (
     Assign,
     Binary,
@@ -25,11 +25,11 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     Ternary,
     Unary,
-    floating,
+    is_float,
 )
-from minigrad.adjoint.language.effects import always, handed, written
+from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, change, opposite
+from minigrad.adjoint.language.rewrite import ZERO, logical_not, replace_parts
 
 LOST = "?"  # begins the name of a value that can be neither recomputed nor saved
 INNER = (
@@ -88,7 +88,7 @@ class Saved:
         """An expression that has, in the backward sweep, the value that `e` has at this statement."""
         if self.held and e == self.held[0] and not isinstance(e, Number):
             return self.held[1]
-        return change(e, self._kept)
+        return replace_parts(e, self._kept)
 
     def _kept(self, e: Expr) -> Expr | None:
         match e:
@@ -96,10 +96,10 @@ class Saved:
                 return self.capture(e)
             case Ternary():
                 condition = self.keep(e.condition)
-                yes, no = self.under(e.condition, e.yes), self.under(opposite(e.condition), e.no)
+                yes, no = self.under(e.condition, e.yes), self.under(logical_not(e.condition), e.no)
                 return Ternary(condition, yes, no, e.type)
             case Binary() if e.op in ("&&", "||"):
-                guard = e.left if e.op == "&&" else opposite(e.left)
+                guard = e.left if e.op == "&&" else logical_not(e.left)
                 return Binary(e.op, self.keep(e.left), self.under(guard, e.right), e.type)
         return None
 
@@ -171,10 +171,10 @@ class Saved:
         """A new tape of a loop, in the thread's own memory if it is short. of: the expression that it holds."""
         size, trips, function = loop.plan.size, loop.plan.trips, ""
         if size is not None:
-            extents = [evaluate(e, self.facts.module.values) for e in (size, *dims)]
+            extents = [evaluate(e, self.facts.file.values) for e in (size, *dims)]
             if None in extents or 8 * prod(e or 0 for e in extents) > LOCAL_BYTES:
                 size, trips = None, size
-        if size is None and self.facts.function is not self.facts.module.kernel:
+        if size is None and self.facts.function is not self.facts.file.kernel:
             function = f" of {self.facts.function.name}"  # the kernel passes it on, under this name
         name = self.names.fresh(f"{value}{function.replace(' ', '_')}_tape")
         place = loop.plan.loop.place
@@ -197,16 +197,16 @@ class Saved:
 
         def kept(sure: Set[Expr]) -> Callable[[Expr], Expr]:
             def new(x: Expr) -> Expr | None:
-                if not handed(x) & lost:
+                if not own_arrays(x) & lost:
                     return None
                 return self.on_tape(x) if x in sure else self.lost(x, HEADER)
 
-            return lambda e: change(e, new)
+            return lambda e: replace_parts(e, new)
 
         first, changed = s.start.value if s.start else None, written([s])
-        always_first: set[Expr] = {*always(first)} if first else set()
-        sure: set[Expr] = {x for x in always(s.condition) if not x.names & changed}
-        return with_header(s, kept(always_first), kept(sure), kept(set()))
+        always_first: set[Expr] = {*always_read(first)} if first else set()
+        sure: set[Expr] = {x for x in always_read(s.condition) if not x.names & changed}
+        return replace_header(s, kept(always_first), kept(sure), kept(set()))
 
     def iteration(self, s: For, header: Count | None) -> Iteration:
         """The current iteration of a loop that runs forwards."""
@@ -231,4 +231,4 @@ def short_name(e: Expr) -> str:
             return e.function
         case Binary() if e.type == "bool":
             return "condition"
-    return "value" if floating(e.type) else "index"
+    return "value" if is_float(e.type) else "index"

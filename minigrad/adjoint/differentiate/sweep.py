@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from minigrad.adjoint.analyse.kernel import KernelFacts
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import Count, count, shifted, trips_of
 from minigrad.adjoint.decide.store_or_recompute import Plan, copying
 from minigrad.adjoint.differentiate.rules import Gradients, Rules
 from minigrad.adjoint.differentiate.saved import ReversedLoop, Saved
 from minigrad.adjoint.language.ast import (
-    Add,
     Assign,
+    AtomicAdd,
     Barrier,
+    CallStmt,
     Comment,
     Declare,
-    Do,
     Expr,
     For,
     If,
@@ -31,8 +31,17 @@ from minigrad.adjoint.language.ast import (
     Stmt,
     Target,
 )
-from minigrad.adjoint.language.effects import declared, mentioned, name_of, read
-from minigrad.adjoint.language.rewrite import ONE, ZERO, descending, inside, minus, nested, rewrite, test
+from minigrad.adjoint.language.dataflow import declared, names_used, read, target_name
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    bodies,
+    comparison,
+    count_down,
+    map_bodies,
+    map_expressions,
+    minus,
+)
 
 Pair = tuple[list[Stmt], list[Stmt]]  # forward and backward sweep
 
@@ -110,9 +119,9 @@ class Sweep:
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
         """The forward sweep; variables declared in its branches that the backward sweep reads are declared first."""
-        branches = (side for s in forward if isinstance(s, If) for side in nested(s))
+        branches = (side for s in forward if isinstance(s, If) for side in bodies(s))
         within = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
-        wanted = within & mentioned(backward) - {s.name for s in forward if isinstance(s, Declare)}
+        wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, Declare)}
         front: dict[str, Stmt] = {}
         body = _lift(forward, wanted, front)
         return [*front.values(), *body]
@@ -121,10 +130,10 @@ class Sweep:
 
     def replay(self, s: Stmt) -> list[Stmt]:
         """A statement of the forward sweep, as the adjoint runs it."""
-        if isinstance(s, Assign | Add) and self.omitted(name_of(s.target)):
+        if isinstance(s, Assign | AtomicAdd) and self.omitted(target_name(s.target)):
             return []
         if isinstance(s, Declare | Assign):
-            rewrite(s := replace(s), self.saved.replayed)
+            map_expressions(s := replace(s), self.saved.replayed)
         return [s]
 
     def omitted(self, array: str) -> bool:
@@ -204,8 +213,8 @@ class Sweep:
             front = [Declare(loop.k.name, "int", value=value, place=s.place), *front]
         if loop.plan.counted:
             slots = Name("tape_slots", "int")
-            full: list[Stmt] = [Do("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
-            behind = [If(test(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
+            full: list[Stmt] = [CallStmt("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
+            behind = [If(comparison(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
         self.saved.inside.append(loop.iteration)
         body = [*front, *self.rerun(s.body, loop.pushes)]
         self.saved.inside.pop()
@@ -216,7 +225,7 @@ class Sweep:
     def back(self, s: For, header: Count | None, loop: ReversedLoop, body: list[Stmt]) -> list[Stmt]:
         """The iterations from the last to the first; `reversal` says how to restore the kernel's own order."""
         counter, facts, keep = Name(loop.counter, "int"), self.facts, self.saved.keep
-        formula = keep(trips_of(header, facts.module.values, facts.fixed)) if header and header.exact else None
+        formula = keep(trips_of(header, facts.file.values, facts.fixed)) if header and header.exact else None
         trips: Expr = formula if formula and not loop.plan.counted else counter
         value = self.variable(s, header, loop.k)
         if value is not None:
@@ -224,7 +233,7 @@ class Sweep:
         cleared = frozenset(self.gradients[n] for n in loop.plan.filled & facts.active)
         turns = header is not None and header.exact and keep(header.trips) == header.trips
         known = Reversal(s if header else None, counter.name, formula, turns, loop.plan.filled, cleared)
-        back = descending(loop.k, minus(trips, ONE), body, s.place)
+        back = count_down(loop.k, minus(trips, ONE), body, s.place)
         return [replace(back, pragma=s.pragma, reversal=known)]
 
     def variable(self, s: For, header: Count | None, k: Expr) -> Expr | None:
@@ -256,7 +265,7 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     for s in body:
         match s:
             case If():
-                made.append(inside(s, partial(_lift, wanted=wanted, front=front)))
+                made.append(map_bodies(s, partial(_lift, wanted=wanted, front=front)))
             case Declare() if s.name in wanted:
                 front[s.name] = Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:
