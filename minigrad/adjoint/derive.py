@@ -11,19 +11,8 @@ from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import Plan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
-from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import (
-    Assign,
-    CallStmt,
-    Comment,
-    Declare,
-    Function,
-    Index,
-    Jump,
-    Name,
-    Stmt,
-    is_float,
-)
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import Stmt, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
 from minigrad.adjoint.language.dataflow import names_used
 from minigrad.adjoint.language.file import KernelFile
@@ -54,11 +43,11 @@ def differentiate(facts: KernelFacts, plan: Plan, passes: Sequence[Pass]) -> Dra
     totals = {p.name: active[p.name] for p in scalars}
     gradients |= {name: facts.names.fresh(f"{total}_own") for name, total in totals.items()}
     sweep = Sweep(facts, plan, gradients)
-    own: list[Stmt] = [Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
+    own: list[Stmt] = [ast.Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
     add: list[Stmt] = []
     for p in scalars:
-        add.append(Comment(f"the parameter {p.name} is shared by all threads"))
-        add.append(Assign(Index(totals[p.name], (ZERO,), p.type), "+=", Name(gradients[p.name], p.type)))
+        add.append(ast.Comment(f"the parameter {p.name} is shared by all threads"))
+        add.append(ast.Assign(ast.Index(totals[p.name], (ZERO,), p.type), "+=", ast.Name(gradients[p.name], p.type)))
     body = [*own, *sweep.both(facts.flow), *add]
     derived = Derived(facts, active, sweep.saved.registers, plan.fills)
     results = {*active.values(), "tape_needed"}
@@ -79,26 +68,26 @@ def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
 
 def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass]) -> None:
     """The adjoints of the device functions that an adjoint calls, callers first: they tell which others are called."""
-    called = {s.function for s in flatten(derived.body) if isinstance(s, CallStmt)}
+    called = {s.function for s in flatten(derived.body) if isinstance(s, ast.CallStmt)}
     for f in reversed(file.functions.values()):
         if f"{f.name}_adjoint" in called:
             made = derive_function(file, f, passes)
             derived.functions[f.name] = made
             derived.never |= {t.name: "it is a function's" for t in made.tapes}
-            called |= {s.function for s in flatten(made.body) if isinstance(s, CallStmt)}
+            called |= {s.function for s in flatten(made.body) if isinstance(s, ast.CallStmt)}
             check_unchanged(file, f, names_used(made.body), derived.body)
 
 
-def derive_function(file: KernelFile, function: Function, passes: Sequence[Pass]) -> Derived:
+def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[Pass]) -> Derived:
     """The adjoint of a device function: takes the gradient of its value, adds to those of its parameters."""
     taken = {*function.declared, *(p.name for p in function.params), *file.functions, *file.tokens.macros}
-    result = Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
+    result = ast.Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
     if not ends(function.body):
         why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
         raise file.error(function.place, why)
     flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
-    made = Declare(result.name, result.type)
-    of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
+    made = ast.Declare(result.name, result.type)
+    of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
     of.declared = {**function.declared, result.name: made}
     floats = [p.name for p in function.params if is_float(p.type)]
     active = dataflow.reachable(of, floats) & dataflow.reachable(of, [result.name], backward=True)
@@ -106,7 +95,7 @@ def derive_function(file: KernelFile, function: Function, passes: Sequence[Pass]
     plan, gradients = decide(facts, flow), Gradients(facts.names)
     own = {p.name: gradients[p.name] for p in function.params if p.name in active}
     sweep, seed = Sweep(facts, plan, gradients), gradients[result.name]
-    body = [Declare(result.name, result.type, value=ZERO), *sweep.both(flow)]
+    body = [ast.Declare(result.name, result.type, value=ZERO), *sweep.both(flow)]
     derived = Derived(facts, own, sweep.saved.registers, [], result=result, seed=seed)
     draft = Draft(derived, body, sweep.saved, {"tape_needed", *own.values()}, gradients, {p.name for p in passes})
     draft.sinks = {own[p.name]: False for p in function.params if p.pointer and p.name in active}
@@ -114,15 +103,15 @@ def derive_function(file: KernelFile, function: Function, passes: Sequence[Pass]
     return derived
 
 
-def _assigned(result: Name, jump: Jump) -> list[Stmt]:
+def _assigned(result: ast.Name, jump: ast.Jump) -> list[Stmt]:
     """`result = v` for `return v`."""
-    return [Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
+    return [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
 
 
-def check_unchanged(file: KernelFile, f: Function, read: set[str], body: list[Stmt]) -> None:
+def check_unchanged(file: KernelFile, f: ast.Function, read: set[str], body: list[Stmt]) -> None:
     """Reject a function whose adjoint reads an array that has been overwritten since the function was called."""
     for s in flatten(body):
-        if isinstance(s, CallStmt) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
+        if isinstance(s, ast.CallStmt) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
             array = min(s.stale[min(stale)])
             why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
             raise file.error(s.place, f"{why}pass its elements as numbers, or write the body of {f.name} here.")

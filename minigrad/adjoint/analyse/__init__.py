@@ -7,22 +7,8 @@ from functools import cached_property
 from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Divergence, check_barriers
 from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
-from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import (
-    Assign,
-    AtomicAdd,
-    Call,
-    Declare,
-    Expr,
-    For,
-    Function,
-    Index,
-    Name,
-    Place,
-    Stmt,
-    Target,
-    unused_name,
-)
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
 from minigrad.adjoint.language.control_flow import structured
 from minigrad.adjoint.language.dataflow import (
     assigned_once,
@@ -56,7 +42,7 @@ class KernelFacts:
     """A function and the results of its analyses. Only `conditions` and `limits` grow, as decisions rely on extents."""
 
     file: KernelFile
-    function: Function
+    function: ast.Function
     active: set[str]  # variables and arrays that carry derivatives
     flow: list[Stmt]  # the body without returns
     names: Names
@@ -74,7 +60,7 @@ class KernelFacts:
         return assigned_once(self.function.body)
 
     @cached_property
-    def nests(self) -> dict[Place, tuple[Count, ...]]:
+    def nests(self) -> dict[ast.Place, tuple[Count, ...]]:
         """The headers around each loop."""
         return nests(self.function.body)
 
@@ -100,9 +86,9 @@ class KernelFacts:
     def reads(self, e: Expr) -> set[str]:
         """The variable or array that an expression itself reads; of a call the arrays that it takes."""
         match e:
-            case Name():
+            case ast.Name():
                 return {e.name}
-            case Call() | Index():
+            case ast.Call() | ast.Index():
                 return set(filter(self.is_array, own_arrays(e)))
         return set()
 
@@ -154,10 +140,10 @@ def read_after_store(body: list[Stmt]) -> set[str]:
         for s in body:
             for one in with_header(s):
                 found.update(own_reads(one) & stored)
-                stored.update(own_writes(one) if not isinstance(one, Declare) else set())
+                stored.update(own_writes(one) if not isinstance(one, ast.Declare) else set())
             for inner in bodies(s):
                 visit(inner)
-                if isinstance(s, For):
+                if isinstance(s, ast.For):
                     visit(inner)  # the next iteration may read what the end of this one stores
 
     visit(body)
@@ -169,9 +155,9 @@ def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]]
     found: set[str] = set()
     since = dict(since or {})
     for s in body:
-        if isinstance(s, Declare):
+        if isinstance(s, ast.Declare):
             since[s.name] = facts.counters
-        if isinstance(s, Assign) and isinstance(s.target, Index):
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Index):
             known = [facts.determined(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
             if not facts.counters - since.get(s.target.array, set()) <= set().union(*known):
                 found.add(s.target.array)
@@ -182,15 +168,15 @@ def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]]
 
 def stored_apart(body: list[Stmt]) -> set[str]:
     """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
-    stores: dict[str, list[Assign | AtomicAdd]] = {}
+    stores: dict[str, list[ast.Assign | ast.AtomicAdd]] = {}
     for s in flatten(body):
-        if isinstance(s, Assign | AtomicAdd):
+        if isinstance(s, ast.Assign | ast.AtomicAdd):
             stores.setdefault(target_name(s.target), []).append(s)
     return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
 
 
 def _differ(targets: list[Target]) -> bool:
-    indices = [t.indices for t in targets if isinstance(t, Index)]
+    indices = [t.indices for t in targets if isinstance(t, ast.Index)]
     gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
     return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
 
@@ -201,7 +187,7 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     found = set()
     for s in flatten(body):
         match s:
-            case Assign(target=Index(array=name), op="=") if name in names - seen - own_reads(s):
+            case ast.Assign(target=ast.Index(array=name), op="=") if name in names - seen - own_reads(s):
                 found.add(id(s))
-        seen |= own_reads(s) | (set() if isinstance(s, Declare) and not s.values else own_writes(s))
+        seen |= own_reads(s) | (set() if isinstance(s, ast.Declare) and not s.values else own_writes(s))
     return found

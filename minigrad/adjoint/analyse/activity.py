@@ -3,26 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    Assign,
-    AtomicAdd,
-    Barrier,
-    Binary,
-    Call,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    Jump,
-    Name,
-    Stmt,
-    Ternary,
-    is_float,
-    walk,
-)
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves, structured
 from minigrad.adjoint.language.dataflow import (
     always_read,
@@ -71,8 +53,8 @@ def default(file: KernelFile) -> list[str]:
     """
     kernel = file.kernel
     read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
-    added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, AtomicAdd)}
-    changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, Assign) and s.op != "="}
+    added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.AtomicAdd)}
+    changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.Assign) and s.op != "="}
     ends = dataflow.outputs(kernel)
     data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
@@ -86,14 +68,14 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
     for s in body:
         free = not names_in(own_expressions(s)) & data
         match s:
-            case Assign(target=Index(), op="=") if not names_in(s.target.indices) & data:  # type: ignore[union-attr]
+            case ast.Assign(target=ast.Index(), op="=") if not names_in(s.target.indices) & data:  # type: ignore[union-attr]
                 found.add(target_name(s.target))
-            case If():
+            case ast.If():
                 then, orelse = (_stored(side, data) for side in bodies(s))
                 found |= then | orelse if free else then & orelse
                 if not free and leaves([s], JUMPS):
                     return found
-            case For() if free:
+            case ast.For() if free:
                 found |= _stored(s.body, data)
     return found
 
@@ -109,7 +91,7 @@ def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
     """Add what is written with such values, and where such values decide what was there before: all but `own`."""
     for s in body:
-        decided = isinstance(s, If | For) and bool(names_in(own_expressions(s)) & found)
+        decided = isinstance(s, ast.If | ast.For) and bool(names_in(own_expressions(s)) & found)
         within = declared([s]) if decided else own
         for one in with_header(s):
             if own_reads(one) & found:
@@ -120,7 +102,7 @@ def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
             _spread(inner, found, within)
 
 
-def floats_decide(kernel: Function) -> bool:
+def floats_decide(kernel: ast.Function) -> bool:
     """Whether it lies in floating-point data which elements of the arrays that it writes a kernel touches, and when.
 
     Where it does not, all launches with the same whole numbers have races or none has.
@@ -133,27 +115,27 @@ def floats_decide(kernel: Function) -> bool:
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
     """Whether data decide if the statements inside this one run, where these touch such an array or change the way."""
-    if not isinstance(s, If | For) or not names_in(own_expressions(s)) & data:
+    if not isinstance(s, ast.If | ast.For) or not names_in(own_expressions(s)) & data:
         return False
-    inside = [s] if isinstance(s, For) else [*s.then, *s.orelse]
-    return bool(names_used(inside) & watched) or any(isinstance(t, Jump | Barrier) for t in flatten(inside))
+    inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]
+    return bool(names_used(inside) & watched) or any(isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside))
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
     """Whether data are part of an index of such an array, or decide within an expression if one is read."""
-    target = (s.target,) if isinstance(s, Assign | AtomicAdd) else ()
+    target = (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
     return any(_chosen(e, data, watched) for whole in (*target, *own_expressions(s)) for e in walk(whole))
 
 
 def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
     match e:
-        case Index():
+        case ast.Index():
             return e.array in watched and bool(names_in(e.indices) & data)
-        case Call():
-            return any(isinstance(a, Name) and a.name in watched for a in e.arguments)  # it may do any of this
-        case Ternary():
+        case ast.Call():
+            return any(isinstance(a, ast.Name) and a.name in watched for a in e.arguments)  # it may do any of this
+        case ast.Ternary():
             return bool(e.condition.names & data and (e.yes.names | e.no.names) & watched)
-        case Binary(op="&&" | "||"):
+        case ast.Binary(op="&&" | "||"):
             return bool(e.left.names & data and e.right.names & watched)
     return False
 
@@ -169,17 +151,17 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
     every = [x for s in flatten(body) for e in own_expressions(s) for x in walk(e)]
-    if {n for x in every if isinstance(x, Call) for n in own_arrays(x)} & arrays:
+    if {n for x in every if isinstance(x, ast.Call) for n in own_arrays(x)} & arrays:
         return False
-    divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not is_float(x.type)]
+    divisors = [x.right for x in every if isinstance(x, ast.Binary) and x.op in "/%" and not is_float(x.type)]
     return not any(d.names & unsure for d in divisors)
 
 
-def _sure(body: list[Stmt]) -> set[Index]:
+def _sure(body: list[Stmt]) -> set[ast.Index]:
     """The elements that every round reads: those ahead of the first branch that may end it."""
-    found: set[Index] = set()
+    found: set[ast.Index] = set()
     for s in body:
         found |= {x for e in own_expressions(s) for x in always_read(e)}
-        if any(isinstance(t, Jump) for t in flatten([s])):
+        if any(isinstance(t, ast.Jump) for t in flatten([s])):
             break
     return found

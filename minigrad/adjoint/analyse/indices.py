@@ -5,20 +5,8 @@ from dataclasses import dataclass, field, replace
 from math import gcd, prod
 from typing import Any
 
-from minigrad.adjoint.language.ast import (
-    UNSIGNED,
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    Unary,
-    children,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children
 from minigrad.adjoint.language.dataflow import has_barrier, written
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
@@ -87,16 +75,16 @@ def variable(name: str) -> Polynomial:
 def polynomial(e: Expr) -> Polynomial | None:
     """An expression of + - * as a polynomial; None for any other."""
     match e:
-        case Number():
+        case ast.Number():
             return None if e.int_value is None else constant(e.int_value)
-        case Name():
+        case ast.Name():
             return variable(e.name)
-        case Cast():
+        case ast.Cast():
             return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
-        case Unary(op="-"):
+        case ast.Unary(op="-"):
             inner = polynomial(e.operand)
             return None if inner is None else inner * constant(-1)
-        case Binary(op=op) if op in "+-*":
+        case ast.Binary(op=op) if op in "+-*":
             left, right = polynomial(e.left), polynomial(e.right)
             if left is None or right is None:
                 return None
@@ -127,9 +115,9 @@ COORDINATES = frozenset((*IDS, *EXTENTS.values()))
 
 def signless(e: Expr) -> bool:
     """Whether C++ computes an expression without a sign, in which -1 is a large number."""
-    if isinstance(e, Cast | Index) or e.type != "int":
+    if isinstance(e, ast.Cast | ast.Index) or e.type != "int":
         return e.type in UNSIGNED
-    return e.names <= COORDINATES if isinstance(e, Name) else any(map(signless, children(e)))
+    return e.names <= COORDINATES if isinstance(e, ast.Name) else any(map(signless, children(e)))
 
 
 @dataclass
@@ -146,7 +134,7 @@ class IndexFacts:
     below: dict[str, list[Polynomial]] = field(default_factory=dict)
     sums: dict[str, Polynomial] = field(default_factory=dict)  # what `start + tx < k` bounds, each under a name
     pinned: set[str] = field(default_factory=set)
-    loops: tuple[For, ...] = ()  # around it, the outermost first
+    loops: tuple[ast.For, ...] = ()  # around it, the outermost first
     guards: tuple[Expr, ...] = ()  # what has been tested on the way
     same: set[str] = field(default_factory=set)  # what of these counts for the index in question
 
@@ -226,11 +214,11 @@ class IndexFacts:
 
     def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
         """The macro or literal, if any, by which a stride has to be multiplied to give the wanted one."""
-        yield from (Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
+        yield from (ast.Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
         (term, factor), *_ = [*stride.items(), ((), 0)]
         ratio = wanted.get(term, 0) // factor if factor else 0
         if ratio > 1 and stride * constant(ratio) == wanted:
-            yield Number(str(ratio), "int")
+            yield ast.Number(str(ratio), "int")
 
     def varies(self, name: str) -> bool:
         """Whether a name can differ between threads or rounds."""
@@ -265,7 +253,7 @@ class IndexFacts:
 
     def within(self, s: Stmt) -> list[tuple[list[Stmt], "IndexFacts"]]:
         """The bodies inside a statement, each with what holds in it."""
-        if isinstance(s, For):
+        if isinstance(s, ast.For):
             inside = self.copied(loops=(*self.loops, s))
             if not has_barrier([s]):
                 inside.still -= written([s])  # threads may be in different rounds of it
@@ -288,25 +276,25 @@ class IndexFacts:
 
     def assume(self, e: Expr) -> None:
         """Learn from a condition that has been passed."""
-        if not isinstance(e, Binary):
+        if not isinstance(e, ast.Binary):
             return
         if e.op == "&&":
             self.assume(e.left)
             self.assume(e.right)
         bound, left = polynomial(e.right), polynomial(e.left)
-        if isinstance(e.left, Binary) and bound is not None and left is not None and e.op == "<":
+        if isinstance(e.left, ast.Binary) and bound is not None and left is not None and e.op == "<":
             name = f"@sum{len(self.sums)}"
             self.sums[name], self.below[name] = left, [bound]
-        if isinstance(e.left, Name) and bound is not None:
+        if isinstance(e.left, ast.Name) and bound is not None:
             if e.op in ("<", "<="):
                 self.below.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
             elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
                 self.pinned |= self.determined(variable(e.left.name)) or set()
 
-    def enter(self, s: For) -> None:
+    def enter(self, s: ast.For) -> None:
         """Learn the range of a loop's variable."""
         start, step = s.start, s.step
-        if not isinstance(start, Declare) or start.value is None or step is None:
+        if not isinstance(start, ast.Declare) or start.value is None or step is None:
             return
         first, size = polynomial(start.value), polynomial(step.value)
         if first is None or size is None or step.op not in ("+=", "-="):
@@ -342,9 +330,9 @@ class IndexFacts:
         return needed if alone else None
 
 
-def _lowest(s: For) -> Polynomial | None:
+def _lowest(s: ast.For) -> Polynomial | None:
     """The least value that the variable of a loop that counts down may have, as its condition tells it."""
-    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.op in (">", ">=")]
-    e = next((e for e in tests if isinstance(e.left, Name) and e.left.name == s.variable), None)
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.op in (">", ">=")]
+    e = next((e for e in tests if isinstance(e.left, ast.Name) and e.left.name == s.variable), None)
     bound = None if e is None else polynomial(e.right)
     return None if e is None or bound is None else bound + constant(e.op == ">")

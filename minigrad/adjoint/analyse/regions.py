@@ -21,22 +21,8 @@ from minigrad.adjoint.analyse.indices import (
     variable,
 )
 from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
-from minigrad.adjoint.language.ast import (
-    Assign,
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    Unary,
-    is_float,
-    walk,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import accesses, inline, names_in, thread_axis
 from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
@@ -48,7 +34,7 @@ Values = np.ndarray | None
 class Touch(NamedTuple):
     """An element that is read, or stored, in loops and under conditions; of a loop that nothing counts None."""
 
-    element: Index
+    element: ast.Index
     stores: bool
     loops: tuple[Count | None, ...] = ()
     guards: tuple[Expr, ...] = ()
@@ -58,12 +44,12 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     """What statements do to an array, in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, Index)]
-        stores = isinstance(s, Assign) and s.op == "="
+        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, ast.Index)]
+        stores = isinstance(s, ast.Assign) and s.op == "="
         found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
-        if isinstance(s, If):
+        if isinstance(s, ast.If):
             found += _either(s, array)
-        if isinstance(s, For):
+        if isinstance(s, ast.For):
             inner = [t._replace(loops=(_most(s), *t.loops)) for t in touches(s.body, array)]
             found += [t for t in inner if not t.stores]
             if (header := count(s)) and header.exact and not leaves(s.body, ("continue",)):
@@ -71,12 +57,12 @@ def touches(body: list[Stmt], array: str) -> list[Touch]:
     return found
 
 
-def _most(s: For) -> Count | None:
+def _most(s: ast.For) -> Count | None:
     """The count of a loop, or one that it does not exceed: of `j < T && start + j < n` that of `j < T`."""
     return next((found for e in conjuncts(s.condition) if (found := count(replace(s, condition=e)))), None)
 
 
-def _either(s: If, array: str) -> list[Touch]:
+def _either(s: ast.If, array: str) -> list[Touch]:
     """What a branch does: each side under its condition, and what both sides store without one."""
     ways = [(condition, touches(side, array)) for condition, side in guarded_bodies(s)]
     (_, then), (_, orelse) = ways
@@ -126,18 +112,18 @@ class Space:
     def value(self, e: Expr) -> Values:
         """An expression of whole numbers; None of what only the running kernel knows."""
         match e:
-            case Number() if e.int_value is not None:
+            case ast.Number() if e.int_value is not None:
                 return np.array(e.int_value)
-            case Name():
+            case ast.Name():
                 if e.name in self.numbers or e.name not in self.fixed:
                     return self.numbers.get(e.name)
                 return None if is_float(e.type) else self.value(self.fixed[e.name])
-            case Cast() if not is_float(e.type):
+            case ast.Cast() if not is_float(e.type):
                 return self.value(e.operand)
-            case Unary(op="-" | "!"):
+            case ast.Unary(op="-" | "!"):
                 inner = self.value(e.operand)
                 return inner if inner is None else ~inner.astype(bool) if e.op == "!" else -inner
-            case Binary():
+            case ast.Binary():
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
@@ -186,7 +172,7 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     return made
 
 
-def _rounds(s: For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
+def _rounds(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
     """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
@@ -202,8 +188,8 @@ def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
     """The bounds that have been tested, by variable; None where something else has been."""
     found: dict[str, Polynomial] = {}
     for e in (e for guard in guards for e in conjuncts(guard)):
-        bound = polynomial(e.right) if isinstance(e, Binary) and e.op == "<" else None
-        if bound is None or not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name in found:
+        bound = polynomial(e.right) if isinstance(e, ast.Binary) and e.op == "<" else None
+        if bound is None or not isinstance(e, ast.Binary) or not isinstance(e.left, ast.Name) or e.left.name in found:
             return None
         found[e.left.name] = bound
     return found
@@ -237,7 +223,7 @@ def _threads(name: str, facts: IndexFacts) -> Polynomial | None:
     """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(inline(Name(name, "int"), facts.fixed))
+    value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
     for a in "xyz":
         thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
         size = _extent(facts, thread)
@@ -262,7 +248,7 @@ THREADS = 1024  # of a block
 class Fill:
     """An array, and what a round of the loop at `line` does to it, in order."""
 
-    array: Declare
+    array: ast.Declare
     line: int
     touches: tuple[Touch, ...]
     fixed: dict[str, Expr]
@@ -306,7 +292,7 @@ def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
     yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
 
 
-def filled(facts: KernelFacts, s: For, array: str) -> list[Fill] | None:
+def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
     """The checks by which each iteration of a loop stores every element of an array before any thread reads it.
 
     None where no block is known in which it does. Extents of the block that the indices imply become conditions of the

@@ -6,20 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, polynomial, signless, variable
-from minigrad.adjoint.language.ast import (
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    Ternary,
-    Unary,
-    is_float,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import inline, target_name, written
 from minigrad.adjoint.language.file import KernelFile
@@ -73,9 +61,9 @@ class Count:
     @property
     def some(self) -> Expr:
         """Whether there is a first round, asked as the loop asks of its variable, an int."""
-        start = Cast("int", self.start) if signless(self.start) else self.start
+        start = ast.Cast("int", self.start) if signless(self.start) else self.start
         if signless(self.bound) and (int_value(start) or 0) < 0:
-            start = Cast("unsigned", start)  # as C++ does, but unasked it warns
+            start = ast.Cast("unsigned", start)  # as C++ does, but unasked it warns
         return comparison(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:
@@ -91,14 +79,18 @@ class Count:
         return over(minus(self.start, var) if self.down else minus(var, self.start), self.size)
 
 
-def count(s: For) -> Count | None:
+def count(s: ast.For) -> Count | None:
     """The count of a loop; None for one whose variable does not go in equal steps over a range."""
-    if not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
+    if not isinstance(s.start, ast.Declare) or s.start.type != "int" or s.step is None:
         return None
     condition, step, var = s.condition, s.step, s.start.name
-    if s.start.value is None or not isinstance(condition, Binary) or target_name(step.target) != var:
+    if s.start.value is None or not isinstance(condition, ast.Binary) or target_name(step.target) != var:
         return None
-    if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
+    if (
+        step.op not in ("+=", "-=")
+        or condition.left != ast.Name(var, "int")
+        or condition.op not in ("<", "<=", ">", ">=")
+    ):
         return None
     changed = written(s.body) | {var}
     if (condition.right.names | step.value.names) & changed or var in written(s.body):
@@ -106,7 +98,7 @@ def count(s: For) -> Count | None:
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
     down = condition.op in (">", ">=")
-    if (step.op == "-=") != down or isinstance(step.value, Unary):
+    if (step.op == "-=") != down or isinstance(step.value, ast.Unary):
         return None  # it would not come to its end
     bound = condition.right
     if is_float(bound.type):
@@ -116,20 +108,20 @@ def count(s: For) -> Count | None:
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
 
 
-def capacity(file: KernelFile, s: For, found: Count | None) -> Expr | None:
+def capacity(file: KernelFile, s: ast.For, found: Count | None) -> Expr | None:
     """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
     if found and found.trips.type == "int" and evaluate(found.trips, file.values) is not None:
         return found.trips
-    return Number(str(HALVINGS), "int") if _ends_by_bits(s, file.values) else None
+    return ast.Number(str(HALVINGS), "int") if _ends_by_bits(s, file.values) else None
 
 
-def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
+def _ends_by_bits(s: ast.For, values: Mapping[str, int]) -> bool:
     """Whether the variable is halved while it is above 0, or doubled from 1 on, or from more, up to a bound."""
     step = s.step
     if step is None or target_name(step.target) in written(s.body):
         return False
     by, start = int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
-    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.left == step.target]
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
     if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
         least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
         return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
@@ -137,33 +129,33 @@ def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
     return doubled and step.target.type == "int" and (start or 0) >= 1 and any(e.op in ("<", "<=") for e in tests)
 
 
-def shifted(s: For, k: Expr) -> Expr | None:
+def shifted(s: ast.For, k: Expr) -> Expr | None:
     """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
-    if not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
+    if not isinstance(s.start, ast.Declare) or s.start.value is None or s.step is None:
         return None
     name, by = s.start.name, (s.step.op, int_value(s.step.value))
-    positive = s.condition == comparison(">", Name(name, "int"), ZERO)
+    positive = s.condition == comparison(">", ast.Name(name, "int"), ZERO)
     if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
         return None
     if target_name(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
         return None
-    return Binary(">>", s.start.value, k, "int")
+    return ast.Binary(">>", s.start.value, k, "int")
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an expression of whole numbers; None where a name in it is not known."""
     match e:
-        case Number():
+        case ast.Number():
             return e.int_value
-        case Name():
+        case ast.Name():
             return values.get(e.name)
-        case Unary():
+        case ast.Unary():
             inner = evaluate(e.operand, values)
             return None if inner is None or e.op != "-" else -inner
-        case Binary():
+        case ast.Binary():
             left, right = evaluate(e.left, values), evaluate(e.right, values)
             return None if left is None or right is None else applied(e.op, left, right)
-        case Ternary():
+        case ast.Ternary():
             chosen = evaluate(e.condition, values)
             return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
     return None
@@ -190,7 +182,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 # of each coordinate the first value and the last
-THREADS: dict[str, tuple[Expr, Expr]] = {i: (ZERO, minus(Name(n, "int"), ONE)) for i, n in EXTENTS.items()}
+THREADS: dict[str, tuple[Expr, Expr]] = {i: (ZERO, minus(ast.Name(n, "int"), ONE)) for i, n in EXTENTS.items()}
 
 
 def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]) -> Expr:
@@ -204,7 +196,7 @@ def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]
     begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
     if (signed and positive is not None and positive > 0) or begins or _strided(header, fixed):
         return header.trips
-    return Ternary(header.some, header.trips, ZERO, "int")
+    return ast.Ternary(header.some, header.trips, ZERO, "int")
 
 
 def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
@@ -220,12 +212,12 @@ def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
     return (start, step) in shares
 
 
-def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[Place, tuple[Count, ...]]:
+def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[ast.Place, tuple[Count, ...]]:
     """The headers around each loop that can be counted, the outermost first."""
-    found: dict[Place, tuple[Count, ...]] = {}
+    found: dict[ast.Place, tuple[Count, ...]] = {}
     for s in body:
-        header = count(s) if isinstance(s, For) else None
-        if isinstance(s, For):
+        header = count(s) if isinstance(s, ast.For) else None
+        if isinstance(s, ast.For):
             found[s.place] = around
         for inner in bodies(s):
             found |= nests(inner, (*around, header) if header else around)
@@ -256,4 +248,4 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
 
 def _wraps(e: Expr) -> bool:
     """Whether C++ may have a large number where a value would be below 0."""
-    return signless(e) and not (isinstance(e, Name) and e.name in COORDINATES)
+    return signless(e) and not (isinstance(e, ast.Name) and e.name in COORDINATES)

@@ -7,20 +7,8 @@ from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, st
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Assign,
-    AtomicAdd,
-    Binary,
-    CallStmt,
-    Declare,
-    Expr,
-    If,
-    Index,
-    Name,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
 from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import (
@@ -41,14 +29,14 @@ class SumSite:
     """A place where a gradient in shared or global memory is added to."""
 
     body: list[Stmt]
-    statement: Assign
+    statement: ast.Assign
     facts: IndexFacts
-    branch: tuple[If, IndexFacts] | None  # that it stands in directly, and what is known ahead of that
+    branch: tuple[ast.If, IndexFacts] | None  # that it stands in directly, and what is known ahead of that
 
     @property
-    def target(self) -> Index:
+    def target(self) -> ast.Index:
         """The element."""
-        assert isinstance(self.statement.target, Index)
+        assert isinstance(self.statement.target, ast.Index)
         return self.statement.target
 
     @property
@@ -61,7 +49,7 @@ class SumSite:
     def looked_up(self) -> bool:
         """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
         behind = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
-        return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)
+        return bool(self.facts.loops) and any(isinstance(x, ast.Index) for x in behind)
 
 
 # Of a gradient to which all blocks add: atomics on one address wait for one another, and those on addresses of one
@@ -91,7 +79,7 @@ class Accumulate:
         """Turn each `+=` into what it has to be, and say why."""
         self.visit(body, facts)
         self.uniform = facts.uniform | facts.still
-        self.handed = {name for s in flatten(body) if isinstance(s, CallStmt) for name in s.writes}
+        self.handed = {name for s in flatten(body) if isinstance(s, ast.CallStmt) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
@@ -108,7 +96,7 @@ class Accumulate:
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[If, IndexFacts] | None = None) -> None:
+    def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
         """Collect the places, with what is known at each."""
         for s in body:
             if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
@@ -116,9 +104,9 @@ class Accumulate:
             elif is_sum(s) and target_name(s.target) in self.arrays:
                 self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
-                self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
+                self.visit(side, inside, (s, facts) if isinstance(s, ast.If) else None)
 
-    def stored(self, s: Assign) -> None:
+    def stored(self, s: ast.Assign) -> None:
         """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
         why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
         row = Choice(expression(s.target), "plain +=", why, "", moved)
@@ -209,14 +197,14 @@ class Accumulate:
         if array in self.covers or len(sites) > 1 or site.branch is None:
             return False
         (s, facts), indices = site.branch, site.target.indices
-        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always_read(s.condition)
+        there = ast.Index(self.inputs.get(array, ""), indices, site.target.type) in always_read(s.condition)
         if not there or names_in(indices) & written([s]) or not _once(indices[0], facts):
             return False
         found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
         if found is None:
             return False
         other = s.orelse if site.body is s.then else s.then
-        other.insert(0, Assign(site.target, "=", ZERO, site.statement.place))
+        other.insert(0, ast.Assign(site.target, "=", ZERO, site.statement.place))
         self.covers[array] = found
         return True
 
@@ -226,10 +214,10 @@ class Accumulate:
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = Binary("%", Name("blockIdx.x", "int"), int_literal(COPIES), "int")
-            offset = times(copy, Name(self.strides[target.array], "int"))
-            target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
-        site.body[site.body.index(s)] = AtomicAdd(target, value, s.place, s.text, by)
+            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), int_literal(COPIES), "int")
+            offset = times(copy, ast.Name(self.strides[target.array], "int"))
+            target = ast.Index(target.array, (plus(offset, target.indices[0]),), target.type)
+        site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
 
 
 def _once(e: Expr, facts: IndexFacts) -> bool:
@@ -239,7 +227,7 @@ def _once(e: Expr, facts: IndexFacts) -> bool:
     return index is not None and all(name in known or f"@{name}" in known for name in facts.counters)
 
 
-def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
+def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
     """Declare the gradient of a shared array and set it to 0, each axis distributed over the threads along one.
 
     Where the block may have the extent of an axis it has to: then a thread clears one element along it, without a loop.
@@ -247,19 +235,19 @@ def cleared(d: Declare, gradient: str, conditions: dict[str, Expr], limits: dict
     known = {**limits, **conditions}
     left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]
     chosen = _distribution(d.dims, left, known)
-    thread = {n: Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
+    thread = {n: ast.Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
     own = {n for n, axis in chosen.items() if known.get(f"blockDim.{axis}") == d.dims[n]}
     conditions |= {f"blockDim.{chosen[n]}": d.dims[n] for n in own}
-    indices = [thread[n] if n in own else Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
-    body: list[Stmt] = [Assign(Index(gradient, tuple(indices), d.type), "=", ZERO)]
+    indices = [thread[n] if n in own else ast.Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
+    body: list[Stmt] = [ast.Assign(ast.Index(gradient, tuple(indices), d.type), "=", ZERO)]
     for n in reversed(range(len(d.dims))):
         if n not in own:
-            step: Expr = Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
+            step: Expr = ast.Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
             body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
-            body = [If(comparison("==", Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
-    return [Declare(gradient, d.type, d.dims, shared=True), *body]
+            body = [ast.If(comparison("==", ast.Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+    return [ast.Declare(gradient, d.type, d.dims, shared=True), *body]
 
 
 def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str, Expr]) -> dict[int, str]:

@@ -11,23 +11,8 @@ from dataclasses import dataclass, replace
 from minigrad.adjoint.analyse.activity import repeatable
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide.store_or_recompute import Tape
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Assign,
-    AtomicAdd,
-    Binary,
-    Call,
-    CallStmt,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    is_float,
-    walk,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.dataflow import (
     declared,
     elements_read,
@@ -81,13 +66,17 @@ class Counted:
 
 def values(s: Stmt) -> tuple[Expr, ...]:
     """What a statement computes, its indices left aside."""
-    return (s.value,) if isinstance(s, Assign | Declare) and s.value is not None else own_expressions(s)
+    return (s.value,) if isinstance(s, ast.Assign | ast.Declare) and s.value is not None else own_expressions(s)
 
 
 def work(e: Expr) -> int:
     """The operations of an expression."""
-    dear = [x for x in walk(e) if isinstance(x, Call) or (isinstance(x, Binary) and x.op == "/" and is_float(x.type))]
-    plain = [x for x in walk(e) if isinstance(x, Binary) and x not in dear and is_float(x.left.type)]  # tests, too
+    dear = [
+        x
+        for x in walk(e)
+        if isinstance(x, ast.Call) or (isinstance(x, ast.Binary) and x.op == "/" and is_float(x.type))
+    ]
+    plain = [x for x in walk(e) if isinstance(x, ast.Binary) and x not in dear and is_float(x.left.type)]  # tests, too
     return EXPENSIVE * len(dear) + len(plain)
 
 
@@ -101,10 +90,10 @@ class Checkpoints:
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """A body with what pays changed."""
-        for forward in [s for s in body if isinstance(s, For)]:
+        for forward in [s for s in body if isinstance(s, ast.For)]:
             names = sorted(written(forward.body) & set(self.tapes))
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
-            back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
+            back = next((s for s in behind if isinstance(s, ast.For) and read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
             why = found.never if found else "another loop reads it"
             self.never |= dict.fromkeys(names, why) if why else {}
@@ -118,25 +107,25 @@ class Checkpoints:
 class TapedLoop:
     """A loop that fills tapes, and the one that reads them, of its rounds from the last to the first."""
 
-    def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
+    def __init__(self, of: Checkpoints, forward: ast.For, back: ast.For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
         self.pushes = {s: found for s in forward.body if (found := self.pushed(s)) is not None}
-        taken = [s for s in back.body if isinstance(s, Assign | Declare) and isinstance(s.value, Index)]
+        taken = [s for s in back.body if isinstance(s, ast.Assign | ast.Declare) and isinstance(s.value, ast.Index)]
         self.pulls = {s: s.value.array for s in taken if s.value.array in names}  # type: ignore[union-attr]
-        assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
+        assert isinstance(back.start, ast.Declare) and back.start.value is not None and back.reversal
         self.counter = back.reversal.counter
-        self.k = Name(back.variable, "int")
+        self.k = ast.Name(back.variable, "int")
         self.trips = plus(back.start.value, ONE)
         self.states = {v.name for _, v in self.pushes.values()}
         self.var = forward.variable
-        self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
+        self.head = [s for s in back.body if isinstance(s, ast.Declare) and s.name == self.var and s not in self.pulls]
         self.again = self.slice()
 
-    def pushed(self, s: Stmt) -> tuple[str, Name] | None:
+    def pushed(self, s: Stmt) -> tuple[str, ast.Name] | None:
         """The tape that a statement fills, and the variable that it puts there."""
-        s = s.then[0] if isinstance(s, If) and len(s.then) == 1 and not s.orelse else s
+        s = s.then[0] if isinstance(s, ast.If) and len(s.then) == 1 and not s.orelse else s
         match s:
-            case Assign(target=Index(array=tape), value=Name() as variable) if tape in self.names:
+            case ast.Assign(target=ast.Index(array=tape), value=ast.Name() as variable) if tape in self.names:
                 return tape, variable
         return None
 
@@ -163,7 +152,7 @@ class TapedLoop:
         apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
         apart = apart and names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
-        adds = any(isinstance(s, AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
+        adds = any(isinstance(s, ast.AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
         writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
@@ -172,7 +161,7 @@ class TapedLoop:
             "threads wait for one another in it": has_barrier(inside),
             "a round adds to memory": adds,
             "a round changes what the next one reads": bool(writes or read(self.again) & changed),
-            "a round has a loop of its own": any(isinstance(s, CallStmt | For) for s in flatten(self.again)),
+            "a round has a loop of its own": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
 
@@ -184,30 +173,32 @@ class TapedLoop:
             elements_read(self.back.body)
         )
         again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
-        updates = sum(isinstance(s, Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again))
+        updates = sum(
+            isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again)
+        )
         return Counted(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
 
     def changed(self) -> list[Stmt]:
         """The two loops, of which the first one stores less."""
-        part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
+        part, near = ast.Name(self.of.fresh("part"), "int"), ast.Name(self.of.fresh("near"), "int")
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
-        number = Declare(self.k.name, "int", value=self.last(here) if free else here)
+        number = ast.Declare(self.k.name, "int", value=self.last(here) if free else here)
         inside = comparison("<", here if free else self.k, self.trips)
-        values = {n: Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
+        values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
         for s, (n, variable) in self.pushes.items():
             tape = self.of.tapes[n]
             self.thinned(s, tape.slot(over(self.k, NTH)), variable)
-            begin += [Declare(kept[n], tape.type, (NTH,)), Assign(variable, "=", tape.slot(part))]
-            note.append(Assign(values[n], "=", variable))
+            begin += [ast.Declare(kept[n], tape.type, (NTH,)), ast.Assign(variable, "=", tape.slot(part))]
+            note.append(ast.Assign(values[n], "=", variable))
             self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
         place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = count_up(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
+        up = count_up(near, NTH, [number, *(again if free else [ast.If(inside, again, [])])], place=place)
         restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
-        taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
+        taken: Stmt = ast.If(inside, [restore.get(id(s), s) for s in self.back.body], [])
         down = count_down(near, int_literal(EVERY - 1), [replace(number), taken], place)
         if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
@@ -216,23 +207,23 @@ class TapedLoop:
 
     def last(self, here: Expr) -> Expr:
         """The number of a round; beyond the last one, of that."""
-        return Call("min", (here, minus(self.trips, ONE)), "int")
+        return ast.Call("min", (here, minus(self.trips, ONE)), "int")
 
-    def thinned(self, s: Stmt, slot: Index, variable: Name) -> None:
+    def thinned(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
         """A value put onto the tape in every EVERY-th round."""
-        first: Expr = comparison("==", Binary("%", self.k, NTH, "int"), ZERO)
-        if isinstance(s, If):
-            first = Binary("&&", first, comparison("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
-        self.forward.body[self.forward.body.index(s)] = If(first, [Assign(slot, "=", variable)], [], s.place)
+        first: Expr = comparison("==", ast.Binary("%", self.k, NTH, "int"), ZERO)
+        if isinstance(s, ast.If):
+            first = ast.Binary("&&", first, comparison("<", over(self.k, NTH), ast.Name("tape_slots", "int")), "bool")
+        self.forward.body[self.forward.body.index(s)] = ast.If(first, [ast.Assign(slot, "=", variable)], [], s.place)
 
     def full(self, s: Stmt) -> Stmt:
         """The check behind the loop whether the tape was long enough, for one that is shorter now."""
-        counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
-        if not (isinstance(s, If) and s.condition == comparison(">", counter, slots)):
+        counter, slots = ast.Name(self.counter, "int"), ast.Name("tape_slots", "int")
+        if not (isinstance(s, ast.If) and s.condition == comparison(">", counter, slots)):
             return s
         room = times(NTH, slots)
-        note = CallStmt("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
-        return If(comparison(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
+        note = ast.CallStmt("atomicMax", (ast.Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
+        return ast.If(comparison(">", counter, room), [note, ast.Assign(counter, "=", room)], [], s.place)
 
 
 def _stored(rounds: Expr) -> Expr:

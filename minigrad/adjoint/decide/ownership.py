@@ -10,22 +10,8 @@ from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.decide.store_or_recompute import copying
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Assign,
-    Barrier,
-    Binary,
-    Call,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    walk,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
 from minigrad.adjoint.language.dataflow import (
     accesses,
     declared,
@@ -52,7 +38,7 @@ from minigrad.adjoint.language.rewrite import (
 )
 from minigrad.adjoint.simplify.prune import Prune
 
-NONE = Declare("", "int")  # in place of the declaration of what is no array
+NONE = ast.Declare("", "int")  # in place of the declaration of what is no array
 COST = 32  # operations that one sum over a warp is worth
 
 
@@ -60,8 +46,8 @@ class StagedValue(NamedTuple):
     """A shared array through which the threads read what is a thread's own."""
 
     name: str
-    own: Name | Index
-    varying: tuple[tuple[Name, Expr], ...]  # those of its indices that loops go through, each with its extent
+    own: ast.Name | ast.Index
+    varying: tuple[tuple[ast.Name, Expr], ...]  # those of its indices that loops go through, each with its extent
 
 
 class Exchange:
@@ -70,16 +56,27 @@ class Exchange:
     made: the nest, None where it cannot be turned.
     """
 
-    def __init__(self, turn: "Ownership", nest: For, sums: list[Assign], var: Name, to: str, before: set[Name | Index]):
+    def __init__(
+        self,
+        turn: "Ownership",
+        nest: ast.For,
+        sums: list[ast.Assign],
+        var: ast.Name,
+        to: str,
+        before: set[ast.Name | ast.Index],
+    ):
         self.turn, self.before, self.var, self.to = turn, before, var, to
         self.changed = written([nest])
-        self.counters = {s.variable for s in flatten([nest]) if isinstance(s, For)}
+        self.counters = {s.variable for s in flatten([nest]) if isinstance(s, ast.For)}
         self.own = declared(nest.body)  # what each round has for itself
         self.staged, self.padded = dict(turn.staged), set(turn.padded)
         kept = _slice(nest, sums)
         self.why = ""  # it cannot be turned
         work = sum(
-            isinstance(e, Binary | Call) for s in flatten(kept.body) for x in own_expressions(s) for e in walk(x)
+            isinstance(e, ast.Binary | ast.Call)
+            for s in flatten(kept.body)
+            for x in own_expressions(s)
+            for e in walk(x)
         )
         if work > COST * len(sums):
             self.never(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
@@ -95,10 +92,10 @@ class Exchange:
         """Note the first reason why the nest cannot be turned."""
         self.why = self.why or why
 
-    def choice(self, s: Assign) -> Choice:
+    def choice(self, s: ast.Assign) -> Choice:
         """The row of the table for one of the sums."""
-        assert isinstance(s.target, Index)
-        target = Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
+        assert isinstance(s.target, ast.Index)
+        target = ast.Index(s.target.array, tuple(map(self.value, s.target.indices)), s.target.type)
         why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
         instead = f"atomic: {2 * BYTES[s.target.type]} in shared memory"
         moved = f"{self.moved:.3g} in shared memory"
@@ -107,13 +104,13 @@ class Exchange:
     def take_over(self, s: Stmt) -> None:
         """Make a statement what the thread runs that has taken over."""
         match s:
-            case For(start=Declare()):
+            case ast.For(start=ast.Declare()):
                 header = {n for part in with_header(s) for e in own_expressions(part) for n in e.names}
                 if header - self.counters - self.turn.facts.uniform:
                     self.never(f"the loop at line {s.place.line} is not the same for all threads")
-            case If() | Declare() | Assign():
+            case ast.If() | ast.Declare() | ast.Assign():
                 map_expressions(s, self.value)
-            case _ if not isinstance(s, Comment):
+            case _ if not isinstance(s, ast.Comment):
                 self.never(f"line {s.place.line} does more than add up")
         for t in chain(*bodies(s)):
             self.take_over(t)
@@ -129,56 +126,56 @@ class Exchange:
         if (axis := self.turn.axis(e)) is not None:
             return self.var if axis == self.to else e
         match e:
-            case Name() if e.name in self.turn.facts.uniform or e.name in self.counters or e.name in self.own:
+            case ast.Name() if e.name in self.turn.facts.uniform or e.name in self.counters or e.name in self.own:
                 return e
-            case Index() if self.turn.declared.get(e.array, NONE).shared:
+            case ast.Index() if self.turn.declared.get(e.array, NONE).shared:
                 if e.array in self.changed:
                     self.never(f"{e.array} changes in the loop")
                 indices = tuple(map(self.value, e.indices))
                 if len(indices) == 2 and self.turn.axis(indices[0]) == "x" and indices[1] == self.var:
                     self.padded.add(e.array)
-                return Index(e.array, indices, e.type)
-            case Name() | Index():
+                return ast.Index(e.array, indices, e.type)
+            case ast.Name() | ast.Index():
                 return self.other(e)
         return None
 
-    def other(self, e: Name | Index) -> Expr:
+    def other(self, e: ast.Name | ast.Index) -> Expr:
         """Another thread's own variable, or element of its own array, by way of shared memory."""
-        array = self.turn.declared.get(e.array) if isinstance(e, Index) else NONE
-        indices = e.indices if isinstance(e, Index) else ()
+        array = self.turn.declared.get(e.array) if isinstance(e, ast.Index) else NONE
+        indices = e.indices if isinstance(e, ast.Index) else ()
         counted = [
             (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if i.names & self.counters
         ]
         changes = (e.names - self.counters) & self.changed or e in self.before  # so it would be another value
-        if array is None or changes or any(not isinstance(i, Name) for i, _ in counted):
+        if array is None or changes or any(not isinstance(i, ast.Name) for i, _ in counted):
             self.never(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
         name = self.staged[e].name if e in self.staged else self.turn.facts.names.fresh(f"{target_name(e)}_of")
         self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
         threads = map(self.turn.variable, self.turn.axes[::-1])
-        return Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
+        return ast.Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
 
-def sums_of(s: For) -> Iterator[tuple[list[Stmt], Assign]]:
+def sums_of(s: ast.For) -> Iterator[tuple[list[Stmt], ast.Assign]]:
     """The sums in a nest of loops that count 0, 1, 2, ..., each with the statements beside it."""
     header = count(s)
     if header is None or not (header.simple and header.exact):
         return
     for body, t in _straight(s.body):
-        if isinstance(t, For):
+        if isinstance(t, ast.For):
             yield from sums_of(t)
-        elif isinstance(t, Assign) and isinstance(t.target, Index) and t.op in ("+=", "-="):
+        elif isinstance(t, ast.Assign) and isinstance(t.target, ast.Index) and t.op in ("+=", "-="):
             yield body, t
 
 
 def _straight(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
     for t in body:
         yield body, t
-        for side in bodies(t) if isinstance(t, If) else ():
+        for side in bodies(t) if isinstance(t, ast.If) else ():
             yield from _straight(side)
 
 
-def _slice(nest: For, sums: list[Assign]) -> For:
+def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
     """Of a nest of loops what these sums need, in statements of its own."""
     results = {target_name(s.target) for s in sums}
     others = {id(s) for s in flatten([nest]) if s not in sums and own_writes(s) & results}
@@ -198,18 +195,18 @@ class Ownership:
         self.facts, self.gradients, self.checked = facts, gradients, checked  # each launch, for the arrays it fills
         self.atomic = atomic  # elements that need atomics, and why: added to
         self.axes = [a for a in "xyz" if facts.conditions.get(f"blockDim.{a}") != ONE]
-        self.staged: dict[Name | Index, StagedValue] = {}
+        self.staged: dict[ast.Name | ast.Index, StagedValue] = {}
         self.padded: set[str] = set()  # arrays now read along their first axis: one more column, no bank conflict
         self.turned: set[str] = set()
         self.choices: list[Choice] = []
 
     def body(self, body: list[Stmt]) -> list[Stmt]:
         """The statements of a kernel's adjoint, with what can be turned round turned."""
-        self.declared = {s.name: s for s in flatten(body) if isinstance(s, Declare) and s.dims}
+        self.declared = {s.name: s for s in flatten(body) if isinstance(s, ast.Declare) and s.dims}
         made = self.inside(body)
         for stage in self.staged.values():
             dims = (*(d for _, d in stage.varying), *(self.facts.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
-            made = [Declare(stage.name, stage.own.type, dims, shared=True), *self.put(made, stage)]
+            made = [ast.Declare(stage.name, stage.own.type, dims, shared=True), *self.put(made, stage)]
         made = [self.pad(s) for s in made]
         return self.scalars(made)
 
@@ -217,18 +214,18 @@ class Ownership:
         """One body, and the loops in it by which all threads of a block come: those with a barrier."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, For) and has_barrier([s]):
+            if isinstance(s, ast.For) and has_barrier([s]):
                 s.body = self.inside(s.body)
                 made.append(s)
             else:
-                made += self.loops(s) if isinstance(s, For) else [s]
+                made += self.loops(s) if isinstance(s, ast.For) else [s]
         return made
 
-    def loops(self, s: For) -> list[Stmt]:
+    def loops(self, s: ast.For) -> list[Stmt]:
         """A nest of loops, and in front of it those of what is turned, if anything is."""
-        shared = [t for t in flatten([s]) if isinstance(t, Assign) and target_name(t.target) in self.gradients]
+        shared = [t for t in flatten([s]) if isinstance(t, ast.Assign) and target_name(t.target) in self.gradients]
         self.atomic |= {expression(t.target): IN_ORDER for t in shared}
-        groups: dict[tuple[Name, str], list[tuple[list[Stmt], Assign]]] = {}
+        groups: dict[tuple[ast.Name, str], list[tuple[list[Stmt], ast.Assign]]] = {}
         for body, one in sums_of(s):
             if target_name(one.target) not in self.gradients:
                 continue
@@ -251,12 +248,12 @@ class Ownership:
                     body.remove(one)
         return [*_joined(turned), s]
 
-    def lacking(self, target: Index, nest: For) -> tuple[Name, str] | None:
+    def lacking(self, target: ast.Index, nest: ast.For) -> tuple[ast.Name, str] | None:
         """The variable of a loop and the axis that a target has in its place; None where they are not just two."""
         axes = [a for a in self.axes if a not in map(self.axis, target.indices)]
         extents = [self.extent(a) for a in (*axes, *self.axes)]
-        bounds = {h.var: h.bound for s in flatten([nest]) if isinstance(s, For) and (h := count(s)) and h.simple}
-        ours = [e for e in target.indices if isinstance(e, Name) and bounds.get(e.name) == extents[0]]
+        bounds = {h.var: h.bound for s in flatten([nest]) if isinstance(s, ast.For) and (h := count(s)) and h.simple}
+        ours = [e for e in target.indices if isinstance(e, ast.Name) and bounds.get(e.name) == extents[0]]
         return (ours[0], axes[0]) if len(axes) == len(ours) == 1 and None not in extents else None
 
     def extent(self, axis: str) -> Expr | None:
@@ -268,51 +265,51 @@ class Ownership:
         """A thread's own value put where others read it, before the loop within which it no longer changes."""
         at = next(n for n, s in enumerate(body) if stage.name in names_used([s]))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
-        if isinstance(loop, For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
+        if isinstance(loop, ast.For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
             loop.body = self.put(loop.body, stage)
             return body
-        place = Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)
+        place = ast.Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)
         store = copying(stage.own, place, counters, tuple(d for _, d in stage.varying))
-        front = at - isinstance(body[at - 1], Barrier)
-        wait: list[Stmt] = [Barrier()] if front == at else []
-        behind: list[Stmt] = [] if any(isinstance(t, Barrier) for t in body[at + 1 :]) else [Barrier()]
+        front = at - isinstance(body[at - 1], ast.Barrier)
+        wait: list[Stmt] = [ast.Barrier()] if front == at else []
+        behind: list[Stmt] = [] if any(isinstance(t, ast.Barrier) for t in body[at + 1 :]) else [ast.Barrier()]
         return [*body[:front], store, *wait, *body[front : at + 1], *behind, *body[at + 1 :]]
 
     def pad(self, s: Stmt) -> Stmt:
         """The declaration of an array that gets one more column."""
-        if isinstance(s, Declare) and s.name in self.padded:
+        if isinstance(s, ast.Declare) and s.name in self.padded:
             return replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
         return s
 
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Shared gradients of which each thread has one element become variables."""
         for name in sorted(self.turned):
-            found = {x for s in flatten(body) for _, x in accesses(s) if isinstance(x, Index) and x.array == name}
+            found = {x for s in flatten(body) for _, x in accesses(s) if isinstance(x, ast.Index) and x.array == name}
             one = found.pop()
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
-                own = Name(self.facts.names.fresh(f"{name}_own"), one.type)
+                own = ast.Name(self.facts.names.fresh(f"{name}_own"), one.type)
                 for s in flatten(body):
                     map_expressions(s, partial(replace_parts, new=lambda e: own if e == one else None))  # noqa: B023
-                    if isinstance(s, Assign) and s.target == one:
+                    if isinstance(s, ast.Assign) and s.target == one:
                         s.target = own
-                body = [Declare(own.name, own.type, value=ZERO), *body]
+                body = [ast.Declare(own.name, own.type, value=ZERO), *body]
         return body
 
     def axis(self, e: Expr) -> str | None:
         """x, y or z where an expression is that part of threadIdx."""
         return thread_axis(self.facts.fixed, e)
 
-    def variable(self, axis: str) -> Name:
+    def variable(self, axis: str) -> ast.Name:
         """How the kernel calls a part of threadIdx."""
-        names = [n for n in self.facts.fixed if self.axis(Name(n, "int")) == axis]
-        return Name(names[0] if names else f"threadIdx.{axis}", "int")
+        names = [n for n in self.facts.fixed if self.axis(ast.Name(n, "int")) == axis]
+        return ast.Name(names[0] if names else f"threadIdx.{axis}", "int")
 
 
 def _joined(nests: list[Stmt]) -> list[Stmt]:
     """Copies of one nest of loops made one where they have no name in common."""
-    made: list[For] = []
+    made: list[ast.For] = []
     for s in nests:
-        assert isinstance(s, For)
+        assert isinstance(s, ast.For)
         last = made[-1] if made else None
         if last and not declared(last.body) & declared(s.body):
             last.body += s.body

@@ -3,17 +3,8 @@
 from collections.abc import Callable
 from functools import cache
 
-from minigrad.adjoint.language.ast import (
-    DERIVATIVES,
-    Binary,
-    Call,
-    Cast,
-    Expr,
-    Name,
-    Number,
-    Ternary,
-    base_name,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import DERIVATIVES, Expr, base_name
 from minigrad.adjoint.language.expressions import parse_expression
 from minigrad.adjoint.language.rewrite import (
     ONE,
@@ -38,12 +29,12 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
 
     def fill(e: Expr) -> Expr | None:
         match e:
-            case Name():
+            case ast.Name():
                 return x if e.name == "x" else y
-            case Number():
+            case ast.Number():
                 return typed(e.text, kind)
-            case Call():
-                return Call(e.function + suffix, tuple(replace_parts(a, fill) for a in e.arguments), kind)
+            case ast.Call():
+                return ast.Call(e.function + suffix, tuple(replace_parts(a, fill) for a in e.arguments), kind)
         return None
 
     return replace_parts(_template(name), fill)
@@ -52,8 +43,8 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
 def typed(text: str, kind: str) -> Expr:
     """A literal of this type."""
     if text.isdigit() or kind == "double":
-        return Number(text, "int" if text.isdigit() else kind)
-    return Number(f"{text}f", kind) if kind == "float" else Cast("real", Number(text, "double"))
+        return ast.Number(text, "int" if text.isdigit() else kind)
+    return ast.Number(f"{text}f", kind) if kind == "float" else ast.Cast("real", ast.Number(text, "double"))
 
 
 @cache
@@ -61,7 +52,7 @@ def _template(function: str) -> Expr:
     return parse_expression(DERIVATIVES[function], "xy")
 
 
-def slopes(e: Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tuple[Expr, Expr]]:
+def slopes(e: ast.Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tuple[Expr, Expr]]:
     """Each operand of a function of several, at x and y, with the derivative in it; `value` gives that of the function.
 
     Where a limit is missing it is 0, as sqrt has it at 0.
@@ -71,9 +62,9 @@ def slopes(e: Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tuple[E
         case "fma":
             return [(a, y), (b, x), (e.arguments[2], ONE)]
         case "pow":  # x^0 is 1 for all x, and 0^y is 0 for all y > 0
-            in_base = times(y, Call(e.function, (x, minus(y, ONE)), e.type))
+            in_base = times(y, ast.Call(e.function, (x, minus(y, ONE)), e.type))
             in_exponent = times(value(), _call("log", e, x))
-            flat = Binary("&&", comparison("==", x, ZERO), comparison(">=", y, ZERO), "bool")
+            flat = ast.Binary("&&", comparison("==", x, ZERO), comparison(">=", y, ZERO), "bool")
             return [(a, _unless(comparison("==", y, ZERO), in_base)), (b, _unless(flat, in_exponent))]
         case "hypot":
             length = value()
@@ -92,13 +83,13 @@ def slopes(e: Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tuple[E
 
 def _unless(condition: Expr, value: Expr) -> Expr:
     """0 where the condition holds, else the value. Of literals the answer is known."""
-    assert isinstance(condition, Binary)
+    assert isinstance(condition, ast.Binary)
     known = [numeric_value(e) for e in (condition.left, condition.right)]
     if condition.op == "==" and None not in known:
         return ZERO if known[0] == known[1] else value
-    return Ternary(condition, ZERO, value, value.type)
+    return ast.Ternary(condition, ZERO, value, value.type)
 
 
-def _call(function: str, like: Call, x: Expr) -> Call:
+def _call(function: str, like: ast.Call, x: Expr) -> ast.Call:
     """The function, with the f of a sister function."""
-    return Call(function + ("f" if base_name(like.function) != like.function else ""), (x,), like.type)
+    return ast.Call(function + ("f" if base_name(like.function) != like.function else ""), (x,), like.type)

@@ -5,23 +5,12 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
+from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     DERIVATIVES,
-    Assign,
-    AtomicAdd,
-    Binary,
-    Call,
-    CallStmt,
-    Cast,
-    Declare,
     Expr,
-    Index,
-    Name,
-    Number,
     Stmt,
     Target,
-    Ternary,
-    Unary,
     base_name,
     children,
     common_type,
@@ -75,36 +64,36 @@ class Rules:
         if not self.carries(e) or is_number(seed, 0):
             return []
         match e:
-            case Name() | Index():
+            case ast.Name() | ast.Index():
                 return self.arrive(e, seed)
-            case Unary():
+            case ast.Unary():
                 return self.pull(e.operand, negative(seed))
-            case Cast():
+            case ast.Cast():
                 return self.pull(e.operand, seed)
-            case Ternary():
+            case ast.Ternary():
                 return self.choice(e, seed)
-            case Binary():
+            case ast.Binary():
                 return self.binary(e, seed)
-            case Call():
+            case ast.Call():
                 return self.function(e, seed)
         return []
 
-    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
+    def arrive(self, leaf: ast.Name | ast.Index, seed: Expr) -> list[Stmt]:
         """d_leaf += seed"""
         if leaf == self.passed:
             return []
-        minus = isinstance(seed, Unary) and seed.op == "-"
-        value = seed.operand if isinstance(seed, Unary) and minus else seed
-        owned = isinstance(self.saved.here, Assign) and leaf == self.saved.here.target
-        return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
+        minus = isinstance(seed, ast.Unary) and seed.op == "-"
+        value = seed.operand if isinstance(seed, ast.Unary) and minus else seed
+        owned = isinstance(self.saved.here, ast.Assign) and leaf == self.saved.here.target
+        return [ast.Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
 
-    def shadow(self, target: Name | Index) -> Name | Index:
+    def shadow(self, target: ast.Name | ast.Index) -> ast.Name | ast.Index:
         """The gradient of a variable or element."""
-        if isinstance(target, Name):
-            return Name(self.gradients[target.name], target.type)
-        return Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
+        if isinstance(target, ast.Name):
+            return ast.Name(self.gradients[target.name], target.type)
+        return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
 
-    def call(self, e: Call, seed: Expr) -> list[Stmt]:
+    def call(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
         function = self.facts.file.functions[e.function]
         before, behind, sinks = [], [], []
@@ -112,21 +101,21 @@ class Rules:
             if n in e.inactive:
                 continue
             if p.pointer:
-                sinks.append(Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
-            elif isinstance(a, Name) and self.carries(a):
-                sinks.append(Name(self.gradients[a.name], p.type))
+                sinks.append(ast.Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
+            elif isinstance(a, ast.Name) and self.carries(a):
+                sinks.append(ast.Name(self.gradients[a.name], p.type))
             else:
-                name = Name(self.fresh(f"d_{p.name}_part"), p.type)
-                before.append(Declare(name.name, p.type, value=ZERO))
+                name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
+                before.append(ast.Declare(name.name, p.type, value=ZERO))
                 behind += self.pull(a, name)
                 sinks.append(name)
         arrays = self.saved.plan.changed(self.saved.here, e)
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
-        return [*before, CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
+        return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
-    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
+    def choice(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
         for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
@@ -136,7 +125,7 @@ class Rules:
         then, orelse = sides
         return branch(condition, then, orelse)
 
-    def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
+    def binary(self, e: ast.Binary, seed: Expr) -> list[Stmt]:
         """Sum, difference, product, quotient."""
         both = self.carries(e.left) and self.carries(e.right) and not equal_factors(e)
         before, seed = self.once(seed) if both else ([], seed)
@@ -148,8 +137,8 @@ class Rules:
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
         if both:  # of a / b, d_b = -d_a * (a / b): a division that the forward sweep has made already
-            value, part = self.keep(e), Name(self.fresh("d_part"), seed.type)
-            before = [*before, Declare(part.name, part.type, value=over(seed, right))]
+            value, part = self.keep(e), ast.Name(self.fresh("d_part"), seed.type)
+            before = [*before, ast.Declare(part.name, part.type, value=over(seed, right))]
             return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
@@ -159,9 +148,9 @@ class Rules:
         if not _works(seed):
             return [], seed
         name = self.fresh("d_part")
-        return [Declare(name, seed.type, value=seed)], Name(name, seed.type)
+        return [ast.Declare(name, seed.type, value=seed)], ast.Name(name, seed.type)
 
-    def function(self, e: Call, seed: Expr) -> list[Stmt]:
+    def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         """A maths function, or a function of the file."""
         name, args = base_name(e.function), e.arguments
         if not name:
@@ -173,12 +162,12 @@ class Rules:
 
     def valued(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
         """The value of a function, in a variable where its derivative is made of it twice."""
-        if DERIVATIVES[name].count("y") < 2 or isinstance(y, Name):
+        if DERIVATIVES[name].count("y") < 2 or isinstance(y, ast.Name):
             return [], y
         value = self.fresh(f"{name}_value")
-        return [Declare(value, y.type, value=y)], Name(value, y.type)
+        return [ast.Declare(value, y.type, value=y)], ast.Name(value, y.type)
 
-    def several(self, name: str, e: Call, seed: Expr) -> list[Stmt]:
+    def several(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
         """Functions of two or three operands."""
         a, b = e.arguments[:2]
         x, y = self.keep(a), self.keep(b)
@@ -195,76 +184,80 @@ class Rules:
         if not own_writes(s) & self.facts.active:
             return []
         match s:
-            case Declare(value=value) if value is not None:
-                self.hold(value, Name(s.name, s.type), after)
-                return self.pull(value, Name(self.gradients[s.name], s.type))
-            case Declare(values=values) if values:
-                places = [Index(self.gradients[s.name], (Number(str(n), "int"),), s.type) for n in range(len(values))]
+            case ast.Declare(value=value) if value is not None:
+                self.hold(value, ast.Name(s.name, s.type), after)
+                return self.pull(value, ast.Name(self.gradients[s.name], s.type))
+            case ast.Declare(values=values) if values:
+                places = [
+                    ast.Index(self.gradients[s.name], (ast.Number(str(n), "int"),), s.type) for n in range(len(values))
+                ]
                 return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
-            case Assign():
+            case ast.Assign():
                 return self.assignment(s, after)
-            case AtomicAdd():
+            case ast.AtomicAdd():
                 return self.pull(s.value, self.shadow(s.target))
         return []
 
-    def hold(self, value: Expr, target: Name, after: Set[str]) -> None:
+    def hold(self, value: Expr, target: ast.Name, after: Set[str]) -> None:
         """Note that a variable holds this value until the gradient comes by."""
         if target.name not in after:
             self.saved.held = value, target
 
-    def assignment(self, s: Assign, after: Set[str]) -> list[Stmt]:
+    def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
         """The gradient of `target = A * target + B` goes to what is in A and B, and is then multiplied by A."""
         value, d = value_of(s), self.shadow(s.target)
         again, added = factor(value, s.target), rest(s)
         if again is None:
             d, part = self.aside(value if added is None else added, d, s)
-            clear: list[Stmt] = [Assign(self.shadow(s.target), "=", ZERO)] if added is None else []
+            clear: list[Stmt] = [ast.Assign(self.shadow(s.target), "=", ZERO)] if added is None else []
             return [*part, *clear, *self.pull(value if added is None else added, d)]
-        if isinstance(s.target, Name) and again == ZERO:
+        if isinstance(s.target, ast.Name) and again == ZERO:
             self.hold(value, s.target, after)
         self.passed = s.target
-        seed, part = self.aside(value, d, s) if isinstance(d, Index) else (d, [])
+        seed, part = self.aside(value, d, s) if isinstance(d, ast.Index) else (d, [])
         gradient = self.pull(value, seed)
         self.passed = None
         return [*part, *gradient, *self.scaled(d, self.keep(again), target_name(s.target))]
 
-    def aside(self, value: Expr, d: Target, s: Assign) -> tuple[Target, list[Stmt]]:
+    def aside(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
         """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
         operands = [
-            x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
+            x
+            for x in walk(value)
+            if isinstance(x, ast.Name | ast.Index | ast.Call) and self.carries(x) and x != self.passed
         ]
         again = self.passed is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
-        part = Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
-        return part, [Declare(part.name, d.type, value=d)]
+        part = ast.Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
+        return part, [ast.Declare(part.name, d.type, value=d)]
 
     def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
         if is_number(by, 1) or (by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)):
             return []
         if by == ZERO:
-            return [Assign(d, "=", ZERO)]
-        divides = isinstance(by, Binary) and by.op == "/" and by.left == ONE
+            return [ast.Assign(d, "=", ZERO)]
+        divides = isinstance(by, ast.Binary) and by.op == "/" and by.left == ONE
         value: Expr = by.right if divides else by  # type: ignore[union-attr]
-        if isinstance(value, Cast) and value.type == d.type and not is_float(value.operand.type):
+        if isinstance(value, ast.Cast) and value.type == d.type and not is_float(value.operand.type):
             value = value.operand  # converted by *= itself
-        return [Assign(d, "/=" if divides else "*=", value)]
+        return [ast.Assign(d, "/=" if divides else "*=", value)]
 
 
 def equal_factors(e: Expr) -> int:
     """How many factors a product has, if they are equal; 0 if they are not."""
-    if not isinstance(e, Binary) or e.op != "*":
+    if not isinstance(e, ast.Binary) or e.op != "*":
         return 0
     if e.left == e.right:
         return 2
     inner = equal_factors(e.left)
-    return inner + 1 if inner and isinstance(e.left, Binary) and e.left.right == e.right else 0
+    return inner + 1 if inner and isinstance(e.left, ast.Binary) and e.left.right == e.right else 0
 
 
 def _works(seed: Expr) -> bool:
     """Whether an expression is more than a variable, its negative, or a literal."""
-    return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
+    return not isinstance(seed.operand if isinstance(seed, ast.Unary) else seed, ast.Name | ast.Number)
 
 
 def factor(e: Expr, target: Target) -> Expr | None:
@@ -279,38 +272,40 @@ def factor(e: Expr, target: Target) -> Expr | None:
     if e == target:
         return ONE if name not in names_in(children(e)) else None
     match e:
-        case Unary(op="-"):
+        case ast.Unary(op="-"):
             inner = factor(e.operand, target)
             return None if inner is None else negative(inner)
-        case Binary(op="+" | "-"):
+        case ast.Binary(op="+" | "-"):
             left, right = factor(e.left, target), factor(e.right, target)
             if left is None or right is None:
                 return None
             return plus(left, right) if e.op == "+" else minus(left, right)
-        case Binary(op="*"):
+        case ast.Binary(op="*"):
             left, right = factor(e.left, target), factor(e.right, target)
             if left is None or right is None or ZERO not in (left, right):
                 return None
             if right == ZERO:
                 return times(left, as_float(e.right, e.type))
             return times(as_float(e.left, e.type), right)
-        case Binary(op="/") if name not in e.right.names:
+        case ast.Binary(op="/") if name not in e.right.names:
             left = factor(e.left, target)
             return None if left is None else over(left, as_float(e.right, e.type))
     return None
 
 
-def value_of(s: Assign) -> Expr:
+def value_of(s: ast.Assign) -> Expr:
     """What an assignment sets its target to: of `v += e` it is `v + e`."""
-    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
+    return (
+        s.value if s.op == "=" else ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
+    )
 
 
-def rest(s: Assign) -> Expr | None:
+def rest(s: ast.Assign) -> Expr | None:
     """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
     if s.op in ("+=", "-="):
         return s.value if s.op == "+=" else negative(s.value)
     e = s.value
-    if s.op == "=" and isinstance(e, Binary) and e.op in "+-" and s.target in (e.left, e.right):
+    if s.op == "=" and isinstance(e, ast.Binary) and e.op in "+-" and s.target in (e.left, e.right):
         if e.left == s.target:
             return e.right if e.op == "+" else negative(e.right)
         return e.left if e.op == "+" else None

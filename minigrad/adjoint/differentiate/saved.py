@@ -8,25 +8,8 @@ from typing import NamedTuple
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
 from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Plan, Storage, Tape, lost_in_header, replace_header
-from minigrad.adjoint.language.ast import (
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    Ternary,
-    Unary,
-    is_float,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ZERO, logical_not, replace_parts
@@ -54,14 +37,14 @@ class ReversedLoop:
     """A loop whose iterations are being reversed: the names of its variables, and its tapes."""
 
     plan: LoopPlan
-    k: Name  # the iteration that is run again
+    k: ast.Name  # the iteration that is run again
     counter: str
     iteration: Iteration  # as the kernel's own loop has it
     outer: "ReversedLoop | None"
-    pushes: dict[Place, list[Stmt]] = field(
+    pushes: dict[ast.Place, list[Stmt]] = field(
         default_factory=dict
     )  # stores onto its tapes, by the statement they precede
-    tapes: dict[tuple[Place, Expr], Tape] = field(default_factory=dict)  # of values at a place in loops inside
+    tapes: dict[tuple[ast.Place, Expr], Tape] = field(default_factory=dict)  # of values at a place in loops inside
 
 
 class Saved:
@@ -71,36 +54,36 @@ class Saved:
         self.facts, self.plan, self.names = facts, plan, facts.names
         self.tapes: dict[str, Tape] = {}
         self.registers: dict[str, str] = {}  # variables that hold a saved value: what the kernel calls it
-        self.why: dict[str, tuple[Place, str]] = {}  # values that cannot be saved: where, and why not
+        self.why: dict[str, tuple[ast.Place, str]] = {}  # values that cannot be saved: where, and why not
         self.loop: ReversedLoop | None = None  # the innermost loop that is being reversed
         self.inside: list[Iteration] = []  # loops inside that one, which are run forwards
         self.guards: list[Expr] = []  # conditions under which the current expression is evaluated
-        self.at(Comment(""))
+        self.at(ast.Comment(""))
 
     def at(self, s: Stmt) -> None:
         """Move to a statement."""
         self.here, self.guards = s, []
         self.before: list[Stmt] = []  # declarations for the forward sweep, in front of the statement
         self.captured: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
-        self.held: tuple[Expr, Name] | None = None  # the value just assigned, and the variable that still holds it
+        self.held: tuple[Expr, ast.Name] | None = None  # the value just assigned, and the variable that still holds it
 
     def keep(self, e: Expr) -> Expr:
         """An expression that has, in the backward sweep, the value that `e` has at this statement."""
-        if self.held and e == self.held[0] and not isinstance(e, Number):
+        if self.held and e == self.held[0] and not isinstance(e, ast.Number):
             return self.held[1]
         return replace_parts(e, self._kept)
 
     def _kept(self, e: Expr) -> Expr | None:
         match e:
-            case Name() | Index() | Call() if self.plan.changed(self.here, e):
+            case ast.Name() | ast.Index() | ast.Call() if self.plan.changed(self.here, e):
                 return self.capture(e)
-            case Ternary():
+            case ast.Ternary():
                 condition = self.keep(e.condition)
                 yes, no = self.under(e.condition, e.yes), self.under(logical_not(e.condition), e.no)
-                return Ternary(condition, yes, no, e.type)
-            case Binary() if e.op in ("&&", "||"):
+                return ast.Ternary(condition, yes, no, e.type)
+            case ast.Binary() if e.op in ("&&", "||"):
                 guard = e.left if e.op == "&&" else logical_not(e.left)
-                return Binary(e.op, self.keep(e.left), self.under(guard, e.right), e.type)
+                return ast.Binary(e.op, self.keep(e.left), self.under(guard, e.right), e.type)
         return None
 
     def under(self, condition: Expr, e: Expr) -> Expr:
@@ -112,11 +95,11 @@ class Saved:
 
     def capture(self, e: Expr) -> Expr:
         """A value saved at this statement, once."""
-        guards = tuple(self.guards) if isinstance(e, Index) else ()  # a variable can be read in any case
+        guards = tuple(self.guards) if isinstance(e, ast.Index) else ()  # a variable can be read in any case
         if (e, guards) not in self.captured:
             value = e
             for guard in reversed(guards):
-                value = Ternary(guard, value, Number("0", e.type), e.type)
+                value = ast.Ternary(guard, value, ast.Number("0", e.type), e.type)
             save = {Storage.REGISTER: self.in_register, Storage.TAPE: self.on_tape, Storage.LOST: self.lost}
             self.captured[e, guards] = save[self.plan.saved_in(self.here, value)](value)
         return self.captured[e, guards]
@@ -125,8 +108,8 @@ class Saved:
         """The value in a variable of its own."""
         name = self.names.fresh(f"{name or short_name(value)}_{self.here.place.line}")
         self.registers[name] = expression(value)
-        self.before.append(Declare(name, value.type, value=value, place=self.here.place))
-        return Name(name, value.type)
+        self.before.append(ast.Declare(name, value.type, value=value, place=self.here.place))
+        return ast.Name(name, value.type)
 
     def on_tape(self, value: Expr) -> Expr:
         """The value on the tape of the outermost loop that loses it; each loop inside adds an axis to the tape."""
@@ -139,7 +122,7 @@ class Saved:
             numbers = tuple(i.number for i, _ in inside)
             tape = self.tape(loop, short_name(value), value.type, tuple(extents), expression(value))
             loop.tapes[key] = tape
-            store = self.if_room(loop, Assign(tape.slot(loop.k, numbers), "=", value))
+            store = self.if_room(loop, ast.Assign(tape.slot(loop.k, numbers), "=", value))
             loop.pushes.setdefault(self.here.place, []).append(store)
         return loop.tapes[key].slot(loop.k, tuple(k for _, k in inside))
 
@@ -161,11 +144,11 @@ class Saved:
         """An expression of the forward sweep; from the tape where an iteration run again cannot compute it."""
         return self.on_tape(e) if any(map(self.is_lost, e.names)) else e
 
-    def lost(self, value: Expr, why: str = INNER) -> Name:
+    def lost(self, value: Expr, why: str = INNER) -> ast.Name:
         """A value that can be neither recomputed nor saved: an error only if the adjoint needs it in the end."""
         name = f"{LOST}{len(self.why)}"
         self.why[name] = self.here.place, f"{min(filter(self.is_lost, value.names))} {why}."
-        return Name(name, value.type)
+        return ast.Name(name, value.type)
 
     def tape(self, loop: ReversedLoop, value: str, kind: str, dims: tuple[Expr, ...] = (), of: str = "") -> Tape:
         """A new tape of a loop, in the thread's own memory if it is short. of: the expression that it holds."""
@@ -183,9 +166,13 @@ class Saved:
 
     def if_room(self, loop: ReversedLoop, store: Stmt) -> Stmt:
         """A store onto a tape, guarded where the tape may be too short."""
-        return If(Binary("<", loop.k, Name("tape_slots", "int"), "bool"), [store], []) if loop.plan.counted else store
+        return (
+            ast.If(ast.Binary("<", loop.k, ast.Name("tape_slots", "int"), "bool"), [store], [])
+            if loop.plan.counted
+            else store
+        )
 
-    def with_saved_header(self, s: For) -> For:
+    def with_saved_header(self, s: ast.For) -> ast.For:
         """The loop, with values in its header from the tape of a loop around where that loses them.
 
         One slot serves all iterations of this loop, and it is filled in front of the loop. So it may hold only a value
@@ -208,27 +195,27 @@ class Saved:
         sure: set[Expr] = {x for x in always_read(s.condition) if not x.names & changed}
         return replace_header(s, kept(always_first), kept(sure), kept(set()))
 
-    def iteration(self, s: For, header: Count | None) -> Iteration:
+    def iteration(self, s: ast.For, header: Count | None) -> Iteration:
         """The current iteration of a loop that runs forwards."""
         if header is None:
             return Iteration(None, ZERO)
-        var = Name(header.var, "int")
+        var = ast.Name(header.var, "int")
         return Iteration(self.plan.loops[id(s)].most, var if header.simple else header.round(var))
 
 
 def short_name(e: Expr) -> str:
     """The base of a name for a value."""
     match e:
-        case Name():
+        case ast.Name():
             return e.name
-        case Index():
+        case ast.Index():
             return e.array
-        case Ternary():
+        case ast.Ternary():
             return short_name(e.yes)
-        case Unary() | Cast():
+        case ast.Unary() | ast.Cast():
             return short_name(e.operand)
-        case Call():
+        case ast.Call():
             return e.function
-        case Binary() if e.type == "bool":
+        case ast.Binary() if e.type == "bool":
             return "condition"
     return "value" if is_float(e.type) else "index"

@@ -13,24 +13,8 @@ from minigrad.adjoint.analyse.trip_counts import Count, count, shifted, trips_of
 from minigrad.adjoint.decide.store_or_recompute import Plan, copying
 from minigrad.adjoint.differentiate.rules import Gradients, Rules
 from minigrad.adjoint.differentiate.saved import ReversedLoop, Saved
-from minigrad.adjoint.language.ast import (
-    Assign,
-    AtomicAdd,
-    Barrier,
-    CallStmt,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Place,
-    Reversal,
-    Stmt,
-    Target,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, Target
 from minigrad.adjoint.language.dataflow import declared, names_used, read, target_name
 from minigrad.adjoint.language.rewrite import (
     ONE,
@@ -59,14 +43,14 @@ class Sweep:
     def both(self, body: list[Stmt]) -> list[Stmt]:
         """Forward sweep and, right behind it, backward sweep. A branch at the end holds both of its own."""
         last = body[-1] if body else None
-        if not isinstance(last, If):
+        if not isinstance(last, ast.If):
             forward, backward = self.pairs(body)
             return [*self.hoisted(forward, backward), *self.zeros(body), *backward]
         head = body[:-1]
         forward, backward = self.pairs(head)
         self.saved.at(last)
         condition = self.saved.replayed(last.condition)
-        whole = If(condition, self.both(last.then), self.both(last.orelse), last.place)
+        whole = ast.If(condition, self.both(last.then), self.both(last.orelse), last.place)
         return [*self.hoisted(forward, [whole, *backward]), *self.zeros(head), whole, *backward]
 
     def pairs(self, body: list[Stmt]) -> Pair:
@@ -81,20 +65,20 @@ class Sweep:
     def pair(self, s: Stmt) -> Pair:
         """Forward and backward sweep of one statement."""
         match s:
-            case Barrier():
-                return [s], [Barrier(s.place)]
-            case For():
+            case ast.Barrier():
+                return [s], [ast.Barrier(s.place)]
+            case ast.For():
                 return self.loop(s)
-            case If():
+            case ast.If():
                 return self.branch(s)
         self.saved.at(s)
         backward = self.rules.adjoint(s, self.plan.points[id(s)].after)
-        note: list[Stmt] = [Comment(f"adjoint of line {s.place.line}: {s.text}", s.place)] if backward else []
+        note: list[Stmt] = [ast.Comment(f"adjoint of line {s.place.line}: {s.text}", s.place)] if backward else []
         for made in backward:
             made.place = s.place
         return [*self.saved.before, *self.replay(s)], [*note, *backward]
 
-    def branch(self, s: If) -> Pair:
+    def branch(self, s: ast.If) -> Pair:
         """A branch: the backward sweep takes the same side, by the condition evaluated again or saved."""
         self.saved.at(s)
         again = kept = self.saved.replayed(s.condition)
@@ -104,24 +88,24 @@ class Sweep:
         before = self.saved.before
         then, back_then = self.pairs(s.then)
         orelse, back_else = self.pairs(s.orelse)
-        forward = If(again, then, orelse, s.place)
+        forward = ast.If(again, then, orelse, s.place)
         back_then, back_else = [*self.zeros(s.then), *back_then], [*self.zeros(s.orelse), *back_else]
-        return [*before, forward], [If(kept, back_then, back_else, s.place)]
+        return [*before, forward], [ast.If(kept, back_then, back_else, s.place)]
 
     def zeros(self, body: list[Stmt]) -> list[Stmt]:
         """The gradients of the variables that a body declares, initially 0."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, Declare) and s.name in self.facts.active and not s.shared:
+            if isinstance(s, ast.Declare) and s.name in self.facts.active and not s.shared:
                 values: tuple[Expr, ...] | None = () if s.dims else None
-                made.append(Declare(self.gradients[s.name], s.type, s.dims, None if s.dims else ZERO, values))
+                made.append(ast.Declare(self.gradients[s.name], s.type, s.dims, None if s.dims else ZERO, values))
         return made
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
         """The forward sweep; variables declared in its branches that the backward sweep reads are declared first."""
-        branches = (side for s in forward if isinstance(s, If) for side in bodies(s))
-        within = {n for side in branches for n in declared(t for t in side if not isinstance(t, For))}
-        wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, Declare)}
+        branches = (side for s in forward if isinstance(s, ast.If) for side in bodies(s))
+        within = {n for side in branches for n in declared(t for t in side if not isinstance(t, ast.For))}
+        wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, ast.Declare)}
         front: dict[str, Stmt] = {}
         body = _lift(forward, wanted, front)
         return [*front.values(), *body]
@@ -130,9 +114,9 @@ class Sweep:
 
     def replay(self, s: Stmt) -> list[Stmt]:
         """A statement of the forward sweep, as the adjoint runs it."""
-        if isinstance(s, Assign | AtomicAdd) and self.omitted(target_name(s.target)):
+        if isinstance(s, ast.Assign | ast.AtomicAdd) and self.omitted(target_name(s.target)):
             return []
-        if isinstance(s, Declare | Assign):
+        if isinstance(s, ast.Declare | ast.Assign):
             map_expressions(s := replace(s), self.saved.replayed)
         return [s]
 
@@ -140,35 +124,35 @@ class Sweep:
         """Whether the forward sweep does not store into an array."""
         return array in self.facts.dropped or self.saved.is_lost(array)
 
-    def rerun(self, body: list[Stmt], pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
+    def rerun(self, body: list[Stmt], pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with the stores onto tapes in front of those that they belong to."""
         return [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
 
-    def copy(self, s: Stmt, pushes: dict[Place, list[Stmt]]) -> list[Stmt]:
+    def copy(self, s: Stmt, pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
         """One statement of them."""
         self.saved.at(s)
         match s:
-            case If():
+            case ast.If():
                 condition = self.saved.replayed(s.condition)
-                return [If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
-            case For():
+                return [ast.If(condition, self.rerun(s.then, pushes), self.rerun(s.orelse, pushes), s.place)]
+            case ast.For():
                 loop = self.saved.with_saved_header(s)
                 self.saved.inside.append(self.saved.iteration(s, count(loop)))
                 body = self.rerun(s.body, pushes)
                 self.saved.inside.pop()
                 return [replace(loop, body=body, text="")]
-            case Jump() | Barrier():
+            case ast.Jump() | ast.Barrier():
                 return [s]
         return self.replay(s)
 
     # --- loops ---
 
-    def loop(self, s: For) -> Pair:
+    def loop(self, s: ast.For) -> Pair:
         """The loop as it is, with stores onto its tapes; then its iterations from the last to the first."""
         self.saved.at(s)
         plan, loop = self.plan.loops[id(s)], self.saved.with_saved_header(s)
         header, names = count(loop), self.facts.names
-        k = Name(header.var if header and header.simple else names.fresh("k"), "int")
+        k = ast.Name(header.var if header and header.simple else names.fresh("k"), "int")
         counter, outer = names.fresh(f"trips_{s.place.line}"), self.saved.loop
         made = ReversedLoop(plan, k, counter, self.saved.iteration(s, header), outer)
         before, self.saved.loop = self.saved.before, made
@@ -188,55 +172,55 @@ class Sweep:
         for d in self.declarations(loop.plan.state):
             put, take = self.moves(d, lambda e: self.saved.tape(loop, d.name, d.type, d.dims).slot(loop.k, e))  # noqa: B023
             own = d.name == loop.plan.loop.variable
-            restore.append(Declare(d.name, d.type, value=take.value) if own else take)  # type: ignore[union-attr]
+            restore.append(ast.Declare(d.name, d.type, value=take.value) if own else take)  # type: ignore[union-attr]
             note.append(self.saved.if_room(loop, put))
         return restore, note
 
-    def declarations(self, names: Iterable[str]) -> list[Declare]:
+    def declarations(self, names: Iterable[str]) -> list[ast.Declare]:
         """The declarations of variables and arrays."""
         return [self.facts.function.declared[n] for n in names]
 
-    def moves(self, d: Declare, slot: Callable[[tuple[Name, ...]], Target]) -> tuple[Stmt, Stmt]:
+    def moves(self, d: ast.Declare, slot: Callable[[tuple[ast.Name, ...]], Target]) -> tuple[Stmt, Stmt]:
         """A variable, or a whole array, copied into a slot, and back."""
-        elements = tuple(Name(self.facts.names.fresh("element"), "int") for _ in d.dims)
-        own, place = Index(d.name, elements, d.type) if d.dims else Name(d.name, d.type), slot(elements)
+        elements = tuple(ast.Name(self.facts.names.fresh("element"), "int") for _ in d.dims)
+        own, place = ast.Index(d.name, elements, d.type) if d.dims else ast.Name(d.name, d.type), slot(elements)
         return copying(own, place, elements, d.dims), copying(place, own, elements, d.dims)
 
-    def ahead(self, s: For, header: Count | None, loop: ReversedLoop, note: list[Stmt]) -> list[Stmt]:
+    def ahead(self, s: ast.For, header: Count | None, loop: ReversedLoop, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
-        trips, front, behind = Name(loop.counter, "int"), list(note), []
+        trips, front, behind = ast.Name(loop.counter, "int"), list(note), []
         counted = not (header and header.exact) or loop.plan.counted
         if counted:
-            front = [*note, Assign(trips, "+=", ONE, s.place)]
+            front = [*note, ast.Assign(trips, "+=", ONE, s.place)]
         if not (header and header.simple):
-            value = header.round(Name(header.var, "int")) if header else trips
-            front = [Declare(loop.k.name, "int", value=value, place=s.place), *front]
+            value = header.round(ast.Name(header.var, "int")) if header else trips
+            front = [ast.Declare(loop.k.name, "int", value=value, place=s.place), *front]
         if loop.plan.counted:
-            slots = Name("tape_slots", "int")
-            full: list[Stmt] = [CallStmt("atomicMax", (Name("tape_needed", "int"), trips), ("tape_needed",))]
-            behind = [If(comparison(">", trips, slots), [*full, Assign(trips, "=", slots)], [], s.place)]
+            slots = ast.Name("tape_slots", "int")
+            full: list[Stmt] = [ast.CallStmt("atomicMax", (ast.Name("tape_needed", "int"), trips), ("tape_needed",))]
+            behind = [ast.If(comparison(">", trips, slots), [*full, ast.Assign(trips, "=", slots)], [], s.place)]
         self.saved.inside.append(loop.iteration)
         body = [*front, *self.rerun(s.body, loop.pushes)]
         self.saved.inside.pop()
-        made = For(s.start, self.saved.replayed(s.condition), s.step, body, s.pragma, s.place)
-        begin: list[Stmt] = [Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
+        made = ast.For(s.start, self.saved.replayed(s.condition), s.step, body, s.pragma, s.place)
+        begin: list[Stmt] = [ast.Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
         return [*begin, made, *behind]
 
-    def back(self, s: For, header: Count | None, loop: ReversedLoop, body: list[Stmt]) -> list[Stmt]:
+    def back(self, s: ast.For, header: Count | None, loop: ReversedLoop, body: list[Stmt]) -> list[Stmt]:
         """The iterations from the last to the first; `reversal` says how to restore the kernel's own order."""
-        counter, facts, keep = Name(loop.counter, "int"), self.facts, self.saved.keep
+        counter, facts, keep = ast.Name(loop.counter, "int"), self.facts, self.saved.keep
         formula = keep(trips_of(header, facts.file.values, facts.fixed)) if header and header.exact else None
         trips: Expr = formula if formula and not loop.plan.counted else counter
         value = self.variable(s, header, loop.k)
         if value is not None:
-            body = [Declare(s.variable, "int", value=value, place=s.place), *body]
+            body = [ast.Declare(s.variable, "int", value=value, place=s.place), *body]
         cleared = frozenset(self.gradients[n] for n in loop.plan.filled & facts.active)
         turns = header is not None and header.exact and keep(header.trips) == header.trips
-        known = Reversal(s if header else None, counter.name, formula, turns, loop.plan.filled, cleared)
+        known = ast.Reversal(s if header else None, counter.name, formula, turns, loop.plan.filled, cleared)
         back = count_down(loop.k, minus(trips, ONE), body, s.place)
         return [replace(back, pragma=s.pragma, reversal=known)]
 
-    def variable(self, s: For, header: Count | None, k: Expr) -> Expr | None:
+    def variable(self, s: ast.For, header: Count | None, k: Expr) -> Expr | None:
         """The variable of a loop in iteration k by formula; None where it is k itself, or on the tape."""
         if header is None:
             halved = shifted(s, k)
@@ -244,7 +228,7 @@ class Sweep:
         start, step = self.saved.keep(header.start), self.saved.keep(header.step)
         return None if header.simple else replace(header, start=start, step=step).value(k)
 
-    def outside(self, s: For, back: list[Stmt]) -> Pair:
+    def outside(self, s: ast.For, back: list[Stmt]) -> Pair:
         """Variables that the iterations read and that change behind the loop: saved ahead of it, then restored."""
         facts = self.facts
         names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
@@ -252,9 +236,9 @@ class Sweep:
         again: list[Stmt] = []
         for d in self.declarations(n for n in sorted(names) if n in facts.local_arrays or not facts.is_array(n)):
             keep = facts.names.fresh(f"{d.name}_{s.place.line}")
-            put, take = self.moves(d, lambda e: Index(keep, e, d.type) if e else Name(keep, d.type))  # noqa: B023
-            value = None if d.dims else Name(d.name, d.type)
-            saved += [Declare(keep, d.type, d.dims, value, place=s.place), *([put] if d.dims else [])]
+            put, take = self.moves(d, lambda e: ast.Index(keep, e, d.type) if e else ast.Name(keep, d.type))  # noqa: B023
+            value = None if d.dims else ast.Name(d.name, d.type)
+            saved += [ast.Declare(keep, d.type, d.dims, value, place=s.place), *([put] if d.dims else [])]
             again.append(take)
         return saved, again
 
@@ -264,12 +248,12 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     made: list[Stmt] = []
     for s in body:
         match s:
-            case If():
+            case ast.If():
                 made.append(map_bodies(s, partial(_lift, wanted=wanted, front=front)))
-            case Declare() if s.name in wanted:
-                front[s.name] = Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
+            case ast.Declare() if s.name in wanted:
+                front[s.name] = ast.Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:
-                    made.append(Assign(Name(s.name, s.type), "=", s.value, s.place, s.text))
+                    made.append(ast.Assign(ast.Name(s.name, s.type), "=", s.value, s.place, s.text))
             case _:
                 made.append(s)
     return made
