@@ -134,8 +134,8 @@ def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
 def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
     checkpoints = Checkpoints(draft.saved.tapes, draft.arrays, draft.facts.names.fresh)
     launch.body = bottom_up(launch.body, checkpoints)
-    draft.derived.costs |= checkpoints.counted
-    draft.derived.never |= checkpoints.never
+    draft.derived.costs |= checkpoints.costs
+    draft.derived.never |= checkpoints.obstacle
 
 
 def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:

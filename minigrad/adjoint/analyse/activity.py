@@ -1,4 +1,4 @@
-"""How far values go: which parameters can matter, and whether data decide which elements are touched."""
+"""Activity: the parameters to differentiate by, and the statements on whose values control flow and indices depend."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from minigrad.errors import short
 
 
 def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
-    """The parameters named, each of which must have a derivative; those of `default` where none are named."""
+    """The parameters that `wrt` names, each of which must be floating-point; `default` where it names none."""
     kernel = file.kernel
     if not dataflow.outputs(kernel):
         raise file.error(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
@@ -46,24 +46,24 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
 
 
 def default(file: KernelFile) -> list[str]:
-    """All floating-point parameters whose values at the start can reach an output.
+    """All floating-point parameters whose initial values can reach an output.
 
-    Of an output that the kernel does not read, these are the values of elements that it does not store. They count
-    where the data decide which elements those are, not where a test of indices such as `i < n` does.
+    An output that the kernel does not read passes on the elements that it does not store. These count where the data
+    decide which elements they are, not where a test of indices such as `i < n` does.
     """
     kernel = file.kernel
     read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
     added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.AtomicAdd)}
     changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.Assign) and s.op != "="}
     ends = dataflow.outputs(kernel)
-    data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
+    data = dependents(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
     useful = dataflow.reachable(kernel, ends, backward=True) & (read | added | changed | left)
     return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
 
 
 def _stored(body: list[Stmt], data: set[str]) -> set[str]:
-    """The arrays into whose elements statements store whatever the data are."""
+    """The arrays into whose elements statements store independently of the data."""
     found: set[str] = set()
     for s in body:
         free = not names_in(own_expressions(s)) & data
@@ -80,8 +80,8 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
     return found
 
 
-def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
-    """The names whose values come from these: by way of an assignment, or of a condition that decides over one."""
+def dependents(body: list[Stmt], start: Iterable[str]) -> set[str]:
+    """The names whose values depend on these: through an assignment, or a condition that decides over one."""
     found, size = set(start), -1
     while size != (size := len(found)):
         _spread(body, found, None)
@@ -89,7 +89,7 @@ def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
 
 
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
-    """Add what is written with such values, and where such values decide what was there before: all but `own`."""
+    """Add names assigned such values, or assigned under a condition on such values unless they are among `own`."""
     for s in body:
         decided = isinstance(s, ast.If | ast.For) and bool(names_in(own_expressions(s)) & found)
         within = declared([s]) if decided else own
@@ -103,18 +103,18 @@ def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
 
 
 def floats_decide(kernel: ast.Function) -> bool:
-    """Whether it lies in floating-point data which elements of the arrays that it writes a kernel touches, and when.
+    """True if floating-point data decide which elements of written arrays a kernel touches, and when.
 
-    Where it does not, all launches with the same whole numbers have races or none has.
+    Where they do not, either all launches with the same integer arguments have races or none has.
     """
-    data = follows(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
+    data = dependents(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
     memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
     watched = memory & written(kernel.body)
     return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
-    """Whether data decide if the statements inside this one run, where these touch such an array or change the way."""
+    """True if data decide over statements that touch a watched array, jump or wait."""
     if not isinstance(s, ast.If | ast.For) or not names_in(own_expressions(s)) & data:
         return False
     inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]
@@ -122,7 +122,7 @@ def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
-    """Whether data are part of an index of such an array, or decide within an expression if one is read."""
+    """True if data are part of an index of a watched array, or decide within an expression whether to read one."""
     target = (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
     return any(_chosen(e, data, watched) for whole in (*target, *own_expressions(s)) for e in walk(whole))
 
@@ -132,7 +132,7 @@ def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
         case ast.Index():
             return e.array in watched and bool(names_in(e.indices) & data)
         case ast.Call():
-            return any(isinstance(a, ast.Name) and a.name in watched for a in e.arguments)  # it may do any of this
+            return any(isinstance(a, ast.Name) and a.name in watched for a in e.arguments)  # the function may do either
         case ast.Ternary():
             return bool(e.condition.names & data and (e.yes.names | e.no.names) & watched)
         case ast.Binary(op="&&" | "||"):
@@ -141,14 +141,14 @@ def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
 
 
 def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
-    """Whether a round runs safely from any values of `states`: it reads the elements that it has read before.
+    """True if an iteration can run from any values of `states`: it reads only elements that it has read before.
 
-    So each element is read in any case, at an index that no state decides; no array is handed to a function, and no
-    whole number is divided by what a state decides.
+    So each element is read unconditionally, at an index that depends on no state; no array is passed to a function, and
+    no integer is divided by a value that depends on a state.
     """
-    unsure = follows(body, states)
+    unsure = dependents(body, states)
     found = {*elements_read(body)}
-    if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
+    if found - _always_read(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
     every = [x for s in flatten(body) for e in own_expressions(s) for x in walk(e)]
     if {n for x in every if isinstance(x, ast.Call) for n in own_arrays(x)} & arrays:
@@ -157,8 +157,8 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     return not any(d.names & unsure for d in divisors)
 
 
-def _sure(body: list[Stmt]) -> set[ast.Index]:
-    """The elements that every round reads: those ahead of the first branch that may end it."""
+def _always_read(body: list[Stmt]) -> set[ast.Index]:
+    """The elements that every iteration reads: those ahead of the first branch with a jump."""
     found: set[ast.Index] = set()
     for s in body:
         found |= {x for e in own_expressions(s) for x in always_read(e)}

@@ -1,4 +1,4 @@
-"""Which elements of an array statements touch: as written, and as numbers over all threads and rounds of a block."""
+"""The elements of an array that stores fill: in one iteration of a loop by a block, or in a launch by all threads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,23 +16,23 @@ from minigrad.adjoint.analyse.indices import (
     IndexFacts,
     Polynomial,
     constant,
+    is_unsigned,
     polynomial,
-    signless,
     variable,
 )
-from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
+from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import accesses, inline, names_in, thread_axis
 from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
 
-MOST_ELEMENTS = 1 << 16  # rounds of all threads that are gone through
+MOST_ELEMENTS = 1 << 16  # of an array, and iterations of all threads, that are enumerated
 Values = np.ndarray | None
 
 
 class Touch(NamedTuple):
-    """An element that is read, or stored, in loops and under conditions; of a loop that nothing counts None."""
+    """A read or a store of an element, with the loops around it (None: not countable) and its conditions."""
 
     element: ast.Index
     stores: bool
@@ -41,29 +41,29 @@ class Touch(NamedTuple):
 
 
 def touches(body: list[Stmt], array: str) -> list[Touch]:
-    """What statements do to an array, in order; of a loop first all that it reads, then what it stores."""
+    """The reads and stores of an array in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
         own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, ast.Index)]
         stores = isinstance(s, ast.Assign) and s.op == "="
         found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
         if isinstance(s, ast.If):
-            found += _either(s, array)
+            found += _branch_touches(s, array)
         if isinstance(s, ast.For):
-            inner = [t._replace(loops=(_most(s), *t.loops)) for t in touches(s.body, array)]
+            inner = [t._replace(loops=(_bounding_count(s), *t.loops)) for t in touches(s.body, array)]
             found += [t for t in inner if not t.stores]
             if (header := count(s)) and header.exact and not leaves(s.body, ("continue",)):
                 found += [t for t in inner if t.stores]
     return found
 
 
-def _most(s: ast.For) -> Count | None:
-    """The count of a loop, or one that it does not exceed: of `j < T && start + j < n` that of `j < T`."""
+def _bounding_count(s: ast.For) -> Count | None:
+    """The count of a loop, or an upper bound of it: of `j < T && start + j < n` the count of `j < T`."""
     return next((found for e in conjuncts(s.condition) if (found := count(replace(s, condition=e)))), None)
 
 
-def _either(s: ast.If, array: str) -> list[Touch]:
-    """What a branch does: each side under its condition, and what both sides store without one."""
+def _branch_touches(s: ast.If, array: str) -> list[Touch]:
+    """Each side of a branch under its condition, and what both sides store without one."""
     ways = [(condition, touches(side, array)) for condition, side in guarded_bodies(s)]
     (_, then), (_, orelse) = ways
     both = [t for t in then if t.stores and t in orelse]
@@ -71,8 +71,8 @@ def _either(s: ast.If, array: str) -> list[Touch]:
     return [*guarded, *both]
 
 
-class Space:
-    """Whole numbers over all threads of a block, each along an axis of its own."""
+class BlockNumbers:
+    """Integer expressions as arrays over all threads of a block and all iterations, one axis each."""
 
     def __init__(self, fixed: dict[str, Expr], known: dict[str, int], extents: dict[str, int], shared: bool):
         self.fixed, self.numbers = fixed, {name: np.array(n) for name, n in {**known, **extents}.items()}
@@ -81,10 +81,10 @@ class Space:
             shape[n] = -1
             self.numbers[f"threadIdx.{axis}"] = np.arange(extents[f"blockDim.{axis}"]).reshape(shape)
 
-    def places(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
-        """The elements that are touched, one array of numbers an axis: stored for sure, or perhaps read."""
+    def elements(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
+        """The elements touched, one array of indices per axis: all that are surely stored, or may be read."""
         outside = dict(self.numbers)
-        chosen = [self.rounds(header, depth) for depth, header in enumerate(touch.loops)]
+        chosen = [self.enter(header, depth) for depth, header in enumerate(touch.loops)]
         tests = [self.value(e) for e in touch.guards]
         indices = [self.value(e) for e in touch.element.indices]
         self.numbers = outside
@@ -95,8 +95,8 @@ class Space:
         *all_indices, mask = np.broadcast_arrays(*indices, mask)  # type: ignore[arg-type]
         return tuple(i[mask] for i in all_indices)
 
-    def rounds(self, header: Count | None, depth: int) -> Values:
-        """Enter a loop; which of the numbers of its variable it reaches."""
+    def enter(self, header: Count | None, depth: int) -> Values:
+        """Enter a loop: a mask of the values of its variable that it reaches."""
         if header is None:
             return None
         start, bound, step = (self.value(e) for e in (header.start, header.bound, header.step))
@@ -110,7 +110,7 @@ class Space:
         return number > bound if header.down else number < bound
 
     def value(self, e: Expr) -> Values:
-        """An expression of whole numbers; None of what only the running kernel knows."""
+        """The values of an integer expression; None if only the running kernel knows them."""
         match e:
             case ast.Number() if e.int_value is not None:
                 return np.array(e.int_value)
@@ -127,8 +127,8 @@ class Space:
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
-                found = applied(e.op, left, right, np.all)
-                if found is None or not (signless(e.left) or signless(e.right)):
+                found = apply_operator(e.op, left, right, np.all)
+                if found is None or not (is_unsigned(e.left) or is_unsigned(e.right)):
                     return found
                 return None if any((n < 0).any() for n in (left, right, found)) else found  # C++ has a large number
         return None
@@ -139,21 +139,21 @@ Pair = tuple[Polynomial, Polynomial]
 
 @dataclass
 class Cover:
-    """An array of `size` elements is filled by a launch in which, of each pair, the first is at least the second."""
+    """A launch fills an array of `size` elements if the first polynomial of each pair is at least the second."""
 
     size: Polynomial = field(default_factory=lambda: constant(1))
     enough: list[Pair] = field(default_factory=list)
 
 
 def cover(index: Expr, facts: IndexFacts) -> Cover | None:
-    """What the stores `x[index] = ...` fill, made in these loops and under these guards; None where that is unknown."""
+    """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
-        found = _rounds(s, facts)
+        found = _range(s, facts)
         if found is None:
             return None
         ranges[found[0]] = found[1]
-    tested = _tested(facts.guards)
+    tested = _tested_bounds(facts.guards)
     whole = polynomial(index)
     if tested is None or whole is None:
         return None
@@ -168,12 +168,12 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
         made.size = made.size * ranges[name]
         del digits[name]
     limits = [(variable(name), polynomial(e)) for name, e in facts.limits.items()]
-    made.enough += [(extent, most) for extent, most in limits if most is not None]  # of smaller blocks there are gaps
+    made.enough += [(extent, most) for extent, most in limits if most is not None]  # smaller blocks leave gaps
     return made
 
 
-def _rounds(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
-    """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
+def _range(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
+    """The variable of a loop from 0, and its bound, in one thread or distributed over the threads of a block."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
@@ -184,8 +184,8 @@ def _rounds(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
     return header.var, bound
 
 
-def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
-    """The bounds that have been tested, by variable; None where something else has been."""
+def _tested_bounds(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
+    """The upper bound of each variable that guards test; None where they test anything else."""
     found: dict[str, Polynomial] = {}
     for e in (e for guard in guards for e in conjuncts(guard)):
         bound = polynomial(e.right) if isinstance(e, ast.Binary) and e.op == "<" else None
@@ -198,29 +198,29 @@ def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
 def _digits(
     whole: Polynomial, facts: IndexFacts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
 ) -> dict[str, Polynomial | None] | None:
-    """The digits of an index, each with its factor; `ranges` gets how far each goes, `tested` loses what is used."""
+    """The digits of an index with their factors. Adds their ranges to `ranges`, removes what it uses from `tested`."""
     while True:
         varying = [n for n in sorted(whole.names()) if facts.varies(n)]
         wider = None
         for name in (n for n in varying if n not in ranges):
-            threads = _threads(name, facts)
+            threads = _thread_range(name, facts)
             if threads is not None:
                 ranges[name] = threads
                 if name in tested:
                     made.enough.append((threads, tested[name]))
                     ranges[name] = tested.pop(name)
             else:
-                wider = facts.expanded(whole, name)
+                wider = facts.expand(whole, name)
                 if wider is None:
                     return None
                 break
         if wider is None:
-            return {n: whole.of(n) for n in varying} if () not in whole else None
+            return {n: whole.coefficient(n) for n in varying} if () not in whole else None
         whole = wider
 
 
-def _threads(name: str, facts: IndexFacts) -> Polynomial | None:
-    """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
+def _thread_range(name: str, facts: IndexFacts) -> Polynomial | None:
+    """The number of values of a coordinate: of a thread, of a block, or of a thread in the grid."""
     if name in IDS:
         return _extent(facts, name)
     value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
@@ -235,7 +235,7 @@ def _threads(name: str, facts: IndexFacts) -> Polynomial | None:
 
 
 def _extent(facts: IndexFacts, name: str) -> Polynomial:
-    """An extent of the launch, as the kernel calls it."""
+    """An extent of the launch, by its known value if there is one."""
     known = facts.conditions.get(EXTENTS[name]) or facts.limits.get(EXTENTS[name])
     value = None if known is None else polynomial(known)
     return variable(EXTENTS[name]) if value is None else value
@@ -246,7 +246,7 @@ THREADS = 1024  # of a block
 
 @dataclass(frozen=True)
 class Fill:
-    """An array, and what a round of the loop at `line` does to it, in order."""
+    """An array, and its reads and stores in an iteration of the loop at `line`, in order."""
 
     array: ast.Declare
     line: int
@@ -256,25 +256,25 @@ class Fill:
 
     @property
     def axes(self) -> list[str]:
-        """The parts of threadIdx on which it depends."""
+        """The axes of threadIdx on which these depend."""
         parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
         names = names_in(inline(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
-        """Whether, in a block of these extents, all that is read has been stored in the same round.
+        """True if a block of these extents stores every element before the same iteration reads it.
 
-        None where threads of such a block store beyond the array, so that the kernel cannot be meant for it.
+        None if the block stores beyond the array, so that the kernel cannot be meant for it.
         """
         shape = [evaluate(d, self.known) or 0 for d in self.array.dims]
         if not 0 < np.prod(shape) <= MOST_ELEMENTS:
             return False
         stored = np.zeros(shape, bool)
-        space = Space(self.fixed, self.known, extents, self.array.shared)
+        numbers = BlockNumbers(self.fixed, self.known, extents, self.array.shared)
         for touch in self.touches:
             if stored.all() and not touch.stores:
                 continue
-            found = space.places(touch)
+            found = numbers.elements(touch)
             if found is None and not touch.stores:
                 return False
             if found is None:

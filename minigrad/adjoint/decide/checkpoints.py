@@ -1,8 +1,8 @@
-"""Recompute or store, by counting: of a global tape every eighth round may be enough, and those between run again.
+"""Checkpoints: a global tape may store every eighth iteration, and those between are computed again.
 
-A tape of every round moves each value twice, to memory and back. With every EVERY-th it moves 1/EVERY of that; the way
-back then takes EVERY rounds at a time: it runs them forward from the one that is stored, keeps what they begin with in
-an array of the thread's own, and goes through them backwards. What is cheaper is counted, in bytes.
+A tape of all iterations moves each value twice, to memory and back; one of every EVERY-th moves 1/EVERY of that. The
+backward sweep then takes EVERY iterations at a time: it runs them forwards from the stored state, saves the state at
+the start of each in a local array, and reverses them. The cheaper way is chosen by a count of bytes and operations.
 """
 
 from collections.abc import Callable
@@ -43,12 +43,12 @@ OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a
 EXPENSIVE = 16  # instructions of a division or a function
 EVERY = 8
 NTH = int_literal(EVERY)
-SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
+SMALL = 12  # statements of an iteration that is unrolled, so that the states stay in registers
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What a round costs: bytes that a tape of all rounds moves; bytes and operations where most are run again."""
+class Cost:
+    """The cost of an iteration: bytes moved by a full tape; bytes and operations with checkpoints."""
 
     store: float
     again: float
@@ -60,52 +60,52 @@ class Counted:
 
     @property
     def pays(self) -> bool:
-        """Whether to run rounds again: for less than half, for to count is not to measure."""
+        """True if checkpoints cost less than half, since a count is not a measurement."""
         return 2 * (self.again + self.work / OPERATIONS) < self.store
 
 
 def values(s: Stmt) -> tuple[Expr, ...]:
-    """What a statement computes, its indices left aside."""
+    """The expressions that a statement computes, without indices."""
     return (s.value,) if isinstance(s, ast.Assign | ast.Declare) and s.value is not None else own_expressions(s)
 
 
 def work(e: Expr) -> int:
-    """The operations of an expression."""
-    dear = [
+    """The number of operations of an expression."""
+    expensive = [
         x
         for x in walk(e)
         if isinstance(x, ast.Call) or (isinstance(x, ast.Binary) and x.op == "/" and is_float(x.type))
     ]
-    plain = [x for x in walk(e) if isinstance(x, ast.Binary) and x not in dear and is_float(x.left.type)]  # tests, too
-    return EXPENSIVE * len(dear) + len(plain)
+    cheap = [x for x in walk(e) if isinstance(x, ast.Binary) and x not in expensive and is_float(x.left.type)]
+    return EXPENSIVE * len(expensive) + len(cheap)
 
 
 class Checkpoints:
-    """Looks for loops with a tape in global memory, and the loops that read it."""
+    """Finds loops that fill tapes, and the loops that read them."""
 
     def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
-        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: what all threads see
-        self.counted: dict[str, Counted] = {}  # by tape
-        self.never: dict[str, str] = {}  # by tape: why its rounds cannot be run again
+        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: those that several threads see
+        self.costs: dict[str, Cost] = {}  # by tape
+        self.obstacle: dict[str, str] = {}  # by tape: why its iterations cannot be run again
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """A body with what pays changed."""
+        """The body with checkpoints where they pay."""
         for forward in [s for s in body if isinstance(s, ast.For)]:
             names = sorted(written(forward.body) & set(self.tapes))
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
             back = next((s for s in behind if isinstance(s, ast.For) and read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
-            why = found.never if found else "another loop reads it"
-            self.never |= dict.fromkeys(names, why) if why else {}
+            why = found.obstacle if found else "another loop reads it"
+            self.obstacle |= dict.fromkeys(names, why) if why else {}
             if found and not why:
-                self.counted |= dict.fromkeys(names, found.cost)
+                self.costs |= dict.fromkeys(names, found.cost)
                 if found.cost.pays and all(self.tapes[n].size is None for n in names):
                     body = found.changed()
         return body
 
 
 class TapedLoop:
-    """A loop that fills tapes, and the one that reads them, of its rounds from the last to the first."""
+    """A loop that fills tapes, and the loop that reverses its iterations and reads them."""
 
     def __init__(self, of: Checkpoints, forward: ast.For, back: ast.For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
@@ -119,18 +119,18 @@ class TapedLoop:
         self.states = {v.name for _, v in self.pushes.values()}
         self.var = forward.variable
         self.head = [s for s in back.body if isinstance(s, ast.Declare) and s.name == self.var and s not in self.pulls]
-        self.again = self.slice()
+        self.again = self.recomputation()
 
     def pushed(self, s: Stmt) -> tuple[str, ast.Name] | None:
-        """The tape that a statement fills, and the variable that it puts there."""
+        """The tape that a statement fills, and the variable that it stores."""
         s = s.then[0] if isinstance(s, ast.If) and len(s.then) == 1 and not s.orelse else s
         match s:
             case ast.Assign(target=ast.Index(array=tape), value=ast.Name() as variable) if tape in self.names:
                 return tape, variable
         return None
 
-    def slice(self) -> list[Stmt]:
-        """Of a round what its state needs, to be run again; its number is known."""
+    def recomputation(self) -> list[Stmt]:
+        """The statements of an iteration that compute the next state."""
         number = {self.counter, self.k.name}
         kept = copy_without(
             self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
@@ -140,11 +140,8 @@ class TapedLoop:
         return prune.body(kept, set(self.states))[0]
 
     @property
-    def never(self) -> str:
-        """Why no round can be run again and find what it found; empty where one can.
-
-        Of a loop that counts nothing rounds may be few.
-        """
+    def obstacle(self) -> str:
+        """The reason why no iteration can be computed again; empty if one can."""
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
         inside = flatten([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
@@ -166,8 +163,7 @@ class TapedLoop:
         return next((why for why, holds in reasons.items() if holds), "")
 
     @property
-    def cost(self) -> Counted:
-        """What a round costs either way."""
+    def cost(self) -> Cost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
         new = {x for x in elements_read(self.again) if x.array in self.of.arrays}.difference(
             elements_read(self.back.body)
@@ -176,21 +172,21 @@ class TapedLoop:
         updates = sum(
             isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again)
         )
-        return Counted(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
+        return Cost(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
 
     def changed(self) -> list[Stmt]:
-        """The two loops, of which the first one stores less."""
+        """The body with a first loop that stores less, and a second one that computes states again."""
         part, near = ast.Name(self.of.fresh("part"), "int"), ast.Name(self.of.fresh("near"), "int")
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
-        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
+        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
         number = ast.Declare(self.k.name, "int", value=self.last(here) if free else here)
         inside = comparison("<", here if free else self.k, self.trips)
         values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
         for s, (n, variable) in self.pushes.items():
             tape = self.of.tapes[n]
-            self.thinned(s, tape.slot(over(self.k, NTH)), variable)
+            self.store_rarely(s, tape.slot(over(self.k, NTH)), variable)
             begin += [ast.Declare(kept[n], tape.type, (NTH,)), ast.Assign(variable, "=", tape.slot(part))]
             note.append(ast.Assign(values[n], "=", variable))
             self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
@@ -203,21 +199,21 @@ class TapedLoop:
         if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
         whole = count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
-        return [self.full(s) if s is not self.back else whole for s in self.body]
+        return [self.shorter_check(s) if s is not self.back else whole for s in self.body]
 
     def last(self, here: Expr) -> Expr:
-        """The number of a round; beyond the last one, of that."""
+        """The number of an iteration, at most that of the last one."""
         return ast.Call("min", (here, minus(self.trips, ONE)), "int")
 
-    def thinned(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
-        """A value put onto the tape in every EVERY-th round."""
+    def store_rarely(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
+        """Store a value in every EVERY-th iteration only."""
         first: Expr = comparison("==", ast.Binary("%", self.k, NTH, "int"), ZERO)
         if isinstance(s, ast.If):
             first = ast.Binary("&&", first, comparison("<", over(self.k, NTH), ast.Name("tape_slots", "int")), "bool")
         self.forward.body[self.forward.body.index(s)] = ast.If(first, [ast.Assign(slot, "=", variable)], [], s.place)
 
-    def full(self, s: Stmt) -> Stmt:
-        """The check behind the loop whether the tape was long enough, for one that is shorter now."""
+    def shorter_check(self, s: Stmt) -> Stmt:
+        """The check behind the loop whether the tape was long enough, for the shorter tape."""
         counter, slots = ast.Name(self.counter, "int"), ast.Name("tape_slots", "int")
         if not (isinstance(s, ast.If) and s.condition == comparison(">", counter, slots)):
             return s
@@ -227,5 +223,5 @@ class TapedLoop:
 
 
 def _stored(rounds: Expr) -> Expr:
-    """How many of so many rounds are stored."""
+    """The number of stored iterations."""
     return over(plus(rounds, int_literal(EVERY - 1)), NTH)
