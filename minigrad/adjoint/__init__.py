@@ -1,6 +1,6 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
-The passes in their order, each in the folder of its name:
+The steps in their order, each in the folder of its name:
 
   language       parse the file into a typed syntax tree (lexer, expressions, parser, file), turn jumps into branches
                  (control_flow); rewrite the tree, find out what it reads and writes (dataflow), print it
@@ -12,8 +12,8 @@ The passes in their order, each in the folder of its name:
   simplify       remove dead code, hoist out of loops, tidy
   emit           assemble the `.cu` file; the table of decisions
 
-derive and derive_kernel run the passes for a device function and a kernel. adjoint is what the user holds, run launches
-it, op puts it on the tape; `ladder` has kernels to try it on.
+derive runs these steps, and the optimizations as a list, PASSES in passes: without them the adjoint is the plain one.
+adjoint is what the user holds, run launches it, op puts it on the tape; `ladder` has kernels to try it on.
 """
 
 import sys

@@ -11,7 +11,6 @@ import numpy as np
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide
 from minigrad.adjoint.derive import derive
-from minigrad.adjoint.emit.assemble import assemble
 from minigrad.adjoint.emit.decisions import Decisions, decisions
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
@@ -46,8 +45,7 @@ class Adjoint:
         self._deciding = "iubf" if floats_decide(self.file.kernel) else "iub"  # kinds that decide on elements touched
         self.outputs = tuple(dataflow.outputs(self.file.kernel))
         self.wrt = chosen(self.file, wrt)
-        self.derived = derive(self.file, self.wrt)
-        self.assembled = assemble(self.file, self.derived)
+        self.derived, self.assembled = derive(self.file, self.wrt)
         self.decisions: Decisions = decisions(self.derived)
 
     @property

@@ -1,8 +1,4 @@
-"""The driver: from the tree of a kernel to that of its adjoint.
-
-parse (`language`) comes before and emit (`emit`) after; between them a kernel, and each device function that it calls,
-is analysed, its storage decided, differentiated and simplified.
-"""
+"""The driver: a parsed kernel is analysed, its storage decided, differentiated, simplified and emitted."""
 
 from collections.abc import Sequence
 
@@ -11,6 +7,7 @@ from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.store_or_recompute import Plan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
+from minigrad.adjoint.emit.assemble import AdjointFile, assemble
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
@@ -20,8 +17,8 @@ from minigrad.adjoint.language.rewrite import ZERO, flatten
 from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 
 
-def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> Derived:
-    """The adjoint of the kernel of a parsed file, with those of the device functions that it calls.
+def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> tuple[Derived, AdjointFile]:
+    """The adjoint of the kernel of a parsed file as a tree, and as the text of its own file.
 
     passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that nothing can save.
     """
@@ -32,7 +29,7 @@ def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES
     draft = differentiate(facts, plan, passes)
     simplify(draft, passes)
     derive_functions(file, draft.derived, passes)
-    return draft.derived
+    return draft.derived, assemble(file, draft.derived)
 
 
 def differentiate(facts: KernelFacts, plan: Plan, passes: Sequence[Pass]) -> Draft:

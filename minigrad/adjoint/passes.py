@@ -71,7 +71,16 @@ class Draft:
         return Phases(body, facts.file.values, {**facts.fixed, **assigned_once(body)}, facts.conditions)
 
 
-# --- one function for each pass: it changes the launch ---
+Apply = Callable[[Draft, AdjointLaunch], None]
+
+
+def everywhere(change: Callable[[list[Stmt]], list[Stmt]]) -> Apply:
+    """The pass that makes a change in each body of a launch, the innermost first."""
+
+    def apply(draft: Draft, launch: AdjointLaunch) -> None:
+        launch.body = bottom_up(launch.body, change)
+
+    return apply
 
 
 def settle(draft: Draft, launch: AdjointLaunch) -> None:
@@ -85,14 +94,6 @@ def settle(draft: Draft, launch: AdjointLaunch) -> None:
     for name in sorted(names_used(body)):
         if name.startswith(LOST):
             raise draft.facts.file.error(*draft.saved.why[name])
-
-
-def forwards(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = bottom_up(launch.body, tidy.restore_order)
-
-
-def merge(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = bottom_up(launch.body, tidy.merge_sums)
 
 
 def gather(draft: Draft, launch: AdjointLaunch) -> None:
@@ -156,10 +157,6 @@ def _limited(facts: KernelFacts, array: str) -> dict[str, Expr]:
     return {name: e for name, e in facts.limits.items() if all(name[-1] in along for along in axes)}
 
 
-def sink_zeros(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = bottom_up(launch.body, tidy.sink_zeros)
-
-
 def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
     launch.body = bottom_up(launch.body, partial(tidy.propagate_copies, copies=draft.saved.registers))
 
@@ -190,10 +187,6 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
     draft.phases(launch.body).tidy(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
-
-
-def hoist_branches(draft: Draft, launch: AdjointLaunch) -> None:
-    launch.body = bottom_up(launch.body, hoist.unswitch)
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:
@@ -259,7 +252,7 @@ class Pass(NamedTuple):
 
     name: str
     why: str
-    apply: Callable[[Draft, AdjointLaunch], None] | None = None
+    apply: Apply | None = None
     required: bool = False
     functions: bool = False  # device functions go through it, too
 
@@ -267,8 +260,8 @@ class Pass(NamedTuple):
 PASSES = (
     Pass("seeds once", "the gradient of an output that is stored once is read once, so it need not be cleared"),
     Pass("settle", "dead code goes, with the values that nobody could save", settle, required=True, functions=True),
-    Pass("forwards", "independent iterations run from first to last, as in the kernel", forwards, functions=True),
-    Pass("merge", "one atomic where a statement adds to one element twice", merge),
+    Pass("forwards", "independent iterations run in kernel order", everywhere(tidy.restore_order), functions=True),
+    Pass("merge", "one atomic where a statement adds to an element twice", everywhere(tidy.merge_sums)),
     Pass("gather", "the thread that owns an element of a shared gradient sums it up: no shared atomics", gather),
     Pass("split", "a block that owns a tile of a gradient sums it up, in a launch of its own: no global atomics"),
     Pass("hoist sums", "one addition to memory behind a loop instead of one in each iteration", hoist_sums),
@@ -276,14 +269,14 @@ PASSES = (
     Pass("first stores", "the first sum to each element is a store, and memory need not be set to 0 before"),
     Pass("warp sums", "one atomic per warp or block where all its threads add to the same element"),
     Pass("copies", "blocks add to 256 copies, because atomics on one address wait for one another"),
-    Pass("accumulate", "every other sum in memory is an atomic", accumulate, required=True),
-    Pass("share warp sums", "warp sums in a loop are taken by its threads in turn", share_warp_sums),
-    Pass("checkpoint", "a tape of every eighth iteration, where running those between again is cheaper", checkpoint),
+    Pass("accumulate", "every other sum in memory is an atomic", accumulate, required=True, functions=True),
+    Pass("share warp sums", "the warp sums of a loop are distributed over the lanes", share_warp_sums),
+    Pass("checkpoint", "a tape of every eighth iteration, where computing those between again is cheaper", checkpoint),
     Pass("clear shared", "gradients of shared arrays are 0 before they are added to", clear_shared, required=True),
-    Pass("sink zeros", "a gradient is declared where it is first added to", sink_zeros, functions=True),
+    Pass("sink zeros", "a gradient is declared at its first sum", everywhere(tidy.sink_zeros), functions=True),
     Pass("propagate copies", "a variable that does not change needs no copy", propagate_copies, functions=True),
     Pass("barriers", "no thread stores a tile that others still read", add_barriers, required=True, functions=True),
     Pass("drop barriers", "barriers between accesses that cannot conflict", drop_barriers, functions=True),
-    Pass("hoist branches", "a condition that no iteration changes is tested once", hoist_branches),
+    Pass("unswitch", "a condition that no iteration changes is tested once", everywhere(hoist.unswitch)),
     Pass("load early", "gradients of outputs are loaded ahead of loops, which hide the latency", load_early),
 )

@@ -1,4 +1,4 @@
-"""The derivatives of maths functions: of one operand by the table of formulas, of several one by one."""
+"""Derivatives of maths functions: of one operand by a table of formulas, of several operands case by case."""
 
 from collections.abc import Callable
 from functools import cache

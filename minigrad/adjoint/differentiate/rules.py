@@ -1,4 +1,4 @@
-"""The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
+"""The chain rule: the gradient of a value is passed on to the operands of the expression that computes it."""
 
 from collections.abc import Set
 
@@ -53,10 +53,10 @@ class Rules:
     def __init__(self, facts: KernelFacts, saved: Saved, gradients: Gradients):
         self.facts, self.saved, self.gradients = facts, saved, gradients
         self.keep, self.fresh = saved.keep, facts.names.fresh
-        self.passed: Target | None = None  # an operand whose gradient is not added to: it stays where it is
+        self.updated: Target | None = None  # the target of `t = a * t + b`, whose gradient is scaled instead
 
     def carries(self, e: Expr) -> bool:
-        """Whether the derivative of an expression can be other than zero."""
+        """True if an expression may have a derivative."""
         return bool(derivative_sources(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
@@ -65,30 +65,30 @@ class Rules:
             return []
         match e:
             case ast.Name() | ast.Index():
-                return self.arrive(e, seed)
+                return self.leaf(e, seed)
             case ast.Unary():
                 return self.pull(e.operand, negative(seed))
             case ast.Cast():
                 return self.pull(e.operand, seed)
             case ast.Ternary():
-                return self.choice(e, seed)
+                return self.ternary(e, seed)
             case ast.Binary():
                 return self.binary(e, seed)
             case ast.Call():
                 return self.function(e, seed)
         return []
 
-    def arrive(self, leaf: ast.Name | ast.Index, seed: Expr) -> list[Stmt]:
+    def leaf(self, leaf: ast.Name | ast.Index, seed: Expr) -> list[Stmt]:
         """d_leaf += seed"""
-        if leaf == self.passed:
+        if leaf == self.updated:
             return []
         minus = isinstance(seed, ast.Unary) and seed.op == "-"
         value = seed.operand if isinstance(seed, ast.Unary) and minus else seed
         owned = isinstance(self.saved.here, ast.Assign) and leaf == self.saved.here.target
-        return [ast.Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
+        return [ast.Assign(self.gradient_of(leaf), "-=" if minus else "+=", value, owned=owned)]
 
-    def shadow(self, target: ast.Name | ast.Index) -> ast.Name | ast.Index:
-        """The gradient of a variable or element."""
+    def gradient_of(self, target: ast.Name | ast.Index) -> ast.Name | ast.Index:
+        """The gradient of a variable or an element."""
         if isinstance(target, ast.Name):
             return ast.Name(self.gradients[target.name], target.type)
         return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
@@ -115,7 +115,7 @@ class Rules:
         writes = tuple(n.name for n in sinks)
         return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
-    def choice(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
+    def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
         for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
@@ -126,54 +126,52 @@ class Rules:
         return branch(condition, then, orelse)
 
     def binary(self, e: ast.Binary, seed: Expr) -> list[Stmt]:
-        """Sum, difference, product, quotient."""
         both = self.carries(e.left) and self.carries(e.right) and not equal_factors(e)
-        before, seed = self.once(seed) if both else ([], seed)
+        before, seed = self.in_variable(seed) if both else ([], seed)
         if e.op in "+-":
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
-        if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x), by one statement
+        if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x)
             return self.pull(e.right, times(times(int_literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
-        if both:  # of a / b, d_b = -d_a * (a / b): a division that the forward sweep has made already
+        if both:  # of a / b, d_b = -d_a * (a / b), and the forward sweep has computed a / b
             value, part = self.keep(e), ast.Name(self.fresh("d_part"), seed.type)
             before = [*before, ast.Declare(part.name, part.type, value=over(seed, right))]
             return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 
-    def once(self, seed: Expr) -> tuple[list[Stmt], Expr]:
-        """A gradient that is used twice, in a variable of its own where it takes work to compute."""
-        if not _works(seed):
+    def in_variable(self, seed: Expr) -> tuple[list[Stmt], Expr]:
+        """A gradient that is used twice, in a variable if it has to be computed."""
+        if not _is_computed(seed):
             return [], seed
         name = self.fresh("d_part")
         return [ast.Declare(name, seed.type, value=seed)], ast.Name(name, seed.type)
 
     def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
-        """A maths function, or a function of the file."""
         name, args = base_name(e.function), e.arguments
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
-            before, y = self.valued(name, self.keep(e))
+            before, y = self.value_in_variable(name, self.keep(e))
             return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
-        return self.several(name, e, seed)
+        return self.multivariate(name, e, seed)
 
-    def valued(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
-        """The value of a function, in a variable where its derivative is made of it twice."""
+    def value_in_variable(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
+        """The value of a function, in a variable if its derivative reads it twice."""
         if DERIVATIVES[name].count("y") < 2 or isinstance(y, ast.Name):
             return [], y
         value = self.fresh(f"{name}_value")
         return [ast.Declare(value, y.type, value=y)], ast.Name(value, y.type)
 
-    def several(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
-        """Functions of two or three operands."""
+    def multivariate(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
+        """The gradients of functions of two or three operands."""
         a, b = e.arguments[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
-        before, seed = self.once(seed) if self.carries(a) and self.carries(b) else ([], seed)
+        before, seed = self.in_variable(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
@@ -195,38 +193,38 @@ class Rules:
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
-                return self.pull(s.value, self.shadow(s.target))
+                return self.pull(s.value, self.gradient_of(s.target))
         return []
 
     def hold(self, value: Expr, target: ast.Name, after: Set[str]) -> None:
-        """Note that a variable holds this value until the gradient comes by."""
+        """Let `keep` read a value from the variable that it is assigned to, if nothing overwrites that."""
         if target.name not in after:
             self.saved.held = value, target
 
     def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
-        """The gradient of `target = A * target + B` goes to what is in A and B, and is then multiplied by A."""
-        value, d = value_of(s), self.shadow(s.target)
-        again, added = factor(value, s.target), rest(s)
+        """Of `target = a * target + b`: add to the gradients of a and b, then d_target *= a."""
+        value, d = assigned_value(s), self.gradient_of(s.target)
+        again, added = coefficient(value, s.target), remainder(s)
         if again is None:
-            d, part = self.aside(value if added is None else added, d, s)
-            clear: list[Stmt] = [ast.Assign(self.shadow(s.target), "=", ZERO)] if added is None else []
+            d, part = self.copied_gradient(value if added is None else added, d, s)
+            clear: list[Stmt] = [ast.Assign(self.gradient_of(s.target), "=", ZERO)] if added is None else []
             return [*part, *clear, *self.pull(value if added is None else added, d)]
         if isinstance(s.target, ast.Name) and again == ZERO:
             self.hold(value, s.target, after)
-        self.passed = s.target
-        seed, part = self.aside(value, d, s) if isinstance(d, ast.Index) else (d, [])
+        self.updated = s.target
+        seed, part = self.copied_gradient(value, d, s) if isinstance(d, ast.Index) else (d, [])
         gradient = self.pull(value, seed)
-        self.passed = None
+        self.updated = None
         return [*part, *gradient, *self.scaled(d, self.keep(again), target_name(s.target))]
 
-    def aside(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
-        """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
+    def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
+        """The gradient, in a variable if several operands or the target itself receive it."""
         operands = [
             x
             for x in walk(value)
-            if isinstance(x, ast.Name | ast.Index | ast.Call) and self.carries(x) and x != self.passed
+            if isinstance(x, ast.Name | ast.Index | ast.Call) and self.carries(x) and x != self.updated
         ]
-        again = self.passed is None and target_name(s.target) in value.names
+        again = self.updated is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
         part = ast.Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
@@ -246,7 +244,7 @@ class Rules:
 
 
 def equal_factors(e: Expr) -> int:
-    """How many factors a product has, if they are equal; 0 if they are not."""
+    """The number of factors of a product, if all are equal; else 0."""
     if not isinstance(e, ast.Binary) or e.op != "*":
         return 0
     if e.left == e.right:
@@ -255,16 +253,15 @@ def equal_factors(e: Expr) -> int:
     return inner + 1 if inner and isinstance(e.left, ast.Binary) and e.left.right == e.right else 0
 
 
-def _works(seed: Expr) -> bool:
-    """Whether an expression is more than a variable, its negative, or a literal."""
+def _is_computed(seed: Expr) -> bool:
+    """True if an expression is more than a variable, its negative, or a literal."""
     return not isinstance(seed.operand if isinstance(seed, ast.Unary) else seed, ast.Name | ast.Number)
 
 
-def factor(e: Expr, target: Target) -> Expr | None:
-    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so.
+def coefficient(e: Expr, target: Target) -> Expr | None:
+    """a of `e = a * target + b`; None if a or b read the target's variable.
 
-    The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
-    factor is 1 / 2.0 / 3.0.
+    The target is floating-point, and its operands are converted as C++ does: of `t / 2 / 3` it is 1 / 2.0 / 3.0.
     """
     name = target_name(target)
     if name not in e.names:
@@ -273,35 +270,35 @@ def factor(e: Expr, target: Target) -> Expr | None:
         return ONE if name not in names_in(children(e)) else None
     match e:
         case ast.Unary(op="-"):
-            inner = factor(e.operand, target)
+            inner = coefficient(e.operand, target)
             return None if inner is None else negative(inner)
         case ast.Binary(op="+" | "-"):
-            left, right = factor(e.left, target), factor(e.right, target)
+            left, right = coefficient(e.left, target), coefficient(e.right, target)
             if left is None or right is None:
                 return None
             return plus(left, right) if e.op == "+" else minus(left, right)
         case ast.Binary(op="*"):
-            left, right = factor(e.left, target), factor(e.right, target)
+            left, right = coefficient(e.left, target), coefficient(e.right, target)
             if left is None or right is None or ZERO not in (left, right):
                 return None
             if right == ZERO:
                 return times(left, as_float(e.right, e.type))
             return times(as_float(e.left, e.type), right)
         case ast.Binary(op="/") if name not in e.right.names:
-            left = factor(e.left, target)
+            left = coefficient(e.left, target)
             return None if left is None else over(left, as_float(e.right, e.type))
     return None
 
 
-def value_of(s: ast.Assign) -> Expr:
-    """What an assignment sets its target to: of `v += e` it is `v + e`."""
+def assigned_value(s: ast.Assign) -> Expr:
+    """The new value of the target: of `v += e` it is `v + e`."""
     return (
         s.value if s.op == "=" else ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
     )
 
 
-def rest(s: ast.Assign) -> Expr | None:
-    """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
+def remainder(s: ast.Assign) -> Expr | None:
+    """b of `target = target + b`, whatever b reads; None for other assignments."""
     if s.op in ("+=", "-="):
         return s.value if s.op == "+=" else negative(s.value)
     e = s.value

@@ -1,4 +1,4 @@
-"""Saved values: the storage plan turned into registers, tapes, and the expressions by which the sweeps read them."""
+"""Saved values: the registers and tapes of the storage plan, and the expressions by which the sweeps read them."""
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ class Saved:
         return kept
 
     def capture(self, e: Expr) -> Expr:
-        """A value saved at this statement, once."""
+        """The expression for a value that is saved at this statement."""
         guards = tuple(self.guards) if isinstance(e, ast.Index) else ()  # a variable can be read in any case
         if (e, guards) not in self.captured:
             value = e

@@ -79,7 +79,7 @@ class Sweep:
         return [*self.saved.before, *self.replay(s)], [*note, *backward]
 
     def branch(self, s: ast.If) -> Pair:
-        """A branch: the backward sweep takes the same side, by the condition evaluated again or saved."""
+        """A branch: the backward sweep tests the condition again, or its saved value."""
         self.saved.at(s)
         again = kept = self.saved.replayed(s.condition)
         if again == s.condition and self.saved.keep(s.condition) != s.condition:
@@ -129,7 +129,6 @@ class Sweep:
         return [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
 
     def copy(self, s: Stmt, pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
-        """One statement of them."""
         self.saved.at(s)
         match s:
             case ast.If():
@@ -148,7 +147,7 @@ class Sweep:
     # --- loops ---
 
     def loop(self, s: ast.For) -> Pair:
-        """The loop as it is, with stores onto its tapes; then its iterations from the last to the first."""
+        """The loop itself, with stores onto its tapes; and its iterations from the last to the first."""
         self.saved.at(s)
         plan, loop = self.plan.loops[id(s)], self.saved.with_saved_header(s)
         header, names = count(loop), self.facts.names
@@ -177,7 +176,6 @@ class Sweep:
         return restore, note
 
     def declarations(self, names: Iterable[str]) -> list[ast.Declare]:
-        """The declarations of variables and arrays."""
         return [self.facts.function.declared[n] for n in names]
 
     def moves(self, d: ast.Declare, slot: Callable[[tuple[ast.Name, ...]], Target]) -> tuple[Stmt, Stmt]:
@@ -221,7 +219,7 @@ class Sweep:
         return [replace(back, pragma=s.pragma, reversal=known)]
 
     def variable(self, s: ast.For, header: Count | None, k: Expr) -> Expr | None:
-        """The variable of a loop in iteration k by formula; None where it is k itself, or on the tape."""
+        """The variable of a loop in iteration k, by formula; None if it is k itself or on the tape."""
         if header is None:
             halved = shifted(s, k)
             return None if halved is None else self.saved.keep(halved)
@@ -229,7 +227,7 @@ class Sweep:
         return None if header.simple else replace(header, start=start, step=step).value(k)
 
     def outside(self, s: ast.For, back: list[Stmt]) -> Pair:
-        """Variables that the iterations read and that change behind the loop: saved ahead of it, then restored."""
+        """Save variables that the iterations read and that change behind the loop, and restore them."""
         facts = self.facts
         names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
         saved: list[Stmt] = []
@@ -244,7 +242,7 @@ class Sweep:
 
 
 def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[Stmt]:
-    """Declarations inside branches made assignments; the declarations themselves go to the front."""
+    """Make declarations inside branches assignments, and enter the declarations into `front`."""
     made: list[Stmt] = []
     for s in body:
         match s:
