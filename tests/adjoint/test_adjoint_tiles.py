@@ -96,9 +96,7 @@ def test_tiles_of_a_product(name):
 def test_a_block_that_does_not_store_what_it_reads():
     """Nothing in the indices tells how many rows of a block of two rows a thread there are; the launch is asked."""
     args = [np.ones(54), np.ones(63), np.ones(42), 6, 7, 9]
-    with pytest.raises(
-        LaunchError, match=r"block of \(4, 1, 1\), an iteration of the loop at line 7 reads "
-    ):
+    with pytest.raises(LaunchError, match=r"block of \(4, 1, 1\), an iteration of the loop at line 7 reads "):
         tiled("two rows a thread").vjp(*args, dy=[np.ones(42)], grid=(2, 2), block=(4, 1))
 
 
