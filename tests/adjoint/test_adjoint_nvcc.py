@@ -14,7 +14,8 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 
 CUDA = Path(__file__).parents[2] / "cuda"
 NVCC = find_nvcc()
-CASES = [(rung, real) for rung in RUNGS for real in ("float", "double")]
+KERNELS = {(k.name, *k.defines.items()): rung for rung, (k, *_) in RUNGS.items()}  # rungs may share a kernel
+CASES = [(rung, real) for rung in KERNELS.values() for real in ("float", "double")]
 
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 

@@ -138,20 +138,15 @@ class FileParser:
 
     def item(self, kernel: str) -> None:
         """A kernel, a device function, constants, or the braces of extern "C"."""
-        tokens, words = self.tokens, set[str]()
-        start, place = tokens.at, tokens.next.place
-        while tokens.next.text in QUALIFIERS or tokens.next.kind in ("string", "pragma"):
-            words.add(word := tokens.take().text)
-            if word == "__launch_bounds__":
-                self.skip_bounds()
+        tokens, start, place = self.tokens, self.tokens.at, self.tokens.next.place
+        words = self.qualifiers()
         if "extern" in words and tokens.accept("{"):
             self.open_braces += 1
         elif self.open_braces and tokens.accept("}"):
             self.open_braces -= 1
         elif "__global__" in words:
             tokens.expect("void")
-            if tokens.accept("__launch_bounds__"):
-                self.skip_bounds()
+            self.qualifiers()
             if tokens.next.text == kernel:
                 self.kernel = self.function(start, place, "void") or self.kernel
             else:
@@ -168,6 +163,18 @@ class FileParser:
                 place, f"{tokens.next.text!r} outside a function is outside the subset; make it a parameter of the "
                 "kernel, or a constant with its values."
             )  # fmt: skip
+
+    def qualifiers(self) -> set[str]:
+        """The words ahead of a declaration; the numbers of __launch_bounds__(256, 2) do not change the adjoint."""
+        words = set()
+        while self.tokens.next.text in QUALIFIERS or self.tokens.next.kind in ("string", "pragma"):
+            words.add(word := self.tokens.take().text)
+            if word == "__launch_bounds__":
+                self.tokens.expect("(")
+                while self.tokens.next.kind != "end" and self.tokens.next.text != ")":
+                    self.tokens.take()
+                self.tokens.expect(")")
+        return words
 
     def device_function(self, start: int, place: Place) -> None:
         """A device function, entered into the symbol table."""
@@ -210,12 +217,6 @@ class FileParser:
         self.tokens.expect(";")
         table.text = self.tokens.since(start)
         return table
-
-    def skip_bounds(self) -> None:
-        """Step over the `(256, 2)` of __launch_bounds__, on which the adjoint does not depend."""
-        self.tokens.expect("(")
-        while not self.tokens.accept(")"):
-            self.tokens.take()
 
     def ahead(self) -> tuple[str, str]:
         """The name of the item at the cursor, and the token behind it."""
