@@ -43,7 +43,7 @@ class Draft:
 
     @property
     def facts(self) -> KernelFacts:
-        """What the analyses found."""
+        """The facts about its function."""
         return self.derived.facts
 
     @property
@@ -110,7 +110,7 @@ def hoist_sums(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
-    """Turn each `+=` in memory into what it has to be: an atomic, unless the element is proved to be the thread's."""
+    """Make each `+=` in memory an atomic, unless the element is proved to belong to one thread."""
     facts, body = draft.facts, launch.body
     begun, gradients = written(draft.derived.body), draft.derived.gradients
     inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
@@ -162,9 +162,9 @@ def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
-    """A barrier before each iteration that fills a shared array anew: threads may still read what the last one left.
+    """Add a barrier ahead of each iteration that fills a shared array, which threads may still read.
 
-    The kernel has its barrier behind the iteration; in the adjoint, reads of what follows the loop need none there.
+    The kernel has it behind the iteration. In the adjoint, reads behind the loop need no barrier there.
     """
 
     def change(body: list[Stmt]) -> list[Stmt]:
@@ -186,7 +186,7 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
 
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
-    draft.phases(launch.body).tidy(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
+    draft.phases(launch.body).drop_barriers(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:

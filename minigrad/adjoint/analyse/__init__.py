@@ -70,7 +70,6 @@ class KernelFacts:
         return {n for n, d in self.function.declared.items() if d.dims and not d.shared}
 
     def is_array(self, name: str) -> bool:
-        """Whether a name is that of an array."""
         found, param = self.function.declared.get(name), self.function.param(name)
         return bool((found and found.dims) or (param and param.pointer))
 

@@ -333,7 +333,7 @@ def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
 
 
 def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -> bool:
-    """Whether a smaller block fills the array, too: one with a column more than the block has threads."""
+    """True if a smaller block fills the array, too: the array may have a column more than the block has threads."""
     relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
     numbers = constants(facts) if free else []

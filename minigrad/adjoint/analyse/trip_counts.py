@@ -74,7 +74,7 @@ class Count:
         """The variable in iteration k."""
         return plus(self.start, times(k, self.step))
 
-    def round(self, var: Expr) -> Expr:
+    def iteration(self, var: Expr) -> Expr:
         """The iteration in which the variable has this value."""
         return over(minus(self.start, var) if self.down else minus(var, self.start), self.size)
 

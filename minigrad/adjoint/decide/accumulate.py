@@ -90,7 +90,7 @@ class Accumulate:
         """Sites in groups that barriers separate."""
         groups: list[list[SumSite]] = []
         for site in sites:
-            here = phases.together(phases.of[id(site.statement)])
+            here = phases.concurrent(phases.of[id(site.statement)])
             near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups

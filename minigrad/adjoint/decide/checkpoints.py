@@ -222,6 +222,6 @@ class TapedLoop:
         return ast.If(comparison(">", counter, room), [note, ast.Assign(counter, "=", room)], [], s.place)
 
 
-def _stored(rounds: Expr) -> Expr:
+def _stored(trips: Expr) -> Expr:
     """The number of stored iterations."""
-    return over(plus(rounds, int_literal(EVERY - 1)), NTH)
+    return over(plus(trips, int_literal(EVERY - 1)), NTH)

@@ -42,7 +42,7 @@ from minigrad.adjoint.language.rewrite import (
 )
 from minigrad.adjoint.simplify.prune import Prune
 
-NONE = ast.Declare("", "int")  # stands for a declaration of no array
+NONE = ast.Declare("", "int")  # in place of the declaration of an array
 COST = 32  # operations that take as long as a sum over a warp
 
 
@@ -72,7 +72,7 @@ class NestExchange:
         self.owners, self.before, self.var, self.to = owners, before, var, to
         self.changed = written([nest])
         self.counters = {s.variable for s in flatten([nest]) if isinstance(s, ast.For)}
-        self.private = declared(nest.body)  # declared anew in each iteration
+        self.private = declared(nest.body)  # declared in each iteration
         self.staged, self.padded = dict(owners.staged), set(owners.padded)
         kept = _slice(nest, sums)
         self.why = ""

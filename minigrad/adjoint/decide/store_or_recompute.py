@@ -71,11 +71,11 @@ class LoopPlan:
 
     @property
     def counted(self) -> bool:
-        """Whether only the running kernel knows the number of iterations."""
+        """True if only the running kernel knows the number of iterations."""
         return self.size is None and self.trips is None
 
     def loses(self, array: str) -> bool:
-        """Whether this loop, or one around it, would find other values in an array."""
+        """True if an iteration of this loop, or of one around it, run again, finds other values in an array."""
         return array in self.lost or (self.outer is not None and self.outer.loses(array))
 
 

@@ -41,9 +41,7 @@ class ReversedLoop:
     counter: str
     iteration: Iteration  # as the kernel's own loop has it
     outer: "ReversedLoop | None"
-    pushes: dict[ast.Place, list[Stmt]] = field(
-        default_factory=dict
-    )  # stores onto its tapes, by the statement they precede
+    pushes: dict[ast.Place, list[Stmt]] = field(default_factory=dict)  # stores onto its tapes, by the next statement
     tapes: dict[tuple[ast.Place, Expr], Tape] = field(default_factory=dict)  # of values at a place in loops inside
 
 
@@ -137,7 +135,7 @@ class Saved:
         return outermost, inside_outermost
 
     def is_lost(self, array: str) -> bool:
-        """Whether an iteration that is being run again would find other values in an array."""
+        """True if an iteration that is run again finds other values in an array."""
         return self.loop is not None and self.loop.plan.loses(array)
 
     def replayed(self, e: Expr) -> Expr:
@@ -200,7 +198,7 @@ class Saved:
         if header is None:
             return Iteration(None, ZERO)
         var = ast.Name(header.var, "int")
-        return Iteration(self.plan.loops[id(s)].most, var if header.simple else header.round(var))
+        return Iteration(self.plan.loops[id(s)].most, var if header.simple else header.iteration(var))
 
 
 def short_name(e: Expr) -> str:

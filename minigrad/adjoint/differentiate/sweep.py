@@ -121,7 +121,7 @@ class Sweep:
         return [s]
 
     def omitted(self, array: str) -> bool:
-        """Whether the forward sweep does not store into an array."""
+        """True if the forward sweep does not store into an array."""
         return array in self.facts.dropped or self.saved.is_lost(array)
 
     def rerun(self, body: list[Stmt], pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
@@ -191,7 +191,7 @@ class Sweep:
         if counted:
             front = [*note, ast.Assign(trips, "+=", ONE, s.place)]
         if not (header and header.simple):
-            value = header.round(ast.Name(header.var, "int")) if header else trips
+            value = header.iteration(ast.Name(header.var, "int")) if header else trips
             front = [ast.Declare(loop.k.name, "int", value=value, place=s.place), *front]
         if loop.plan.counted:
             slots = ast.Name("tape_slots", "int")
