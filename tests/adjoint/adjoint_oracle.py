@@ -1,4 +1,4 @@
-"""The truth about a kernel's derivative: its source run by Python in complex numbers, with a step of 1e-30 i.
+"""The reference for a kernel's derivative: its source run by Python in complex numbers, with a step of 1e-30 i.
 
 f(x + ih) = f(x) + ih f'(x) - ..., so the imaginary part over h is the derivative to the last digit, with no difference
 of near numbers. The kernel's tree becomes the text of a Python generator for one thread; a barrier is a yield.
@@ -7,11 +7,16 @@ of near numbers. The kernel's tree becomes the text of a Python generator for on
 import cmath
 import math
 import random
+import sys
+from functools import partial
 from itertools import product
 
 import numpy as np
+import pytest
 
 import minigrad as mg
+from minigrad.adjoint import Adjoint
+from minigrad.adjoint.derive import derive
 from minigrad.adjoint.language.ast import (
     TESTS,
     Assign,
@@ -32,13 +37,14 @@ from minigrad.adjoint.language.ast import (
     base_name,
     is_float,
 )
+from minigrad.adjoint.passes import PASSES
 
 STEP = 1e-30
 TESTING = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def with_slope(value, slope):
-    """A function of which Python knows no complex version: f(a + ib) = f(a) + ib f'(a)."""
+    """A function without a complex version in Python: f(a + ib) = f(a) + ib f'(a)."""
     return lambda x: complex(value(x.real), x.imag * slope(x.real)) if isinstance(x, complex) else value(x)
 
 
@@ -176,6 +182,17 @@ def run(file, args, grid, block, seed=0):
             assert len(set(ended)) == 1, "a barrier that only some threads reach"
             alive = [] if ended[0] else alive
     return values
+
+
+OPTIONAL = [p.name for p in PASSES if not p.required]
+
+
+def without(off, kernel, wrt=None):
+    """The adjoint of a kernel by all passes but these."""
+    with pytest.MonkeyPatch.context() as patch:
+        some = partial(derive, passes=[p for p in PASSES if p.name not in off])
+        patch.setattr(sys.modules["minigrad.adjoint.adjoint"], "derive", some)
+        return Adjoint(kernel, wrt)
 
 
 def directional(made, args, direction, grid, block):

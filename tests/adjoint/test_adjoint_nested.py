@@ -134,7 +134,7 @@ extern "C" __global__ void f(const double* x, double* y, int n) {
     ("s[(t + k) % T] = x[k * T + t] * v;", "v"),
 ])  # fmt: skip
 def test_no_round_stores_what_others_still_read_of_the_last_one(store, last):
-    """The adjoint runs rounds from the last to the first, each with its stores: it needs a barrier that was behind."""
+    """The adjoint runs iterations from last to first, each with its stores: it needs a barrier ahead of them."""
     made = mg.adjoint(ROUNDS.replace("STORE", store).replace("LAST", last), wrt=["x"])
     oracle.check(made, [RNG.standard_normal(16), np.zeros(8), 3], 2, 4)
 
