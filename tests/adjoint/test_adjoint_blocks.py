@@ -19,7 +19,7 @@ FORMS = {  # what stands in the innermost loop, what is stored; and how many lau
 
 
 def product(inner=ROUND, last="sum", first=""):
-    """The adjoint of the ladder's product in tiles of 3, with other statements in the loop, at the store and in front."""
+    """The adjoint of the ladder's product in tiles of 3, with other statements in it, at the store and in front."""
     text = ladder("matmul_tiled").source.text
     assert ROUND in text and "column] = sum;" in text
     text = text.replace(ROUND, inner).replace("column] = sum;", f"column] = {last};")
