@@ -1,4 +1,4 @@
-"""CUDA C++ that students write, differentiated rightly; test_adjoint_refusals has what is refused."""
+"""Forms of CUDA C++ that students write have the right gradient; test_adjoint_refusals has the unsupported ones."""
 
 import pytest
 from test_adjoint_slopes import check
