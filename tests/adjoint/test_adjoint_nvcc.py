@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 
 @pytest.fixture(scope="module")
 def builds(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[dict[tuple[str, str], Future]]:
-    """The builds of all tests that were asked for, started together over the cores."""
+    """The builds of all selected tests, started together over the cores."""
     chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
     folder = tmp_path_factory.mktemp("adjoints")
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,4 +1,4 @@
-"""What is outside the differentiable subset is refused, with its line and column and a sentence."""
+"""Kernels outside the differentiable subset are rejected with line, column and a sentence."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ GUARD = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 
 
 def source(body, ahead="", params=PARAMS):
-    """A kernel whose body begins in line 4."""
+    """A kernel whose body begins on line 4."""
     return f'{ahead}\nextern "C" __global__ void f({params}) {{\nint i = threadIdx.x; y[0] = a;\n{body}\n}}\n'
 
 
@@ -23,7 +23,7 @@ def refused(text, message):
     assert str(caught.value).startswith(f"f.cu:{message}")
 
 
-# the body, then where it is refused and why
+# bodies, with line, column and reason of the error
 BODIES = {
     "y[i] = reinterpret_cast<const double*>(x)[i];": "4:8: reinterpret_cast is outside the differentiable subset; pass",
     "y[i] = ((const double*)x)[i];": "4:10: pointers cannot be cast in the subset; pass the array with its own type",
@@ -160,7 +160,7 @@ def test_what_is_too_deep_is_refused(value):
         mg.adjoint(source(f"y[i] = {value};"))
 
 
-# what stands ahead of the kernel, in line 1, and the kernel's body where it is not y[i] = g(x[i]);
+# line 1, ahead of the kernel; the error; and the kernel's body where it is not y[i] = g(x[i]);
 FILES = [
     ("template <class T> __device__ T g(T v) { return v; }", "1:1: template is outside the"),
     ("__device__ double g(const double& v) { return v; }", "1:33: references and pointers to"),
@@ -222,7 +222,7 @@ def test_a_template_cannot_be_asked_for():
     ("int q = 0; while (q < 2) { int z[1] = {c[q]}; s = s * s * z[0]; ++q; }", "an"),
 ])  # fmt: skip
 def test_what_only_the_rounds_of_a_loop_know_is_refused_and_not_guessed(loop, why):
-    """Slots for the rounds of all loops need their number ahead; a header is read once, in front of its loop."""
+    """A tape for nested loops needs its size ahead of them; a loop header is read once, in front of its loop."""
     body = f"    float s = x[0];\n    for (int r = 0; r < 2; ++r) {{\n{loop} c[0] = 1;\n    }}\n    y[0] = s;"
     with pytest.raises(
         NotDifferentiable, match=rf"f.cu:4:\d+: c is overwritten in an outer loop and read in {why} inner one"
@@ -285,7 +285,7 @@ FLOATS = {
 
 @pytest.mark.parametrize(("body", "examined"), FLOATS.items())
 def test_other_floats_are_examined_anew_where_they_decide(body, examined):
-    """With one x above 0 no two threads meet; with three of them they do, where x decides what is stored."""
+    """One x above 0 causes no race; three do, where x decides which elements are stored."""
     called = "__device__ double at(const double* y, int k) { return y[k]; }"
     head = f'{called} extern "C" __global__ void f(double* x, double* y)'
     made = mg.adjoint(f"{head} {{ int i = threadIdx.x; {body} }}", wrt=["x"])
@@ -309,7 +309,7 @@ def test_a_number_is_examined_anew_where_it_decides():
 
 
 def test_a_kernel_with_a_race_is_refused():
-    """The launch is examined: whether indices meet is known only there."""
+    """Only the launch shows that indices meet, so it is examined."""
     made = mg.adjoint(KERNEL.format(GUARD + "    y[i / 2] = a * x[i];"))
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
     with pytest.raises(NotDifferentiable, match=r"f.cu:3:1: the kernel has a race and so no gradient: .*y"):

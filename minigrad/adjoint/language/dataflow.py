@@ -157,17 +157,13 @@ def derivative_sources(e: Expr) -> set[str]:
             return {e.name}
         case ast.Index():
             return {e.array}
-        case ast.Ternary():
-            return derivative_sources(e.yes) | derivative_sources(e.no)
-        case ast.Unary() | ast.Cast():
-            return derivative_sources(e.operand)
-        case ast.Binary():
-            return derivative_sources(e.left) | derivative_sources(e.right)
         case ast.Call():
-            if base_name(e.function) in TESTS or DERIVATIVES.get(base_name(e.function)) == "":
-                return set()
-            return set().union(*(derivative_sources(a) for n, a in enumerate(e.arguments) if n not in e.inactive))
-    return set()
+            name = base_name(e.function)
+            constant = name in TESTS or DERIVATIVES.get(name) == ""
+            parts = () if constant else tuple(a for n, a in enumerate(e.arguments) if n not in e.inactive)
+        case _:
+            parts = (e.yes, e.no) if isinstance(e, ast.Ternary) else children(e)
+    return set().union(*map(derivative_sources, parts))
 
 
 def flow_edges(function: ast.Function) -> Iterator[tuple[set[str], str]]:

@@ -4,19 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    BUILTINS,
-    CONSTANTS,
-    PRECEDENCE,
-    TYPES,
-    Expr,
-    arity,
-    base_name,
-    common_type,
-    is_float,
-    result_type,
-    unused_name,
-)
+from minigrad.adjoint.language.ast import TYPES, Expr, arity, base_name, common_type, is_float, result_type, unused_name
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, tokenize, way_out
 
 Symbol = ast.Declare | ast.Parameter
@@ -61,8 +49,8 @@ class SymbolTable:
         name = variable.name
         if name in self.scopes[-1]:
             raise self.tokens.error(variable.place, f"{name} is declared twice in one scope.")
-        if base_name(name) or name in self.functions or name in self.macros or name in BUILTINS:
-            what = "builtin" if name in BUILTINS else "function or macro"
+        if base_name(name) or name in self.functions or name in self.macros or name in ast.BUILTINS:
+            what = "builtin" if name in ast.BUILTINS else "function or macro"
             raise self.tokens.error(variable.place, f"{name} is the name of a {what}; choose another name.")
         other = self.declared.get(name)
         if self.lookup(name) or (other and (other.type, other.dims) != (variable.type, variable.dims)):
@@ -72,11 +60,11 @@ class SymbolTable:
     def variable(self, token: Token) -> ast.Name:
         """The name as a typed expression. Raises NotDifferentiable where it is not declared."""
         name = token.text
-        if name in CONSTANTS:
-            return ast.Name(name, CONSTANTS[name], token.place)
+        if name in ast.CONSTANTS:
+            return ast.Name(name, ast.CONSTANTS[name], token.place)
         if name in self.macros:
             return ast.Name(name, self.macros[name].type, token.place)
-        if name in BUILTINS:
+        if name in ast.BUILTINS:
             raise self.tokens.error(token.place, f"{name} is used by its parts x, y and z.")
         if symbol := self.lookup(name):
             return ast.Name(symbol.name, symbol.type, token.place)
@@ -127,11 +115,11 @@ class ExpressionParser:
     def expression(self, rank: int = 0) -> Expr:
         """An expression of operators that bind more tightly than `rank`."""
         tokens, left = self.tokens, self.unary()
-        while (op := tokens.next.text) in PRECEDENCE and PRECEDENCE[op] > rank:
+        while (op := tokens.next.text) in ast.PRECEDENCE and ast.PRECEDENCE[op] > rank:
             token = tokens.take()
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise tokens.error(token.place, f"** is no operator of C++; {POWER}.")
-            left = self.binary(token, left, self.expression(PRECEDENCE[op]))
+            left = self.binary(token, left, self.expression(ast.PRECEDENCE[op]))
         if rank == 0 and tokens.accept("?"):
             yes = self.expression()
             tokens.expect(":")
@@ -188,7 +176,7 @@ class ExpressionParser:
             return self.close(self.address(name))
         if tokens.next.text == "(":
             return self.call(name)
-        if name.text in BUILTINS and tokens.accept("."):
+        if name.text in ast.BUILTINS and tokens.accept("."):
             axis = tokens.identifier("x, y or z")
             if axis.text not in "xyz":
                 raise tokens.error(axis.place, f"{name.text}.{axis.text} does not exist; the parts are x, y and z.")
