@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from minigrad.adjoint.analyse import KernelFacts, Names, analyse
 from minigrad.adjoint.decide import AdjointLaunch, Derived
-from minigrad.adjoint.decide.store_or_recompute import Plan, decide
+from minigrad.adjoint.decide.store_or_recompute import StoragePlan, decide
 from minigrad.adjoint.differentiate.rules import Gradients
 from minigrad.adjoint.differentiate.sweep import Sweep
 from minigrad.adjoint.emit.assemble import AdjointFile, assemble
@@ -32,7 +32,7 @@ def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES
     return draft.derived, assemble(file, draft.derived)
 
 
-def differentiate(facts: KernelFacts, plan: Plan, passes: Sequence[Pass]) -> Draft:
+def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass]) -> Draft:
     """Both sweeps of a kernel, with the gradients that they add up in memory."""
     gradients, params = Gradients(facts.names), facts.function.params
     active = {p.name: gradients[p.name] for p in params if p.name in facts.active}

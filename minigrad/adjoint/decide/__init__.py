@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.regions import Cover, Fill
-from minigrad.adjoint.decide.checkpoints import Cost
+from minigrad.adjoint.decide.checkpoints import TapeCost
 from minigrad.adjoint.decide.store_or_recompute import Tape
 from minigrad.adjoint.language.ast import Expr, Name, Stmt
 
@@ -45,7 +45,7 @@ class Derived:
     launches: list[AdjointLaunch] = field(default_factory=list)
     tapes: list[Tape] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
-    costs: dict[str, Cost] = field(default_factory=dict)  # of a tape: of storing it, and of computing it again
+    costs: dict[str, TapeCost] = field(default_factory=dict)  # of a tape: of storing it, and of computing it again
     never: dict[str, str] = field(default_factory=dict)  # of a tape: why the loop cannot compute its values again
     replayed: set[str] = field(default_factory=set)  # arrays that the forward sweep writes
     strides: dict[str, str] = field(default_factory=dict)  # of a gradient added up in copies: their distance

@@ -47,7 +47,7 @@ SMALL = 12  # statements of an iteration that is unrolled, so that the states st
 
 
 @dataclass(frozen=True)
-class Cost:
+class TapeCost:
     """The cost of an iteration: bytes moved by a full tape; bytes and operations with checkpoints."""
 
     store: float
@@ -85,7 +85,7 @@ class Checkpoints:
 
     def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
         self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: those that several threads see
-        self.costs: dict[str, Cost] = {}  # by tape
+        self.costs: dict[str, TapeCost] = {}  # by tape
         self.obstacle: dict[str, str] = {}  # by tape: why its iterations cannot be run again
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
@@ -163,7 +163,7 @@ class TapedLoop:
         return next((why for why, holds in reasons.items() if holds), "")
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> TapeCost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
         new = {x for x in elements_read(self.again) if x.array in self.of.arrays}.difference(
             elements_read(self.back.body)
@@ -172,7 +172,7 @@ class TapedLoop:
         updates = sum(
             isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again)
         )
-        return Cost(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
+        return TapeCost(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
 
     def changed(self) -> list[Stmt]:
         """The body with a first loop that stores less, and a second one that computes states again."""

@@ -89,7 +89,7 @@ class Point:
 
 
 @dataclass
-class Plan:
+class StoragePlan:
     """The storage of every value, by statement. The sweeps read it; nothing is decided later."""
 
     facts: KernelFacts
@@ -119,14 +119,14 @@ class Plan:
         return storage
 
 
-def decide(facts: KernelFacts, body: list[Stmt]) -> Plan:
+def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
     """The plan of a body, made by a walk in the order of the backward sweep."""
-    plan = Plan(facts)
+    plan = StoragePlan(facts)
     _last(plan, body, None)
     return plan
 
 
-def _last(plan: Plan, body: list[Stmt], loop: LoopPlan | None) -> None:
+def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
     """A body whose backward sweep follows at once, so that nothing is overwritten between; a last branch alike."""
     last = body[-1] if body else None
     if not isinstance(last, If):
@@ -138,7 +138,7 @@ def _last(plan: Plan, body: list[Stmt], loop: LoopPlan | None) -> None:
         _last(plan, side, loop)
 
 
-def _body(plan: Plan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | None) -> None:
+def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | None) -> None:
     """Statements, after which the forward sweep overwrites these names."""
     for s in reversed(body):
         before = after | plan.facts.overwrites(s)
@@ -152,7 +152,7 @@ def _body(plan: Plan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | 
         after = before
 
 
-def _loop(plan: Plan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
+def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
     facts, known = plan.facts, _known_header(plan.facts, s, outer)
     size = capacity(facts.file, known, header := count(known))
     trips = facts.trips(header) if header and size is None else None

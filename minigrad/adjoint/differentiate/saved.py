@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
-from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Plan, Storage, Tape, lost_in_header, replace_header
+from minigrad.adjoint.decide.store_or_recompute import (
+    LoopPlan,
+    Storage,
+    StoragePlan,
+    Tape,
+    lost_in_header,
+    replace_header,
+)
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
@@ -48,7 +55,7 @@ class ReversedLoop:
 class Saved:
     """Gives the sweeps an expression for each value, and declares the register or tape that this takes."""
 
-    def __init__(self, facts: KernelFacts, plan: Plan):
+    def __init__(self, facts: KernelFacts, plan: StoragePlan):
         self.facts, self.plan, self.names = facts, plan, facts.names
         self.tapes: dict[str, Tape] = {}
         self.registers: dict[str, str] = {}  # variables that hold a saved value: what the kernel calls it

@@ -4,13 +4,13 @@ Both are made together, statement by statement from the last to the first, and i
 need is dead code, which is removed afterwards.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import Count, count, shifted, trips_of
-from minigrad.adjoint.decide.store_or_recompute import Plan, copying
+from minigrad.adjoint.decide.store_or_recompute import StoragePlan, copying
 from minigrad.adjoint.differentiate.rules import Gradients, Rules
 from minigrad.adjoint.differentiate.saved import ReversedLoop, Saved
 from minigrad.adjoint.language import ast
@@ -33,7 +33,7 @@ Pair = tuple[list[Stmt], list[Stmt]]  # forward and backward sweep
 class Sweep:
     """Makes both sweeps of a body, as the plan says."""
 
-    def __init__(self, facts: KernelFacts, plan: Plan, gradients: Gradients):
+    def __init__(self, facts: KernelFacts, plan: StoragePlan, gradients: Gradients):
         self.facts, self.plan, self.gradients = facts, plan, gradients
         self.saved = Saved(facts, plan)
         self.rules = Rules(facts, self.saved, gradients)
@@ -168,15 +168,12 @@ class Sweep:
         """The state at the start of an iteration: taken from the tape, and put there. Dead code is removed later."""
         restore: list[Stmt] = []
         note: list[Stmt] = []
-        for d in self.declarations(loop.plan.state):
+        for d in (self.facts.function.declared[n] for n in loop.plan.state):
             put, take = self.moves(d, lambda e: self.saved.tape(loop, d.name, d.type, d.dims).slot(loop.k, e))  # noqa: B023
             own = d.name == loop.plan.loop.variable
             restore.append(ast.Declare(d.name, d.type, value=take.value) if own else take)  # type: ignore[union-attr]
             note.append(self.saved.if_room(loop, put))
         return restore, note
-
-    def declarations(self, names: Iterable[str]) -> list[ast.Declare]:
-        return [self.facts.function.declared[n] for n in names]
 
     def moves(self, d: ast.Declare, slot: Callable[[tuple[ast.Name, ...]], Target]) -> tuple[Stmt, Stmt]:
         """A variable, or a whole array, copied into a slot, and back."""
@@ -232,7 +229,8 @@ class Sweep:
         names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
         saved: list[Stmt] = []
         again: list[Stmt] = []
-        for d in self.declarations(n for n in sorted(names) if n in facts.local_arrays or not facts.is_array(n)):
+        for name in (n for n in sorted(names) if n in facts.local_arrays or not facts.is_array(n)):
+            d = facts.function.declared[name]
             keep = facts.names.fresh(f"{d.name}_{s.place.line}")
             put, take = self.moves(d, lambda e: ast.Index(keep, e, d.type) if e else ast.Name(keep, d.type))  # noqa: B023
             value = None if d.dims else ast.Name(d.name, d.type)
