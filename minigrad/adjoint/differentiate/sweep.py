@@ -81,16 +81,16 @@ class Sweep:
     def branch(self, s: ast.If) -> Pair:
         """A branch: the backward sweep tests the condition again, or its saved value."""
         self.saved.at(s)
-        again = kept = self.saved.replayed(s.condition)
-        if again == s.condition and self.saved.keep(s.condition) != s.condition:
+        condition = self.saved.replayed(s.condition)
+        if condition == s.condition and self.saved.keep(s.condition) != s.condition:
             self.saved.before = []
-            again = kept = self.saved.in_register(s.condition, "taken")
+            condition = self.saved.in_register(s.condition, "taken")
         before = self.saved.before
         then, back_then = self.pairs(s.then)
         orelse, back_else = self.pairs(s.orelse)
-        forward = ast.If(again, then, orelse, s.place)
         back_then, back_else = [*self.zeros(s.then), *back_then], [*self.zeros(s.orelse), *back_else]
-        return [*before, forward], [ast.If(kept, back_then, back_else, s.place)]
+        forward, backward = (ast.If(condition, *sides, s.place) for sides in ((then, orelse), (back_then, back_else)))
+        return [*before, forward], [backward]
 
     def zeros(self, body: list[Stmt]) -> list[Stmt]:
         """The gradients of the variables that a body declares, initially 0."""
