@@ -170,12 +170,8 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     def change(body: list[Stmt]) -> list[Stmt]:
         made: list[Stmt] = []
         for s in body:
-            again = s.reversal.filled if isinstance(s, For) and s.reversal else frozenset()
-            if (
-                isinstance(s, For)
-                and has_barrier([s])
-                and any(draft.facts.function.declared[name].shared for name in again)
-            ):
+            filled = s.reversal.filled if isinstance(s, For) and s.reversal and has_barrier([s]) else frozenset()
+            if isinstance(s, For) and any(draft.facts.function.declared[name].shared for name in filled):
                 made.append(Barrier(s.place, added=True))
                 s.body = [Barrier(s.place, added=True), *s.body]
             made.append(s)

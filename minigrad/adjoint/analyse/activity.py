@@ -34,9 +34,8 @@ def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
         raise TypeError(f"wrt takes the names of parameters, such as ['{floats[0]}']; got {short(wrt)}.")
     for n, name in enumerate(names):
         if name not in floats:
-            raise ValueError(
-                f"wrt: {kernel.name} has no floating-point parameter {name!r}; it has {', '.join(floats)}."
-            )
+            why = f"has no floating-point parameter {name!r}; it has {', '.join(floats)}."
+            raise ValueError(f"wrt: {kernel.name} {why}")
         if name in names[:n]:
             raise ValueError(f"wrt names {name!r} twice; each parameter has one gradient.")
     if not names:

@@ -337,10 +337,9 @@ def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -
     relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
     numbers = constants(facts) if free else []
-    fewer = {
-        a: [*(n for n in numbers if a in free and (evaluate(n, values) or 0) < (evaluate(e, values) or 0)), e]
-        for a, e in wanted.items()
-    }
+    fewer = {a: [e] for a, e in wanted.items()}
+    for a in free:
+        fewer[a] = [*(n for n in numbers if (evaluate(n, values) or 0) < (evaluate(wanted[a], values) or 0)), wanted[a]]
     return any(fill.holds(_extents(facts, some)) for some in _blocks(facts, fewer) if some != wanted)
 
 

@@ -86,11 +86,7 @@ def count(s: ast.For) -> Count | None:
     condition, step, var = s.condition, s.step, s.start.name
     if s.start.value is None or not isinstance(condition, ast.Binary) or target_name(step.target) != var:
         return None
-    if (
-        step.op not in ("+=", "-=")
-        or condition.left != ast.Name(var, "int")
-        or condition.op not in ("<", "<=", ">", ">=")
-    ):
+    if condition.left != ast.Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
         return None
     changed = written(s.body) | {var}
     if (condition.right.names | step.value.names) & changed or var in written(s.body):
@@ -98,7 +94,7 @@ def count(s: ast.For) -> Count | None:
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
     down = condition.op in (">", ">=")
-    if (step.op == "-=") != down or isinstance(step.value, ast.Unary):
+    if step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
         return None  # it would never end
     bound = condition.right
     if is_float(bound.type):

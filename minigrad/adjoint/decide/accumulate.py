@@ -179,12 +179,8 @@ class Accumulate:
         """Make the first sum to each element of an input's gradient a store, if no other sum can precede it."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
-        if (
-            array not in self.strides
-            or array in self.earlier
-            or again
-            or not _visited_once(site.target.indices[0], site.facts)
-        ):
+        once = _visited_once(site.target.indices[0], site.facts)
+        if array not in self.strides or array in self.earlier or again or not once:
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
         found = cover(site.target.indices[0], site.facts)

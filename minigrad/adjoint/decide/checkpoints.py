@@ -71,13 +71,10 @@ def values(s: Stmt) -> tuple[Expr, ...]:
 
 def work(e: Expr) -> int:
     """The number of operations of an expression."""
-    expensive = [
-        x
-        for x in walk(e)
-        if isinstance(x, ast.Call) or (isinstance(x, ast.Binary) and x.op == "/" and is_float(x.type))
-    ]
-    cheap = [x for x in walk(e) if isinstance(x, ast.Binary) and x not in expensive and is_float(x.left.type)]
-    return EXPENSIVE * len(expensive) + len(cheap)
+    operations = [x for x in walk(e) if isinstance(x, ast.Binary)]
+    expensive = [x for x in operations if x.op == "/" and is_float(x.type)]
+    cheap = [x for x in operations if x not in expensive and is_float(x.left.type)]
+    return EXPENSIVE * (len(expensive) + sum(isinstance(x, ast.Call) for x in walk(e))) + len(cheap)
 
 
 class Checkpoints:
@@ -132,9 +129,8 @@ class TapedLoop:
     def recomputation(self) -> list[Stmt]:
         """The statements of an iteration that compute the next state."""
         number = {self.counter, self.k.name}
-        kept = copy_without(
-            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
-        )
+        others = {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
+        kept = copy_without(self.forward.body, others)
         prune = Prune(written(kept))
         prune.after = {"break": self.states, "continue": self.states}
         return prune.body(kept, set(self.states))[0]
@@ -165,14 +161,11 @@ class TapedLoop:
     @property
     def cost(self) -> TapeCost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        new = {x for x in elements_read(self.again) if x.array in self.of.arrays}.difference(
-            elements_read(self.back.body)
-        )
+        new = {x for x in elements_read(self.again) if x.array in self.of.arrays} - {*elements_read(self.back.body)}
         again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
-        updates = sum(
-            isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in flatten(self.again)
-        )
-        return TapeCost(2 * sizes, again, updates + sum(work(e) for s in flatten(self.again) for e in values(s)))
+        run = flatten(self.again)
+        updates = sum(isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in run)
+        return TapeCost(2 * sizes, again, updates + sum(work(e) for s in run for e in values(s)))
 
     def changed(self) -> list[Stmt]:
         """The body with a first loop that stores less, and a second one that computes states again."""

@@ -15,7 +15,7 @@ from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.decide.store_or_recompute import copying
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, Target, walk
 from minigrad.adjoint.language.dataflow import (
     accesses,
     declared,
@@ -50,7 +50,7 @@ class StagedValue(NamedTuple):
     """A shared array by which threads read a variable, or an element of a local array, of another thread."""
 
     name: str
-    own: ast.Name | ast.Index
+    own: Target
     varying: tuple[tuple[ast.Name, Expr], ...]  # its indices that are loop variables, each with its extent
 
 
@@ -61,13 +61,7 @@ class NestExchange:
     """
 
     def __init__(
-        self,
-        owners: "Ownership",
-        nest: ast.For,
-        sums: list[ast.Assign],
-        var: ast.Name,
-        to: str,
-        before: set[ast.Name | ast.Index],
+        self, owners: "Ownership", nest: ast.For, sums: list[ast.Assign], var: ast.Name, to: str, before: set[Target]
     ):
         self.owners, self.before, self.var, self.to = owners, before, var, to
         self.changed = written([nest])
@@ -76,12 +70,8 @@ class NestExchange:
         self.staged, self.padded = dict(owners.staged), set(owners.padded)
         kept = _slice(nest, sums)
         self.why = ""
-        work = sum(
-            isinstance(e, ast.Binary | ast.Call)
-            for s in flatten(kept.body)
-            for x in own_expressions(s)
-            for e in walk(x)
-        )
+        parts = (e for s in flatten(kept.body) for x in own_expressions(s) for e in walk(x))
+        work = sum(isinstance(e, ast.Binary | ast.Call) for e in parts)
         if work > COST * len(sums):
             self.reject(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
         self.exchange(kept)
@@ -143,13 +133,12 @@ class NestExchange:
                 return self.from_shared(e)
         return None
 
-    def from_shared(self, e: ast.Name | ast.Index) -> Expr:
+    def from_shared(self, e: Target) -> Expr:
         """Another thread's variable, or element of its local array, read from shared memory."""
         array = self.owners.declared.get(e.array) if isinstance(e, ast.Index) else NONE
         indices = e.indices if isinstance(e, ast.Index) else ()
-        counted = [
-            (i, d) for i, d in zip(indices, array.dims if array else (), strict=False) if i.names & self.counters
-        ]
+        dims = array.dims if array else ()
+        counted = [(i, d) for i, d in zip(indices, dims, strict=False) if i.names & self.counters]
         changes = (e.names - self.counters) & self.changed or e in self.before  # then its value differs
         if array is None or changes or any(not isinstance(i, ast.Name) for i, _ in counted):
             self.reject(f"it takes another thread's {expression(e)}, which changes in the loop")
@@ -197,14 +186,10 @@ class Ownership:
 
     def __init__(self, facts: KernelFacts, gradients: set[str], checked: bool, atomic: dict[str, str]):
         # checked: each launch is checked for the arrays that its block must fill, so that smaller blocks are possible
-        self.facts, self.gradients, self.checked = (
-            facts,
-            gradients,
-            checked,
-        )  # each launch is checked for arrays it must fill
+        self.facts, self.gradients, self.checked = facts, gradients, checked
         self.atomic = atomic  # elements that need atomics, and why: extended
         self.axes = [a for a in "xyz" if facts.conditions.get(f"blockDim.{a}") != ONE]
-        self.staged: dict[ast.Name | ast.Index, StagedValue] = {}
+        self.staged: dict[Target, StagedValue] = {}
         self.padded: set[str] = set()  # arrays now read along their first axis: a column more avoids bank conflicts
         self.gathered: set[str] = set()
         self.choices: list[Choice] = []

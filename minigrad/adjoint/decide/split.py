@@ -94,9 +94,8 @@ class BlockExchange:
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, if its additional reads in each iteration are fewer bytes than its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        kept = self.pruned(
-            copy_without(body, {id(s) for s in flatten(body) if is_sum(s)} - mine - self.local_sums(body))
-        )
+        others = {id(s) for s in flatten(body) if is_sum(s)} - mine - self.local_sums(body)
+        kept = self.pruned(copy_without(body, others))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
         trips = self.facts.on_host(header.trips) if header else None

@@ -194,9 +194,8 @@ def replace_header(
 ) -> For:
     """A copy of the loop with other expressions in its header."""
     first = replace(s.start, value=start(s.start.value)) if s.start and s.start.value else s.start
-    return replace(
-        s, start=first, condition=condition(s.condition), step=s.step and replace(s.step, value=step(s.step.value))
-    )
+    last = s.step and replace(s.step, value=step(s.step.value))
+    return replace(s, start=first, condition=condition(s.condition), step=last)
 
 
 def copying(source: Expr, target: Target, elements: tuple[Name, ...], dims: tuple[Expr, ...]) -> Stmt:

@@ -186,10 +186,9 @@ class Rules:
                 self.hold(value, ast.Name(s.name, s.type), after)
                 return self.pull(value, ast.Name(self.gradients[s.name], s.type))
             case ast.Declare(values=values) if values:
-                places = [
-                    ast.Index(self.gradients[s.name], (ast.Number(str(n), "int"),), s.type) for n in range(len(values))
-                ]
-                return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
+                d = self.gradients[s.name]
+                pulls = (self.pull(e, ast.Index(d, (int_literal(n),), s.type)) for n, e in enumerate(values))
+                return [t for pull in pulls for t in pull]
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
@@ -219,11 +218,8 @@ class Rules:
 
     def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
         """The gradient, in a variable if several operands or the target itself receive it."""
-        operands = [
-            x
-            for x in walk(value)
-            if isinstance(x, ast.Name | ast.Index | ast.Call) and self.carries(x) and x != self.updated
-        ]
+        leaves = (x for x in walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
+        operands = [x for x in leaves if self.carries(x) and x != self.updated]
         again = self.updated is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
             return d, []
@@ -292,9 +288,9 @@ def coefficient(e: Expr, target: Target) -> Expr | None:
 
 def assigned_value(s: ast.Assign) -> Expr:
     """The new value of the target: of `v += e` it is `v + e`."""
-    return (
-        s.value if s.op == "=" else ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
-    )
+    if s.op == "=":
+        return s.value
+    return ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
 
 
 def remainder(s: ast.Assign) -> Expr | None:

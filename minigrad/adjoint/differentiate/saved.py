@@ -19,7 +19,7 @@ from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, logical_not, replace_parts
+from minigrad.adjoint.language.rewrite import ZERO, comparison, logical_not, replace_parts
 
 LOST = "?"  # begins the name of a value that can be neither recomputed nor saved
 INNER = (
@@ -171,11 +171,8 @@ class Saved:
 
     def if_room(self, loop: ReversedLoop, store: Stmt) -> Stmt:
         """A store onto a tape, guarded where the tape may be too short."""
-        return (
-            ast.If(ast.Binary("<", loop.k, ast.Name("tape_slots", "int"), "bool"), [store], [])
-            if loop.plan.counted
-            else store
-        )
+        room = comparison("<", loop.k, ast.Name("tape_slots", "int"))
+        return ast.If(room, [store], []) if loop.plan.counted else store
 
     def with_saved_header(self, s: ast.For) -> ast.For:
         """The loop, with values in its header from the tape of a loop around where that loses them.
