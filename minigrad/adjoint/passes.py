@@ -114,7 +114,7 @@ def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
     facts, body = draft.facts, launch.body
     begun, gradients = written(draft.derived.body), draft.derived.gradients
     inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
-    sums = Accumulate(draft.sinks, facts.alike, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
+    sums = Accumulate(draft.sinks, facts.converged, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
     rows = sums.decide(body, facts.of_indices(body, launch.blocks), draft.phases(body))
     launch.choices = (*launch.choices, *(_explained(row, draft.atomic) for row in rows))
     launch.strided = sums.strided

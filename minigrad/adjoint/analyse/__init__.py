@@ -39,7 +39,7 @@ class Names:
 
 @dataclass
 class KernelFacts:
-    """A function and the results of its analyses. Only `conditions` and `limits` grow, as decisions rely on extents."""
+    """A function and the results of its analyses; `conditions`, `limits` and `uniform` grow with what passes rely on."""
 
     file: KernelFile
     function: ast.Function
@@ -50,7 +50,9 @@ class KernelFacts:
     final: set[str] = field(default_factory=set)  # outputs each of whose elements is stored once and never read
     first: set[int] = field(default_factory=set)  # ids of the stores before which nothing touches the array
     uniform: set[str] = field(default_factory=set)  # names with one value in all threads of a block
-    alike: set[str] = field(default_factory=set)  # and those with one value in all threads that reach the statement
+    converged: set[str] = field(
+        default_factory=set
+    )  # and those with one value in the threads that execute a statement together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
 
@@ -120,7 +122,7 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
     facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
     facts.uniform = {*divergence.uniform, *file.values}
-    facts.alike = facts.uniform | Divergence(kernel, control=False).uniform
+    facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
     seen = read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block
     facts.conditions = {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
     facts.dropped = {p.name for p in kernel.params if p.pointer} - read_after_store(flow)

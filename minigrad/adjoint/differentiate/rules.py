@@ -78,7 +78,7 @@ class Rules:
                 return self.function(e, seed)
         return []
 
-    def leaf(self, leaf: ast.Name | ast.Index, seed: Expr) -> list[Stmt]:
+    def leaf(self, leaf: Target, seed: Expr) -> list[Stmt]:
         """d_leaf += seed"""
         if leaf == self.updated:
             return []
@@ -87,7 +87,7 @@ class Rules:
         owned = isinstance(self.saved.here, ast.Assign) and leaf == self.saved.here.target
         return [ast.Assign(self.gradient_of(leaf), "-=" if minus else "+=", value, owned=owned)]
 
-    def gradient_of(self, target: ast.Name | ast.Index) -> ast.Name | ast.Index:
+    def gradient_of(self, target: Target) -> Target:
         """The gradient of a variable or an element."""
         if isinstance(target, ast.Name):
             return ast.Name(self.gradients[target.name], target.type)
