@@ -52,7 +52,7 @@ class KernelFacts:
     uniform: set[str] = field(default_factory=set)  # names with one value in all threads of a block
     converged: set[str] = field(
         default_factory=set
-    )  # and those with one value in the threads that execute a statement together
+    )  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
 
