@@ -39,7 +39,7 @@ class Names:
 
 @dataclass
 class KernelFacts:
-    """A function and the results of its analyses; `conditions`, `limits` and `uniform` grow with what passes rely on."""
+    """A function and its analyses. `conditions`, `limits` and `uniform` grow with what passes rely on."""
 
     file: KernelFile
     function: ast.Function
@@ -50,9 +50,7 @@ class KernelFacts:
     final: set[str] = field(default_factory=set)  # outputs each of whose elements is stored once and never read
     first: set[int] = field(default_factory=set)  # ids of the stores before which nothing touches the array
     uniform: set[str] = field(default_factory=set)  # names with one value in all threads of a block
-    converged: set[str] = field(
-        default_factory=set
-    )  # and those with one value in threads that run together
+    converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
     conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
     limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
 
