@@ -1,26 +1,19 @@
 """The adjoint of a kernel: CUDA C++ in, its reverse-mode derivative as readable CUDA C++ out.
 
-What follows on what, each line with the modules that do it and what they give:
+The steps in their order, each in the folder of its name:
 
-  read         tokens, outside; scope < expressions < declarations < parser < module; macros; jumps: a `tree` of
-               statements and `expr`essions with `types`, or a refusal with line and column
-  choose       reach, activity: the parameters to differentiate by, the variables that carry derivatives
-  look         structure: jumps made branches, no barrier that threads could miss; stores, fills, space: what is stored
-               once, read again, filled anew by each round of a loop; counting, most: how often a loop runs
-  sweep        keeping < rules < assign < sweep < rounds: forward and backward sweep, statement by statement, in full;
-               derivatives has the formulas, tapes the memory for what is kept, and its cost
-  settle       prune: without what nobody reads; tidy: loops in their own order where that is free
-  turn, split  sums that threads (turn, exchange) or blocks (split) would meet at given to one owner; several launches
-  add          for each launch, hoist: sums led out of loops; accumulate, sites: plain, warp or block sum, atomic,
-               by what radix < injective, cover, polynomial know of indices and phases of barriers; hoist: shared sums
-  thin out     checkpoints: tapes of every eighth round, if that is cheaper; shadows: zeros in shared memory
-  tidy         tidy, prune, phases: gradients begin where they are first added to, no copy, no barrier for nothing;
-               hoist: a test once and not in every round, outputs' gradients read before loops
-  print        printer, assemble: the `.cu` file; decisions, page: the table and the notebook's view
-  run          adjoint: what a user holds; given, launching: arguments and memory; differentiable: on the tape
+  language       parse the file into a typed syntax tree (lexer, expressions, parser, file), turn jumps into branches
+                 (control_flow); rewrite the tree, find out what it reads and writes (dataflow), print it
+  analyse        which variables carry derivatives, how often loops run, which thread owns an element, which barriers
+                 separate which accesses
+  decide         store or recompute a value, checkpoint a tape, gather instead of scatter, launch once or several times,
+                 add plainly, over the warp, over the block or by atomics
+  differentiate  write the forward and the backward sweep in full
+  simplify       remove dead code, hoist out of loops, tidy
+  emit           assemble the `.cu` file; the table of decisions
 
-A < B: the class of B extends that of A. derive and derive_kernel call sweep to tidy in this order. visit goes through
-statements, effects says what they read and write, build puts expressions together; ladder has kernels to try it on.
+derive runs these steps, and the optimizations as a list, PASSES in passes: without them the adjoint is the plain one.
+adjoint is what the user holds, run launches it, op puts it on the tape; `ladder` has kernels to try it on.
 """
 
 import sys
@@ -29,18 +22,53 @@ from typing import Any
 
 from minigrad.adjoint.adjoint import Adjoint, adjoint
 from minigrad.adjoint.emit.decisions import Decisions
-from minigrad.adjoint.examples import LADDER, ladder
-from minigrad.adjoint.language.lexer import Refused
+from minigrad.adjoint.language.lexer import NotDifferentiable
 from minigrad.adjoint.op import Differentiable, differentiable
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import Source
 
-__all__ = ["LADDER", "Adjoint", "Decisions", "Differentiable", "Refused", "adjoint", "differentiable", "ladder"]
+__all__ = [
+    "LADDER", "Adjoint", "Decisions", "Differentiable", "NotDifferentiable", "adjoint", "differentiable", "ladder",
+]  # fmt: skip
+
+# The kernels of `cuda/adjoint`, by file.
+FILES = {
+    "axpy": ("axpy", "axpy_strided"),
+    "elementwise": ("elementwise", "gelu"),
+    "gather": ("gather", "scatter"),
+    "loops": (
+        "sum_of_squares", "product", "horner", "triangular", "eighth_power", "newton", "largest", "after_the_loop",
+    ),
+    "overwrites": ("overwrite", "multiply_in_place", "swap_squared", "read_again"),
+    "stencil": ("laplacian", "laplacian_tiled"),
+    "reduction": ("block_sum", "block_max"),
+    "softmax": ("softmax",),
+    "matmul": ("matmul_tiled",),
+    "nbody": ("nbody",),
+    "lbm": ("lbm_d2q9",),
+    "lbm3": ("lbm_d3q19",),
+    "xsbench": ("cross_sections",),
+    "rsbench": ("multipole",),
+    "eos": ("equation_of_state",),
+    "dg": ("dg_volume",),
+}  # fmt: skip
+LADDER = {name: file for file, names in FILES.items() for name in names}
 
 
-class _Callable(ModuleType):
-    """Once this package is imported, the name `mg.adjoint` is the package; calling it does the same."""
+def ladder(name: str, **defines: Any) -> Kernel:
+    """A kernel of `cuda/adjoint`, from axpy up to a discontinuous Galerkin term: `ladder("matmul_tiled", TILE=8)`.
 
-    def __call__(self, *args: Any, **named: Any) -> Adjoint:
-        return adjoint(*args, **named)
+    Raises ValueError with the list of names for any other.
+    """
+    if name not in LADDER:
+        raise ValueError(f"the ladder has no kernel {name!r}; it has {', '.join(LADDER)}.")
+    return Kernel(Source.read(f"adjoint/{LADDER[name]}.cu"), name, defines=defines)
 
 
-sys.modules[__name__].__class__ = _Callable
+class CallablePackage(ModuleType):
+    """`mg.adjoint(kernel)` works where `mg.adjoint` is this package, as Python binds it at the first import."""
+
+    __call__ = staticmethod(adjoint)
+
+
+sys.modules[__name__].__class__ = CallablePackage

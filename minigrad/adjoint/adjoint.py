@@ -1,4 +1,4 @@
-"""Adjoint: the reverse-mode derivative of a kernel, as CUDA C++ and as something to launch."""
+"""`mg.adjoint`: the reverse-mode derivative of a kernel, as CUDA C++, as kernels to launch and as a notebook's page."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,10 @@ import numpy as np
 
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide
-from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.emit.assemble import assemble
+from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.decisions import Decisions, decisions
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.file import DEEP, parse
+from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.adjoint.run import examine
 from minigrad.display import column
 from minigrad.kernels.kernel import Kernel, source_of
@@ -27,29 +26,27 @@ from minigrad.tensor import Tensor
 class Adjoint:
     """The adjoint of a kernel: given the gradients of its outputs, it adds up those of its inputs.
 
-    source is its CUDA C++, kernels what is launched of it, decisions the table of what is recomputed, kept or taped and
-    of how each gradient is added up. outputs and wrt name the parameters whose gradients go in and come out.
+    source is its CUDA C++, kernels its compiled kernels, decisions the table of the values that are recomputed, saved
+    or taped and of the sums of each gradient. outputs and wrt name the parameters whose gradients go in and come out.
     """
 
     def __init__(self, primal: Kernel, wrt: Sequence[str] | None = None):
         self.primal, self._examined = primal, set[tuple]()
         self.slots = launches.SLOTS
-        values = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
-        self.defines = {**primal.defines, **values}
-        self.module = parse(primal.source.text, primal.source.name, primal.name, self.defines)
+        tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
+        self.defines = {**primal.defines, **tunables}
+        self.file = parse(primal.source.text, primal.source.name, primal.name, self.defines)
         try:
             self._derive(wrt)
         except RecursionError:
-            raise self.module.refuse(self.module.kernel.place, DEEP) from None
+            raise self.file.error(self.file.kernel.place, TOO_DEEP) from None
 
     def _derive(self, wrt: Sequence[str] | None) -> None:
-        self._deciding = "iubf" if floats_decide(self.module.kernel) else "iub"  # over the elements that it touches
-        self.outputs = tuple(dataflow.outputs(self.module.kernel))
-        self.wrt = chosen(self.module, wrt)
-        made = KernelAdjoint(self.module, self.wrt)
-        self.derived = made.derive()
-        self.assembled = assemble(self.module, self.derived)
-        self.decisions: Decisions = decisions(made, self.derived)
+        self._deciding = "iubf" if floats_decide(self.file.kernel) else "iub"  # kinds that decide on elements touched
+        self.outputs = tuple(dataflow.outputs(self.file.kernel))
+        self.wrt = chosen(self.file, wrt)
+        self.derived, self.assembled = derive(self.file, self.wrt)
+        self.decisions: Decisions = decisions(self.derived)
 
     @property
     def source(self) -> str:
@@ -58,7 +55,7 @@ class Adjoint:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The adjoint as kernels: one, or where blocks change their owner one for each such gradient."""
+        """The kernels of the adjoint: one, or several where a gradient needs a grid of its own."""
         source = Source(self.source, f"{self.primal.name}_adjoint.cu", self.primal.source.folder)
         made = tuple(Kernel(source, entry.name, defines=self.defines) for entry in self.assembled.entries)
         for kernel in made:
@@ -68,21 +65,21 @@ class Adjoint:
     def vjp(self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None) -> list[Any]:
         """The gradients of `wrt`, in order: v^T J for v the gradients `dy` of the outputs.
 
-        args are those of the kernel, with the values that it would start from; nothing of them is changed. They are
-        tensors or arrays, and so is what comes back; a number in a tensor has a gradient of that tensor's shape and
-        dtype. dy has the gradient of each of `outputs`, in order; None stands for zeros. grid and block are those of
-        the kernel's own launch.
+        args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
+        gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
+        the gradient of each of `outputs`; None stands for zeros. grid and block are those of the kernel's own launch.
 
-        A kernel in which two threads race for an element has no gradient. Of one without a race the adjoint has none
-        either, whatever the data: it adds plainly only where the source proves that an index belongs to one thread, or
-        where the kernel itself stores into the element. Whether a store such as `y[index[i]] = x[i]` races lies in the
-        data. A launch on `sim` of at most 4096 threads is therefore run under the microscope first, anew for each grid,
-        block and content of its integer arguments, and of its floating-point ones where these decide which elements are
-        touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger one, or one on `cuda`, is taken as free of races.
+        A kernel in which two threads race for an element has no gradient. The adjoint of a kernel without a race has
+        none either, whatever the data: it adds without atomics only where the source proves that an index belongs to
+        one thread, or where the kernel itself stores into the element. The data decide whether a store such as
+        `y[index[i]] = x[i]` races. A launch on `sim` of at most 4096 threads is therefore run under the microscope
+        first, anew for each grid, block and content of its integer arguments, and of its floating-point ones where
+        these decide which elements are touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`,
+        is assumed to be free of races.
 
-        Raises Refused at a race; TypeError and LaunchError for arguments and gradients that do not fit the kernel, as
-        a launch of it does, and LaunchError where an array that is written shares memory with another or where the
-        launch has not the extents on which the adjoint relies.
+        Raises NotDifferentiable at a race; TypeError and LaunchError for arguments and gradients that do not fit the
+        kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
+        the launch does not have the extents on which the adjoint relies.
         """
         run = self.prepared(args, grid, block)
         upstream = launches.upstream(run, self.outputs, dy)
@@ -92,14 +89,14 @@ class Adjoint:
             needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
-            self.slots = slots  # the tapes were too short: nothing of this run counts
+            self.slots = slots  # the tapes were too short: discard this run
         made = launches.summed(run, self.derived, made)
-        values = dict(zip((p.name for p in self.module.kernel.params), args, strict=True))
+        values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
         return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
 
-    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.Run:
-        """A launch of the kernel, checked. Raises TypeError or LaunchError."""
-        run = launches.prepare(self.primal, self.module, args, grid, block)
+    def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
+        """The kernel's own launch, checked. Raises TypeError or LaunchError."""
+        run = launches.prepare(self.primal, self.file, args, grid, block)
         launches.check_conditions(run, self.derived)
         return run
 
@@ -107,12 +104,11 @@ class Adjoint:
         return self.source
 
     def _repr_html_(self) -> str:
-
         return page(self)
 
 
 def _like(d: Any, args: Sequence[Any]) -> Any:
-    """A gradient as the arguments are: tensor, array of a device, or NumPy array."""
+    """A gradient as a tensor, an array of a device or a NumPy array, as the arguments are."""
     if any(isinstance(a, Tensor) for a in args):
         return Tensor(d)
     return d.numpy() if any(isinstance(a, np.ndarray) for a in args) else d
@@ -123,12 +119,12 @@ def adjoint(
 ) -> Adjoint:
     """The reverse-mode adjoint of a kernel: `mg.adjoint(kernel, wrt=["x"])`.
 
-    source_or_kernel is a kernel, or CUDA C++ or the path of a `.cu` file, of whose kernels `name` says which. wrt names
-    the floating-point parameters to differentiate with respect to; without it, all that reach an output. An output that
-    is only written counts where the data decide which of its elements are: with `if (x[i] > 0) y[i] = x[i]`, not with
-    `if (i < n) y[i] = x[i]`. Of such a y, wrt=["x", "y"] gives the gradient too, that of the elements left alone.
-    Through a `__device__ float detach(float x) { return x; }` of the file goes no gradient. Raises Refused, with line
-    and column, where the kernel is outside the differentiable subset.
+    source_or_kernel is a kernel, CUDA C++, or the path of a `.cu` file; `name` chooses one of several kernels. wrt
+    names the floating-point parameters to differentiate with respect to; the default is all that reach an output. An
+    output that is only written counts where the data decide which of its elements are: with
+    `if (x[i] > 0) y[i] = x[i]`, not with `if (i < n) y[i] = x[i]`. For such a y, wrt=["x", "y"] includes its gradient,
+    that of the elements left alone. A function `__device__ float detach(float x) { return x; }` of the file stops
+    gradients. Raises NotDifferentiable, with line and column, where the kernel is outside the differentiable subset.
     """
     if isinstance(source_or_kernel, Kernel):
         if name not in (None, source_or_kernel.name):
@@ -142,28 +138,28 @@ def adjoint(
 
 
 SHARES = ("flex:9 1 25em;min-width:0", "flex:10 1 28em;min-width:0")  # of the width
-TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # behind a line and what reverses it, in turn
+TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # background colours, in turn
 REVERSED = re.compile(r"// adjoint of line (\d+)")
 
 
-def page(made: "Adjoint") -> str:
-    """HTML that needs no script. A line of the kernel and the comments above what reverses it have one colour."""
+def page(made: Adjoint) -> str:
+    """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
-    functions = [(f.place.line, f.text) for f in made.module.functions.values()]
-    first, own = _own(made, source)
+    functions = [(f.place.line, f.text) for f in made.file.functions.values()]
+    first, own = _own_text(made, source)
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
     left = [*functions, primal.kernel_text(made.primal.name)]
     sides = [(primal.name, left, colours), (source.name, [(first, own)], {n: colours[r] for n, r in reverses.items()})]
     columns = "".join(
-        f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in pieces)}</div>'
-        for share, (file, pieces, tints) in zip(SHARES, sides, strict=True)
+        f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in texts)}</div>'
+        for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
 
 
-def _own(made: "Adjoint", source: Source) -> tuple[int, str]:
-    """The first line and the text of what an adjoint's file has of its own: functions with their adjoints, kernels."""
+def _own_text(made: Adjoint, source: Source) -> tuple[int, str]:
+    """First line and text of the functions and kernels in the adjoint's file, behind the head of the primal's file."""
     text = source.kernel_text(made.kernels[0].name)[1]
     start = source.text.index(made.assembled.functions[0] if made.assembled.functions else text)
     return source.text.count("\n", 0, start) + 1, source.text[start:].rstrip()

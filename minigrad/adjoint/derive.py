@@ -1,155 +1,114 @@
-"""The adjoint of a function: both sweeps made in full, pruned to what the gradient needs, and tidied."""
+"""The driver: a parsed kernel is analysed, its storage decided, differentiated, simplified and emitted."""
 
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
 
-from minigrad.adjoint.analyse.indices import Facts
-from minigrad.adjoint.analyse.phases import Phases
-from minigrad.adjoint.analyse.regions import Cover, Fill
-from minigrad.adjoint.decide.accumulate import Accumulate, Choice
-from minigrad.adjoint.decide.split import Launch
-from minigrad.adjoint.decide.store_or_recompute import LOST, Tape
-from minigrad.adjoint.differentiate.loops import Loops
-from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import Assign, Barrier, Declare, Expr, For, Function, Jump, Name, Stmt, floating
+from minigrad.adjoint.analyse import KernelFacts, Names, analyse
+from minigrad.adjoint.decide import AdjointLaunch, Derived
+from minigrad.adjoint.decide.store_or_recompute import StoragePlan, decide
+from minigrad.adjoint.differentiate.rules import Gradients
+from minigrad.adjoint.differentiate.sweep import Sweep
+from minigrad.adjoint.emit.assemble import AdjointFile, assemble
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import Stmt, is_float
 from minigrad.adjoint.language.control_flow import ends, structured
-from minigrad.adjoint.language.effects import fixed, mentioned, waits, written
-from minigrad.adjoint.language.file import Module
-from minigrad.adjoint.language.rewrite import ZERO, each, everywhere
-from minigrad.adjoint.simplify.prune import Prune
-from minigrad.adjoint.simplify.tidy import in_order, sunk, uncopied, uncounted
+from minigrad.adjoint.language.dataflow import names_used
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import ZERO, flatten
+from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 
 
-@dataclass
-class Derived:
-    """An adjoint as a tree, with what a launch of it needs to know."""
+def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> tuple[Derived, AdjointFile]:
+    """The adjoint of the kernel of a parsed file as a tree, and as the text of its own file.
 
-    launches: list[Launch]
-    gradients: dict[str, str]  # of a parameter: the name of its gradient
-    tapes: list[Tape]
-    conditions: dict[str, Expr]  # extents of the launch on which it relies
-    limits: dict[str, Expr]  # and those that may be smaller
-    choices: list[Choice]
-    replayed: set[str] = field(default_factory=set)  # arrays that the forward sweep writes
-    strides: dict[str, str] = field(default_factory=dict)  # of a gradient added up in copies: what they lie apart
-    covers: dict[str, Cover] = field(default_factory=dict)  # of a gradient that a launch may fill: what it then does
-    fills: list[Fill] = field(default_factory=list)  # what a block has to store in each round of a loop
-
-    @property
-    def body(self) -> list[Stmt]:
-        """All its statements."""
-        return [s for launch in self.launches for s in launch.body]
-
-    def join(self, other: "Derived") -> None:
-        """Another launch behind these."""
-        self.launches += other.launches
-        self.tapes += other.tapes
-        self.choices += other.choices
-        self.replayed |= other.replayed
-        self.strides |= other.strides
-        self.covers |= other.covers
+    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that nothing can save.
+    """
+    facts = analyse(file, wrt)
+    if all(p.name != "seeds once" for p in passes):
+        facts.final, facts.first = set(), set()
+    plan = decide(facts, facts.flow)
+    draft = differentiate(facts, plan, passes)
+    simplify(draft, passes)
+    derive_functions(file, draft.derived, passes)
+    return draft.derived, assemble(file, draft.derived)
 
 
-class Derivation(Loops):
-    """What kernels and device functions have in common."""
-
-    results: set[str]
-
-    def pruned(self, body: list[Stmt]) -> list[Stmt]:
-        """Without what nobody reads."""
-        own = (written(body) - self.results) | set(self.tapes)
-        size = -1
-        while size != (size := len(each(body))):
-            body, _ = Prune(own).body(body, set())
-        return body
-
-    def settled(self, body: list[Stmt]) -> list[Stmt]:
-        """Pruned, checked that nothing in it is lost, and with loops in their own order where that is free."""
-        body = self.pruned(body)
-        used = mentioned(body)
-        taped = {tape.counter for name, tape in self.tapes.items() if name in used}
-        body = self.pruned(everywhere(body, partial(uncounted, taped=taped)))
-        if unfilled := (set(self.tapes) & mentioned(body)) - written(body):
-            raise RuntimeError(f"{self.of.name}: the adjoint reads {min(unfilled)}, which it never fills.")
-        for name in sorted(mentioned(body)):
-            if name.startswith(LOST):
-                raise self.module.refuse(*self.why[name])
-        return everywhere(body, in_order)
-
-    def tidied(self, body: list[Stmt], memory: set[str]) -> list[Stmt]:
-        """With gradients declared where they begin, and no barrier that parts nothing."""
-        body = everywhere(everywhere(body, sunk), partial(uncopied, copies=self.saved_names))
-        body = everywhere(self.pruned(body), self.with_barriers)
-        self.phases(body).tidy(memory)
-        return body
-
-    def with_barriers(self, body: list[Stmt]) -> list[Stmt]:
-        """A barrier before each round that stores a shared array anew: others may still read what the last one left.
-
-        The kernel has its barrier behind the round; there the reads of what follows the loop come without another one.
-        """
-        made: list[Stmt] = []
-        for s in body:
-            again = s.reversal.filled if isinstance(s, For) and s.reversal else frozenset()
-            if isinstance(s, For) and waits([s]) and any(self.of.declared[name].shared for name in again):
-                made.append(Barrier(s.place, made=True))
-                s.body = [Barrier(s.place, made=True), *s.body]
-            made.append(s)
-        return made
-
-    def phases(self, body: list[Stmt]) -> Phases:
-        """What the threads of a block may do at the same time."""
-        return Phases(body, self.module.values, {**self.fixed, **fixed(body)}, self.conditions)
-
-    def derived(self, launch: Launch, choices: list[Choice]) -> Derived:
-        """The record of one launch, in front of which its tapes in a thread's own memory are declared."""
-        used = mentioned(launch.body)
-        tapes = [t for t in self.tapes.values() if t.name in used]
-        local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
-        replayed = written(launch.body) & self.kept_arrays()
-        launch.body = [*local, *launch.body]
-        return Derived([launch], self.parameters(), tapes, self.conditions, self.limits, choices, replayed)
-
-    def parameters(self) -> dict[str, str]:
-        """The gradients of parameters, by parameter."""
-        return {p.name: self.gradients[p.name] for p in self.of.params if p.name in self.gradients}
-
-    def kept_arrays(self) -> set[str]:
-        """Arrays in global memory that the forward sweep may write."""
-        return {p.name for p in self.of.params if p.pointer} - self.dropped
+def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass]) -> Draft:
+    """Both sweeps of a kernel, with the gradients that they add up in memory."""
+    gradients, params = Gradients(facts.names), facts.function.params
+    active = {p.name: gradients[p.name] for p in params if p.name in facts.active}
+    scalars = [p for p in params if p.name in facts.active and not p.pointer]
+    totals = {p.name: active[p.name] for p in scalars}
+    gradients |= {name: facts.names.fresh(f"{total}_own") for name, total in totals.items()}
+    sweep = Sweep(facts, plan, gradients)
+    own: list[Stmt] = [ast.Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
+    add: list[Stmt] = []
+    for p in scalars:
+        add.append(ast.Comment(f"the parameter {p.name} is shared by all threads"))
+        add.append(ast.Assign(ast.Index(totals[p.name], (ZERO,), p.type), "+=", ast.Name(gradients[p.name], p.type)))
+    body = [*own, *sweep.both(facts.flow), *add]
+    derived = Derived(facts, active, sweep.saved.registers, plan.fills)
+    results = {*active.values(), "tape_needed"}
+    draft = Draft(derived, body, sweep.saved, results, gradients, {p.name for p in passes}, totals)
+    draft.sinks = {gradients[d.name]: True for d in draft.shared} | dict.fromkeys(totals.values(), False)
+    draft.sinks |= {d: False for name, d in active.items() if name not in totals}
+    outputs = set(dataflow.outputs(facts.function))
+    draft.strides = {d: facts.names.fresh(f"{d}_stride") for name, d in active.items() if name not in outputs}
+    return draft
 
 
-class FunctionAdjoint(Derivation):
-    """Derives the adjoint of a device function: its gradient in, gradients of its parameters added to."""
-
-    def __init__(self, module: Module, function: Function):
-        taken = {*function.declared, *(p.name for p in function.params), *module.functions, *module.tokens.macros}
-        result = Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
-        if not ends(function.body):
-            why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
-            raise module.refuse(function.place, why)
-        flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
-        made = Declare(result.name, result.type)
-        of = Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
-        of.declared = {**function.declared, result.name: made}
-        floats = [p.name for p in function.params if floating(p.type)]
-        active = dataflow.reached(of, floats) & dataflow.reached(of, [result.name], backward=True)
-        super().__init__(module, of, active | {result.name})
-        self.result, self.gradients = result, {}
-        self.results = {"tape_needed", *(self.gradient(p.name) for p in function.params if p.name in active)}
-        self.seed = self.gradient(result.name)
-
-    def derive(self) -> Derived:
-        """The adjoint of the function."""
-        body = self.settled(self.both(self.of.body[1:]))
-        inner: list[Stmt] = [Declare(self.result.name, self.result.type, value=ZERO)]
-        body = self.pruned([*(inner if self.result.name in mentioned(body) else []), *body])
-        arrays = {self.gradients[p.name]: False for p in self.of.params if p.pointer and p.name in self.active}
-        facts = Facts({}, set(), set(), set(), {}, {})
-        choices = Accumulate(arrays, set(), (), {}).decide(body, facts, self.phases(body))
-        return self.derived(Launch(self.tidied(body, set())), choices)
+def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
+    """The passes, each where it is required or switched on."""
+    launch, kernel = AdjointLaunch(draft.sweeps), draft.facts.function is draft.facts.file.kernel
+    if run(draft, launch, [p for p in PASSES if p.required or (p in passes and (kernel or p.functions))]):
+        finish(draft, launch)
 
 
-def _assigned(result: Name, jump: Jump) -> list[Stmt]:
-    """`result = v` of `return v`."""
-    return [Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
+def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass]) -> None:
+    """The adjoints of the device functions that an adjoint calls, callers first: they tell which others are called."""
+    called = {s.function for s in flatten(derived.body) if isinstance(s, ast.CallStmt)}
+    for f in reversed(file.functions.values()):
+        if f"{f.name}_adjoint" in called:
+            made = derive_function(file, f, passes)
+            derived.functions[f.name] = made
+            derived.never |= {t.name: "it is a function's" for t in made.tapes}
+            called |= {s.function for s in flatten(made.body) if isinstance(s, ast.CallStmt)}
+            check_unchanged(file, f, names_used(made.body), derived.body)
+
+
+def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[Pass]) -> Derived:
+    """The adjoint of a device function: takes the gradient of its value, adds to those of its parameters."""
+    taken = {*function.declared, *(p.name for p in function.params), *file.functions, *file.tokens.macros}
+    result = ast.Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
+    if not ends(function.body):
+        why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
+        raise file.error(function.place, why)
+    flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
+    made = ast.Declare(result.name, result.type)
+    of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
+    of.declared = {**function.declared, result.name: made}
+    floats = [p.name for p in function.params if is_float(p.type)]
+    active = dataflow.reachable(of, floats) & dataflow.reachable(of, [result.name], backward=True)
+    facts = KernelFacts(file, of, active | {result.name}, flow, Names({*of.declared, *file.tokens.words}))
+    plan, gradients = decide(facts, flow), Gradients(facts.names)
+    own = {p.name: gradients[p.name] for p in function.params if p.name in active}
+    sweep, seed = Sweep(facts, plan, gradients), gradients[result.name]
+    body = [ast.Declare(result.name, result.type, value=ZERO), *sweep.both(flow)]
+    derived = Derived(facts, own, sweep.saved.registers, [], result=result, seed=seed)
+    draft = Draft(derived, body, sweep.saved, {"tape_needed", *own.values()}, gradients, {p.name for p in passes})
+    draft.sinks = {own[p.name]: False for p in function.params if p.pointer and p.name in active}
+    simplify(draft, passes)
+    return derived
+
+
+def _assigned(result: ast.Name, jump: ast.Jump) -> list[Stmt]:
+    """`result = v` for `return v`."""
+    return [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
+
+
+def check_unchanged(file: KernelFile, f: ast.Function, read: set[str], body: list[Stmt]) -> None:
+    """Reject a function whose adjoint reads an array that has been overwritten since the function was called."""
+    for s in flatten(body):
+        if isinstance(s, ast.CallStmt) and s.function == f"{f.name}_adjoint" and (stale := read & set(s.stale)):
+            array = min(s.stale[min(stale)])
+            why = f"{array} is overwritten after {f.name} has read it, and the adjoint of {f.name} reads it again; "
+            raise file.error(s.place, f"{why}pass its elements as numbers, or write the body of {f.name} here.")

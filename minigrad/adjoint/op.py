@@ -1,4 +1,4 @@
-"""A kernel as one operation on the tape: forward is the kernel, backward its adjoint."""
+"""`mg.differentiable`: a kernel as one operation on the tape; backward launches its adjoint."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,8 +7,8 @@ from typing import Any
 
 from minigrad import tape
 from minigrad.adjoint.adjoint import Adjoint, adjoint
-from minigrad.adjoint.language.ast import floating
-from minigrad.adjoint.language.effects import mentioned, written
+from minigrad.adjoint.language.ast import is_float
+from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
 from minigrad.kernels.kernel import Kernel
@@ -17,35 +17,34 @@ from minigrad.tensor import Tensor
 
 
 class Differentiable:
-    """A kernel to be called with tensors, which returns its outputs as new tensors and records itself.
+    """A kernel called with tensors, which returns its outputs as new tensors and records itself on the tape.
 
-    adjoint is that of the parameters named as `wrt`; wider ones are made where more of the tensors want a gradient.
+    adjoint is with respect to `wrt`; with `wider`, others are derived where more of the tensors want a gradient.
     """
 
     def __init__(self, made: Adjoint, wider: bool = True):
         self.adjoint, self.primal, self.wider = made, made.primal, wider
-        self._made = {made.wrt: made}
-        kernel = made.module.kernel
+        self._adjoints = {made.wrt: made}
+        kernel = made.file.kernel
         stored = written(kernel.body)
-        self._changed = {p.name for p in kernel.params if p.pointer and p.name in stored and not floating(p.type)}
+        self._in_place = {p.name for p in kernel.params if p.pointer and p.name in stored and not is_float(p.type)}
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None) -> Any:
-        """Run the kernel on copies of its outputs; these come back, a tuple where they are several.
+        """Run the kernel on copies of its outputs and return these, a tuple if there are several.
 
-        An array of whole numbers or bools that the kernel writes is no output: it is changed in place, and the adjoint
-        starts from a copy of what it was.
-        args are the kernel's own. A scalar parameter may be a tensor of one element. Raises TypeError or LaunchError
-        for what `vjp` would not take. The result's `backward` runs the adjoint; it raises RuntimeError where an array
-        that the adjoint reads has been changed in place since.
+        args are the kernel's own; a scalar parameter may be a tensor of one element. An array of integers or bools that
+        the kernel writes is changed in place, and the adjoint starts from a copy of its old values. Raises TypeError or
+        LaunchError as `vjp` does. The result's `backward` runs the adjoint; it raises RuntimeError where an array that
+        the adjoint reads has been changed in place since.
         """
         run = self.adjoint.prepared(args, grid, block)
         outputs = {name: copied(run.arrays[name]) for name in self.adjoint.outputs}
         values = {**run.arrays, **run.scalars}
-        params = [p.name for p in run.module.kernel.params]
+        params = [p.name for p in run.file.kernel.params]
         tensors = {n: t for n, t in zip(params, args, strict=True) if isinstance(t, Tensor)}
-        known = values | outputs | {n: tensors[n] for n in self._changed if n in tensors}
+        known = values | outputs | {n: tensors[n] for n in self._in_place if n in tensors}
         if tape.grad_enabled():
-            values |= {n: copied(run.arrays[n]) for n in self._changed}
+            values |= {n: copied(run.arrays[n]) for n in self._in_place}
         with tape.no_grad():
             self.primal(*(known[n] for n in params), grid=grid, block=block)
         results = tuple(Tensor(outputs[name]) for name in self.adjoint.outputs)
@@ -54,7 +53,7 @@ class Differentiable:
         return results if len(results) > 1 else results[0]
 
     def _record(self, tensors: dict[str, Tensor], pull: Callable, results: tuple[Tensor, ...]) -> None:
-        """One node; behind it, of several outputs, one for each, which hands its gradient on: the adjoint runs once.
+        """Record one node for the kernel, and behind it one for each of several outputs, so that the adjoint runs once.
 
         The gradient of a scalar parameter goes to its tensor.
         """
@@ -62,29 +61,29 @@ class Differentiable:
         wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
         if not wanted:
             return
-        read = mentioned(made.derived.body) - self._changed
+        read = names_used(made.derived.body) - self._in_place
         saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
         inputs = [tensors[n] for n in wanted]
         kernel = results[0] if len(results) == 1 else Tensor(results[0].array)
         kernel.record(self.primal.name, inputs, partial(pull, made, wanted, inputs), saved)
         for name, result in zip(made.outputs, results, strict=True):
             if result is not kernel:
-                result.record(f"{name} of {self.primal.name}", [kernel], partial(_handed, name), ())
+                result.record(f"{name} of {self.primal.name}", [kernel], partial(_by_name, name), ())
 
     def _adjoint_of(self, names: list[str]) -> Adjoint:
-        """The adjoint with respect to these parameters at least, unless `wrt` was given."""
+        """The adjoint with respect to these parameters at least, unless `wrt` was passed."""
         if not self.wider or set(names) <= set(self.adjoint.wrt):
             return self.adjoint
-        wrt = tuple(p.name for p in self.adjoint.module.kernel.params if p.name in {*names, *self.adjoint.wrt})
-        if wrt not in self._made:
-            self._made[wrt] = Adjoint(self.primal, wrt)
-        return self._made[wrt]
+        wrt = tuple(p.name for p in self.adjoint.file.kernel.params if p.name in {*names, *self.adjoint.wrt})
+        if wrt not in self._adjoints:
+            self._adjoints[wrt] = Adjoint(self.primal, wrt)
+        return self._adjoints[wrt]
 
     @staticmethod
     def _pull(
         values: list, grid: Any, block: Any, made: Adjoint, names: list[str], inputs: list[Tensor], dy: Any
     ) -> tuple:
-        """The gradients of the inputs that want one, from that of the output, or from those of outputs by name."""
+        """The gradients of the inputs, for `dy` of the one output, or for a dict with those of several."""
         dys = [dy.get(name) for name in made.outputs] if isinstance(dy, dict) else [dy]
         found = dict(zip(made.wrt, made.vjp(*values, dy=dys, grid=grid, block=block), strict=True))
         fitting = [fitted(found[name], t) for name, t in zip(names, inputs, strict=True)]
@@ -94,17 +93,17 @@ class Differentiable:
         return f"differentiable {self.primal.name}: {', '.join(self.adjoint.wrt)} -> {', '.join(self.adjoint.outputs)}"
 
 
-def _handed(name: str, dy: Any) -> tuple:
-    """The gradient of one output, under its name."""
+def _by_name(name: str, dy: Any) -> tuple:
+    """The gradient of one of several outputs; the tape adds these dicts for the kernel's node."""
     return ({name: dy},)
 
 
 def differentiable(
     kernel: Kernel | str | Path, wrt: Sequence[str] | None = None, name: str | None = None
 ) -> Differentiable:
-    """A kernel with its adjoint, as an operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`.
+    """A kernel as a differentiable operation: `f = mg.differentiable(k); y = f(x, y0, n, grid=4, block=256)`.
 
-    Every tensor that requires a gradient gets one, the values that an output starts from included; where wrt is given,
-    only the parameters that it names.
+    Every tensor that requires a gradient gets one, the initial values of an output included; with `wrt`, only the
+    parameters that it names.
     """
     return Differentiable(adjoint(kernel, wrt, name), wider=wrt is None)

@@ -1,4 +1,4 @@
-"""The truth about a kernel's derivative: its source run by Python in complex numbers, with a step of 1e-30 i.
+"""The reference for a kernel's derivative: its source run by Python in complex numbers, with a step of 1e-30 i.
 
 f(x + ih) = f(x) + ih f'(x) - ..., so the imaginary part over h is the derivative to the last digit, with no difference
 of near numbers. The kernel's tree becomes the text of a Python generator for one thread; a barrier is a yield.
@@ -7,15 +7,20 @@ of near numbers. The kernel's tree becomes the text of a Python generator for on
 import cmath
 import math
 import random
+import sys
+from functools import partial
 from itertools import product
 
 import numpy as np
+import pytest
 
 import minigrad as mg
+from minigrad.adjoint import Adjoint
+from minigrad.adjoint.derive import derive
 from minigrad.adjoint.language.ast import (
     TESTS,
-    Add,
     Assign,
+    AtomicAdd,
     Barrier,
     Binary,
     Call,
@@ -29,16 +34,17 @@ from minigrad.adjoint.language.ast import (
     Number,
     Ternary,
     Unary,
-    floating,
-    plain,
+    base_name,
+    is_float,
 )
+from minigrad.adjoint.passes import PASSES
 
 STEP = 1e-30
 TESTING = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def with_slope(value, slope):
-    """A function of which Python knows no complex version: f(a + ib) = f(a) + ib f'(a)."""
+    """A function without a complex version in Python: f(a + ib) = f(a) + ib f'(a)."""
     return lambda x: complex(value(x.real), x.imag * slope(x.real)) if isinstance(x, complex) else value(x)
 
 
@@ -78,9 +84,9 @@ def expression(e):
         case Ternary():
             return f"({expression(e.yes)} if {expression(e.condition)} else {expression(e.no)})"
         case Cast():
-            return f"int(({expression(e.operand)}).real)" if not floating(e.type) else expression(e.operand)
+            return f"int(({expression(e.operand)}).real)" if not is_float(e.type) else expression(e.operand)
         case Call():
-            name = plain(e.function) or e.function
+            name = base_name(e.function) or e.function
             assert name not in TESTS
             return f"{name}({', '.join(map(expression, e.arguments))})"
         case Binary():
@@ -93,7 +99,7 @@ def binary(e):
         return f"(({a}).real {e.op} ({b}).real)"
     if e.op in ("&&", "||"):
         return f"({a} {'and' if e.op == '&&' else 'or'} {b})"
-    if e.op in ("/", "%") and not floating(e.type):
+    if e.op in ("/", "%") and not is_float(e.type):
         return f"int({a} / {b})" if e.op == "/" else f"math.fmod({a}, {b}).__int__()"
     return f"({a} {e.op} {b})"
 
@@ -105,14 +111,14 @@ def lines(body, depth, step=""):
         match s:
             case Declare() if s.dims and not s.shared:
                 shape = ", ".join(map(expression, s.dims))
-                made.append(f"{pad}{s.name} = np.zeros(({shape},), {'complex' if floating(s.type) else 'int'})")
+                made.append(f"{pad}{s.name} = np.zeros(({shape},), {'complex' if is_float(s.type) else 'int'})")
                 made += [f"{pad}{s.name}[{n}] = {expression(v)}" for n, v in enumerate(s.values or ())]
             case Declare():
                 made += [f"{pad}{s.name} = {expression(s.value)}"] if s.value is not None else []
             case Assign():
-                op = "//=" if s.op == "/=" and not floating(s.target.type) else s.op
+                op = "//=" if s.op == "/=" and not is_float(s.target.type) else s.op
                 made.append(f"{pad}{expression(s.target)} {op} {expression(s.value)}")
-            case Add():
+            case AtomicAdd():
                 made.append(f"{pad}{expression(s.target)} += {expression(s.value)}")
             case Barrier():
                 made.append(f"{pad}yield")
@@ -130,26 +136,26 @@ def lines(body, depth, step=""):
     return made
 
 
-def compiled(module):
+def compiled(file):
     """The kernel as a Python function that makes one thread, a generator."""
     text = []
-    for f in module.functions.values():
+    for f in file.functions.values():
         text += [f"def {f.name}({', '.join(p.name for p in f.params)}):", *lines(f.body, 1)]
     builtins = [f"{b}_{a}" for b in ("threadIdx", "blockIdx", "blockDim", "gridDim") for a in "xyz"]
-    shared = [d.name for d in module.kernel.declared.values() if d.shared]
-    names = [*(p.name for p in module.kernel.params), *builtins, *shared]
-    text += [f"def thread({', '.join(names)}):", "    if False: yield", *lines(module.kernel.body, 1)]
-    space = {**FUNCTIONS, **module.values, "np": np, "math": math}
-    for table in module.tables:
+    shared = [d.name for d in file.kernel.declared.values() if d.shared]
+    names = [*(p.name for p in file.kernel.params), *builtins, *shared]
+    text += [f"def thread({', '.join(names)}):", "    if False: yield", *lines(file.kernel.body, 1)]
+    space = {**FUNCTIONS, **file.values, "np": np, "math": math}
+    for table in file.tables:
         space[table.name] = np.array([eval(expression(v), space) for v in table.values])
     exec("\n".join(text), space)
     return space["thread"], space
 
 
-def run(module, args, grid, block, seed=0):
+def run(file, args, grid, block, seed=0):
     """Run the kernel on complex copies of the arrays; all of its arguments afterwards, by name."""
-    thread, space = compiled(module)
-    kernel, order = module.kernel, random.Random(seed)
+    thread, space = compiled(file)
+    kernel, order = file.kernel, random.Random(seed)
     values = {p.name: a for p, a in zip(kernel.params, args, strict=True)}
     values = {
         n: a.astype(complex) if isinstance(a, np.ndarray) and a.dtype.kind in "fc" else a for n, a in values.items()
@@ -178,17 +184,28 @@ def run(module, args, grid, block, seed=0):
     return values
 
 
+OPTIONAL = [p.name for p in PASSES if not p.required]
+
+
+def without(off, kernel, wrt=None):
+    """The adjoint of a kernel by all passes but these."""
+    with pytest.MonkeyPatch.context() as patch:
+        some = partial(derive, passes=[p for p in PASSES if p.name not in off])
+        patch.setattr(sys.modules["minigrad.adjoint.adjoint"], "derive", some)
+        return Adjoint(kernel, wrt)
+
+
 def directional(made, args, direction, grid, block):
     """J v of a kernel: the derivatives of its outputs along `direction`, {parameter: array or number}."""
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     moved = [a + 1j * STEP * direction[n] if n in direction else a for n, a in zip(names, args, strict=True)]
-    after = run(made.module, moved, grid, block)
+    after = run(made.file, moved, grid, block)
     return {name: after[name].imag / STEP for name in made.outputs}
 
 
 def check(made, args, grid, block, rtol=1e-11):
     """The gradients of `wrt`, compared along a direction with the complex step; no race, nothing read unwritten."""
-    rng, names = np.random.default_rng(2), [p.name for p in made.module.kernel.params]
+    rng, names = np.random.default_rng(2), [p.name for p in made.file.kernel.params]
     on_sim = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
     w = {name: rng.standard_normal(args[names.index(name)].shape) for name in made.outputs}
     v = {name: rng.standard_normal(np.shape(args[names.index(name)])) for name in made.wrt}

@@ -2,10 +2,16 @@
 
 import numpy as np
 
+import minigrad as mg
 from minigrad.adjoint import ladder
 
 RNG = np.random.default_rng(5)
 INDEX = RNG.integers(0, 50, 100).astype(np.int32)
+
+
+def on_sim(args):
+    """The arguments with their arrays on `sim`."""
+    return [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
 
 
 def normal(*shape):
@@ -77,7 +83,7 @@ def poles(broadening):
 
 
 def gas(n, pressure=1, cut=1e-7, floor=-1e3):
-    """A gas of which some elements come to the cut-off or to the floor in each step, if there are 300."""
+    """A gas; with 300 elements, some reach the cut-off or the floor in each step."""
     rng = np.random.default_rng(3)
     change, rep = 0.2 * rng.standard_normal(n), rng.integers(1, 4, n).astype(np.int32)
     energy, old, viscosity, volume = rng.random((4, n))

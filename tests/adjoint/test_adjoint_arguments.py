@@ -1,4 +1,4 @@
-"""What an adjoint is given: parameters to differentiate with respect to, arguments, gradients, sources."""
+"""Arguments of mg.adjoint and of a launch: sources, wrt, arrays, numbers, upstream gradients."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def made():
 
 
 def arguments(**other):
-    """Arguments of a right launch of f, by name, but for these."""
+    """The arguments of a valid launch of f, by name, with these in place of some."""
     return {"x": ones(8), "y": ones(8), "at": mg.zeros(8, dtype="int32", device="sim"), "a": 2.0, "n": 6} | other
 
 
@@ -61,7 +61,7 @@ def test_an_output_counts_where_the_data_decide_what_is_stored(body, wanted):
 
 @pytest.mark.parametrize("condition", ["i < n", "x[i] > 0"])
 def test_whatever_requires_a_gradient_gets_one(condition):
-    """The elements that are not stored come from y as it was, whether an index or the data leave them out."""
+    """Elements that the kernel does not store keep the value of y, and so its gradient."""
     f = mg.differentiable(f"{HEAD} {{ {I}if ({condition}) y[i] = a * x[i]; }}")
     x = mg.tensor(np.float32([1, 2, 3, 4, 5, 6, -7, -8]), device="sim", requires_grad=True)
     y = mg.tensor(np.zeros(8, np.float32), device="sim", requires_grad=True)
@@ -75,7 +75,7 @@ def test_whatever_requires_a_gradient_gets_one(condition):
 
 @pytest.mark.parametrize("kind", ["int", "unsigned", "long long", "bool"])
 def test_an_array_of_whole_numbers_that_the_kernel_changes(kind):
-    """It is changed in place, as other operations can tell, and the gradient is that of what it held before."""
+    """The array gets a new version, and the adjoint starts from its old values."""
     head = f'extern "C" __global__ void f(const double* x, {kind}* c, double* y)'
     f = mg.differentiable(f"{head} {{ int i = threadIdx.x; y[i] = x[c[i]]; c[i] = 0; }}")
     dtype = {"int": "int32", "unsigned": "uint32", "long long": "int64", "bool": "bool"}[kind]
@@ -127,7 +127,7 @@ EXTENTS = {
 @pytest.mark.parametrize("forward", [False, True], ids=["vjp", "differentiable"])
 @pytest.mark.parametrize("case", [*WRONG, *EXTENTS])
 def test_wrong_arguments(made, case, forward):
-    """With the same sentence where the kernel is called and where its adjoint is."""
+    """The kernel and its adjoint reject them with the same sentence."""
     other, message = (WRONG | EXTENTS)[case]
     launch = {"grid": 1, "block": 8} | (other if case in EXTENTS else {})
     args = [a for a in arguments(**({} if case in EXTENTS else other)).values() if a is not ...]
@@ -157,7 +157,7 @@ def test_wrong_gradients(made, case):
 
 
 def test_gradients_that_are_taken(made):
-    """NumPy arrays, one array for one output, numbers in tensors; and what comes back is as the arguments are."""
+    """NumPy arrays, one array for one output, numbers in tensors; the gradients are of the arguments' kind."""
     launch = {"grid": 1, "block": 8}
     for dy in (ones(8), [ones(8)], np.ones(8, np.float32), (np.ones(8, np.float32),)):
         dx, da = made.vjp(*arguments(a=mg.tensor(2.0), n=np.int64(6)).values(), dy=dy, **launch)
@@ -190,7 +190,6 @@ def test_a_number_on_another_device_has_its_gradient_there():
 
 
 def test_arrays_that_are_only_read_may_be_one():
-    """Whether they are const or not."""
     text = 'extern "C" __global__ void f(float* a, float* b, float* y) { int i = threadIdx.x; y[i] = a[i] * b[i]; }'
     x, y = mg.tensor(np.float32([1, 2, 3]), device="sim", requires_grad=True), mg.zeros(3, device="sim")
     mg.differentiable(text)(x, x, y, grid=1, block=3).sum().backward()
@@ -207,7 +206,7 @@ WINDOWS = """extern "C" __global__ void f(const double* x, double* y, int step) 
     ("step", "wanted"), [("step", [2, 4, 66, 88, 100, 120, 0, 0, 0]), ("5", [2, 4, 6, 8, 0, 120, 140, 160, 180])]
 )
 def test_windows_that_overlap_or_leave_gaps(step, wanted):
-    """With a number in the index no larger block is allowed, for then threads meet; a parameter allows all."""
+    """A number in the index limits the block, since threads of a larger one meet; a parameter does not."""
     x, y = mg.tensor(np.arange(1.0, 10), device="sim"), mg.zeros(2, dtype="float64", device="sim")
     launch = {"dy": [mg.tensor(np.float64([1, 10]), device="sim")], "grid": 2, "block": 4}
     dx, *_ = mg.adjoint(WINDOWS.replace("STEP", step), ["x"]).vjp(x, y, 2, **launch)

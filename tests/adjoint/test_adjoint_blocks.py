@@ -1,4 +1,4 @@
-"""Blocks and the rounds of a loop exchanged, so that no atomics are needed; and stores that need no zeros before."""
+"""Blocks exchanged with the iterations of a loop, so that no atomics are needed; and stores that need no zeros."""
 
 import adjoint_oracle as oracle
 import numpy as np
@@ -19,7 +19,7 @@ FORMS = {  # what stands in the innermost loop, what is stored; and how many lau
 
 
 def product(inner=ROUND, last="sum", first=""):
-    """The adjoint of the ladder's product in tiles of 3, with other statements innermost, stored and ahead of all."""
+    """The adjoint of the ladder's product in tiles of 3, with other statements in it, at the store and in front."""
     text = ladder("matmul_tiled").source.text
     assert ROUND in text and "column] = sum;" in text
     text = text.replace(ROUND, inner).replace("column] = sum;", f"column] = {last};")
@@ -42,7 +42,7 @@ def test_forms_of_tiles(form):
 
 
 def test_a_local_array_begins_with_numbers_of_the_block():
-    """Where blocks are gone through in a loop, its first values are those of each."""
+    """In a loop over blocks, its initial values are those of each block."""
     made = product(last="sum * (w[0] + w[1])", first="real w[2] = {1 + blockIdx.y, 0.5 * blockIdx.x};")
     assert len(made.kernels) == 2
     oracle.check(made, tiles(7, 5, 8), (2, 3), (3, 3))
@@ -62,7 +62,7 @@ def test_extents_of_the_product(extents, more):
 
 
 def test_a_grid_too_small_leaves_zeros():
-    """What the kernel does not reach has no gradient, and no memory is read that nobody has written."""
+    """Elements that the kernel does not reach have no gradient, and no memory is read before it is written."""
     made = product()
     m, n, k = 7, 5, 4
     a, b, y = np.ones(m * k), np.ones(k * n), np.zeros(m * n)
@@ -99,7 +99,7 @@ extern "C" __global__ void f(const double* a, double* y, int k) {
 
 
 def test_a_gradient_from_inside_and_outside_of_the_loop():
-    """One launch for the sums in the loop, one for the others, which adds to what the first has stored."""
+    """One launch for the sums in the loop, and one for the others, which adds to those."""
     made = mg.adjoint(
         """
 #define T 4
@@ -160,7 +160,7 @@ def test_zeros_are_left_out_where_all_is_stored(form):
     oracle.check(made, args, 3, 8)
     on_sim = [mg.tensor(a, device="sim") if np.ndim(a) else a for a in args]
     run = made.prepared(on_sim, 3, 8)
-    d_a = made.module.kernel.param("a")
+    d_a = made.file.kernel.param("a")
     assert run.fills(made.derived.covers.get("d_a"), d_a) == (filled or form == "no guard")
     fewer = made.vjp(*args, dy=[np.ones(size)], grid=1, block=8)  # threads than elements
     assert np.isfinite(np.concatenate(fewer)).all()

@@ -1,4 +1,4 @@
-"""Tapes of every eighth round, with those between run again, against the complex step."""
+"""Tapes of every eighth iteration, with those between computed again, against the complex step."""
 
 import adjoint_oracle as oracle
 import numpy as np
@@ -70,7 +70,7 @@ def test_loops(form, m):
 
 
 def test_the_table_shows_both_counts():
-    """8 bytes for a tape of every round; or an eighth of it, and a multiplication."""
+    """8 bytes for a tape of all iterations; or an eighth of it, and a multiplication."""
     product, gas = (mg.adjoint(mg.adjoint.ladder(name)).decisions for name in ("product", "equation_of_state"))
     chosen, kept = product["p_tape"], gas["e_tape"]
     assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8"
@@ -82,7 +82,7 @@ def test_the_table_shows_both_counts():
     ("(1 << 14)", "8 x rounds (1 << 14)"), ("(ROUNDS & 24)", "64"), ("(m >> 1)", "8 x rounds (m >> 1)"),
 ])  # fmt: skip
 def test_shifts_and_masks_count_as_other_operations(bound, rows):
-    """A tape is as long as the compiler or the host knows, whatever operators say so."""
+    """The compiler or the host evaluates the length of a tape, with these operators too."""
     loop = f"for (int j = 0; j < {bound}; ++j) {{ p = sin(p) * exp(p) / (1 + x[i]); }}"
     made = mg.adjoint("#define ROUNDS 11\n" + HEAD.replace("LOOP", loop), wrt=["x"], name="f")
     assert made.decisions["p_tape"].bytes == rows
@@ -95,7 +95,7 @@ def test_shifts_and_masks_count_as_other_operations(bound, rows):
     "for (int j = -8; j < m; j >>= 1) { if (p > 9) break; p = p * (1 + 0.1 * x[i]); }",
 ])  # fmt: skip
 def test_a_variable_that_is_halved_or_doubled_may_not_end_the_loop(loop):
-    """Then there are more rounds than it has bits."""
+    """Then there are more iterations than it has bits."""
     made = mg.adjoint(HEAD.replace("LOOP", loop), wrt=["x", "w"], name="f")
     x, w = np.random.default_rng(1).random((2, 5))
     oracle.check(made, [0.5 + 0.1 * x, 0.5 + w, np.zeros(5), 5, 3], 2, 4)
@@ -107,7 +107,7 @@ def test_a_variable_that_is_halved_or_doubled_may_not_end_the_loop(loop):
     "int j = n - 1; j > (int)threadIdx.x + 1; j -= blockDim.x",
 ])  # fmt: skip
 def test_a_range_that_threads_share_may_end_below_0(header, n):
-    """There C++ would compute the number of rounds without a sign."""
+    """There C++ would compute the trip count in unsigned arithmetic."""
     made = mg.adjoint(f"""extern "C" __global__ void f(const double* x, double* y, int n) {{
         double p = x[threadIdx.x];
         for ({header}) {{ p = 0.5 * p + x[j] * x[j]; }}
@@ -117,7 +117,7 @@ def test_a_range_that_threads_share_may_end_below_0(header, n):
 
 
 def test_gradients_of_outputs_are_read_ahead_of_loops():
-    """Where the adjoint only reads them: what it overwrites is read where the kernel stored it."""
+    """Only where the adjoint never writes them: others are read at the place of the kernel's store."""
     source = mg.adjoint(mg.adjoint.ladder("after_the_loop")).source
     assert source.index("= d_y[i];") < source.index("for (int j = 0; j < m")
     text = """extern "C" __global__ void f(const double* x, double* y, int n, int m) {

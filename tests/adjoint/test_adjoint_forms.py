@@ -1,12 +1,13 @@
-"""Gradients that are known in closed form, and identities that hold to the last digits."""
+"""Gradients with a closed form, and identities that hold to the last digits."""
 
 import math
 import re
 from pathlib import Path
 
+import adjoint_oracle as oracle
 import numpy as np
 import pytest
-from adjoint_rungs import RUNGS
+from adjoint_rungs import RUNGS, on_sim
 
 import minigrad as mg
 from minigrad.adjoint import LADDER, ladder
@@ -17,9 +18,7 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def gradients(kernel, args, dy, grid, block, wrt=None):
-    made = mg.adjoint(kernel, wrt)
-    on_sim = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
-    found = made.vjp(*on_sim, dy=[mg.tensor(d, device="sim") for d in dy], grid=grid, block=block)
+    found = mg.adjoint(kernel, wrt).vjp(*on_sim(args), dy=on_sim(dy), grid=grid, block=block)
     return [d.numpy() for d in found]
 
 
@@ -98,7 +97,7 @@ def test_loops():
 def test_the_laplacian_is_symmetric(name):
     shape, w = (13, 11), normal(143)
     kernel, args = ladder(name), [normal(143), 0.7, np.zeros(143), *shape]
-    forward = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in [w, *args[1:]]]
+    forward = on_sim([w, *args[1:]])
     kernel(*forward, grid=(2, 2), block=(8, 8))
     dx, _ = gradients(kernel, args, [w], (2, 2), (8, 8))
     np.testing.assert_allclose(dx, forward[2].numpy(), **CLOSE)
@@ -153,8 +152,6 @@ def test_forces_have_a_potential_and_no_origin():
     kernel, args, grid, block = RUNGS["nbody"]
     v = normal(33)
     dp, _ = gradients(kernel, args, [v], grid, block)
-    import adjoint_oracle as oracle
-
     np.testing.assert_allclose(dp, oracle.directional(mg.adjoint(kernel), args, {"p": v}, grid, block)["a"], **CLOSE)
     np.testing.assert_allclose(dp.reshape(-1, 3).sum(axis=0), 0, atol=1e-12)
 
@@ -248,9 +245,8 @@ def test_several_outputs_on_the_tape():
     dy = [normal(20), normal(20)]
     (wanted,) = gradients(kernel, args, dy, grid, block, ["e_old"])
     e = mg.tensor(args[0], device="sim", requires_grad=True)
-    rest = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args[1:]]
-    energy, pressure = mg.differentiable(kernel, ["e_old"])(e, *rest, grid=grid, block=block)
-    weights = [mg.tensor(d, device="sim") for d in dy]
+    energy, pressure = mg.differentiable(kernel, ["e_old"])(e, *on_sim(args[1:]), grid=grid, block=block)
+    weights = on_sim(dy)
     ((energy * weights[0]).sum() + (pressure * weights[1]).sum()).backward()
     np.testing.assert_allclose(e.grad.numpy(), wanted, **CLOSE)
     assert made.outputs == ("e_new", "p_new")
@@ -277,7 +273,7 @@ def test_numpy_arrays_come_back_as_they_went_in():
 
 
 def test_tapes_grow_until_they_suffice():
-    """A loop whose length only the running kernel knows: the first try has too few slots, the result none the less."""
+    """Only the running kernel knows the length of the loop; a first run with too few slots is repeated."""
     text = """
 extern "C" __global__ void halves(const double* x, double* y, int n) {
     int i = threadIdx.x;
@@ -318,7 +314,7 @@ def test_every_kernel_of_the_files_is_on_the_ladder():
 
 
 def test_several_outputs_take_one_run_of_the_adjoint(monkeypatch):
-    """As with PyTorch: gradients of the outputs are gathered, and the second backward of one graph is refused."""
+    """As in PyTorch, the gradients of all outputs are collected, and a second backward through one graph fails."""
     text = """extern "C" __global__ void f(const double* x, double* y, double* z) {
         int i = threadIdx.x;
         y[i] = x[i] * x[i];
@@ -339,6 +335,8 @@ def test_several_outputs_take_one_run_of_the_adjoint(monkeypatch):
         y.sum().backward()
 
 
-def test_the_map_of_the_package_names_every_module():
-    modules = {path.stem for path in Path(mg.adjoint.__file__).parent.glob("*.py")} - {"__init__"}
-    assert modules <= {*re.findall(r"\w+", mg.adjoint.__doc__)}
+def test_the_table_of_contents_names_every_folder_and_file():
+    folder = Path(mg.adjoint.__file__).parent
+    found = {path.parent.name if path.stem == "__init__" else path.stem for path in folder.glob("*.py")}
+    found |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert found <= {*re.findall(r"\w+", mg.adjoint.__doc__)}

@@ -1,22 +1,21 @@
-"""The ladder: kernels from axpy upwards, each adjoint against the complex step, and against what is known of it."""
+"""The ladder: the adjoint of each kernel against the complex step of the kernel itself."""
 
 import adjoint_oracle as oracle
 import numpy as np
 import pytest
-from adjoint_rungs import RUNGS
+from adjoint_rungs import RUNGS, on_sim
 
 import minigrad as mg
 
 
 def vjp(made, args, dy, grid, block):
-    """The gradients by the adjoint on `sim`, by name, as NumPy arrays."""
-    on_sim = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
-    found = made.vjp(*on_sim, dy=[mg.tensor(d, device="sim") for d in dy], grid=grid, block=block)
+    """The gradients on `sim`, by name, as NumPy arrays."""
+    found = made.vjp(*on_sim(args), dy=on_sim(dy), grid=grid, block=block)
     return dict(zip(made.wrt, (d.numpy() for d in found), strict=True))
 
 
 def upstream(made, args):
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     rng = np.random.default_rng(3)
     return [rng.standard_normal(args[names.index(n)].shape) for n in made.outputs]
 
@@ -28,7 +27,7 @@ def test_the_adjoint_is_the_transpose(rung):
     made = mg.adjoint(kernel)
     dy, rng = upstream(made, args), np.random.default_rng(4)
     gradients = vjp(made, args, dy, grid, block)
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     for _ in range(2):
         v = {n: rng.standard_normal(np.shape(args[names.index(n)])) for n in made.wrt}
         jv = oracle.directional(made, args, v, grid, block)
@@ -43,9 +42,8 @@ def test_the_oracle_runs_the_kernel(rung):
     """The complex interpreter and `sim` agree on the kernel's own outputs."""
     kernel, args, grid, block = RUNGS[rung]
     made = mg.adjoint(kernel)
-    on_sim = {p.name: mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a
-              for p, a in zip(made.module.kernel.params, args, strict=True)}  # fmt: skip
-    kernel(*on_sim.values(), grid=grid, block=block)
-    wanted = oracle.run(made.module, args, grid, block)
+    named = dict(zip((p.name for p in made.file.kernel.params), on_sim(args), strict=True))
+    kernel(*named.values(), grid=grid, block=block)
+    wanted = oracle.run(made.file, args, grid, block)
     for name in made.outputs:
-        np.testing.assert_allclose(on_sim[name].numpy(), wanted[name].real, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(named[name].numpy(), wanted[name].real, rtol=1e-12, atol=1e-12)

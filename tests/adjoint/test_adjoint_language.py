@@ -1,4 +1,4 @@
-"""CUDA C++ that students write, differentiated rightly; test_adjoint_refusals has what is refused."""
+"""Forms of CUDA C++ that students write have the right gradient; test_adjoint_refusals has the unsupported ones."""
 
 import pytest
 from test_adjoint_slopes import check
@@ -23,7 +23,7 @@ RIGHT = {
     "bounds behind void": source(head='extern "C" __global__ void __launch_bounds__(B)', ahead="#define B 256"),
     "braces of C": f"extern \"C\" {{\n{source(head='__global__ void')}}}\n",
     "declared ahead": ahead(f"__global__ void g(int n);\n{HEAD} f({PARAMS});", "y[i] = x[i] * x[i];"),
-    "for the host too": ahead("__host__ __device__ __inline__ double g(double v) { return v * v; }", "y[i] = g(x[i]);"),
+    "for the host too": ahead("__host__ __device__ inline double g(double v) { return v * v; };", "y[i] = g(x[i]);"),
     "constexpr": source("constexpr double c = 2.5; double const d = c; constexpr int k = 3; y[i] = c * x[i] * k * d;"),
     "constants": ahead(
         "static constexpr double C = 2.5;\nconst int K = 3;\n__device__ const double D = 0.5;\n__constant__ int T = 2;",

@@ -1,8 +1,8 @@
 """Each statement of an adjoint matters: without it, a value is wrong or the microscope finds a race.
 
 The mutants of an adjoint: one statement left out, the value of one declaration 0, or one atomic made a plain +=. That
-last one leaves the values on `sim` as they were, or not; the race is found either way. All mutants of a rung are
-kernels of one file, each in a namespace, so that a rung is compiled once.
+last one leaves the values on `sim` as they were, or not; the race is found either way. The mutants of a rung are
+kernels of a few files, each in a namespace: fewer compilations, and files small enough to report a race quickly.
 """
 
 import copy
@@ -23,6 +23,7 @@ ATOMIC = re.compile(r"(\w+_add|atomicAdd)\(&(.*?), (.*)\);$")
 DECLARED = re.compile(r"(?:real|float|double|int|bool) (\w+) = (?!0;)")
 
 
+CHUNK = 24  # mutants in a file
 ADJOINT = re.compile(r"^(__device__ void|extern \"C\" __global__ void) \w+_adjoint\w*\(", re.M)
 
 
@@ -65,9 +66,11 @@ def built(made):
         for name in names:
             space = space.replace(f" {name}(", f" {name}_{n}(")
         spaces.append(space)
-    source = Source("\n".join([head, *spaces]), "mutants.cu", made.primal.source.folder)
     others = {}
     for n, (what, _) in enumerate(changed):
+        if n % CHUNK == 0:
+            text = "\n".join([head, *spaces[n : n + CHUNK]])
+            source = Source(text, f"mutants_{n}.cu", made.primal.source.folder)
         others[f"{n}: {what}"] = other = copy.copy(made)
         other.__dict__["kernels"] = tuple(Kernel(source, f"{name}_{n}", defines=made.defines) for name in names)
         for kernel in other.kernels:
@@ -79,7 +82,7 @@ def run(made, rung):
     """The gradients, and what the microscope finds."""
     _, args, grid, block = RUNGS[rung]
     on_sim = [mg.tensor(a, device="sim") if isinstance(a, np.ndarray) else a for a in args]
-    names = [p.name for p in made.module.kernel.params]
+    names = [p.name for p in made.file.kernel.params]
     rng = np.random.default_rng(3)
     dy = [mg.tensor(rng.standard_normal(args[names.index(n)].shape), device="sim") for n in made.outputs]
     made.slots = 0  # the first try is too short for a tape whose length only the kernel knows

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.adjoint import Refused
+from minigrad.adjoint import NotDifferentiable
 
 RNG = np.random.default_rng(4)
 HEAD = "__device__ double g(const double* v, int j) { return v[j] - 2 * v[j + 1]; }\n"
@@ -81,7 +81,7 @@ def test_factors_of_a_matrix_in_place():
 def test_a_bound_without_a_sign_says_not_how_many_rounds_there_are():
     """t - 3 of an unsigned t is a large number in three threads, and only a break ends their loops."""
     body = "unsigned t = threadIdx.x; for (int r = 0; r < n; ++r) { for (int j = 0; j < t - 3; ++j) { "
-    with pytest.raises(Refused, match="c is overwritten in an outer loop and read in an inner one"):
+    with pytest.raises(NotDifferentiable, match="c is overwritten in an outer loop and read in an inner one"):
         mg.adjoint(f"{HEAD}{body}if (j > 2) break; s = s * c[i + j]; }} c[i + r] = s; }}{LAST}")
 
 
@@ -134,7 +134,7 @@ extern "C" __global__ void f(const double* x, double* y, int n) {
     ("s[(t + k) % T] = x[k * T + t] * v;", "v"),
 ])  # fmt: skip
 def test_no_round_stores_what_others_still_read_of_the_last_one(store, last):
-    """The adjoint runs rounds from the last to the first, each with its stores: it needs a barrier that was behind."""
+    """The adjoint runs iterations from last to first, each with its stores: it needs a barrier ahead of them."""
     made = mg.adjoint(ROUNDS.replace("STORE", store).replace("LAST", last), wrt=["x"])
     oracle.check(made, [RNG.standard_normal(16), np.zeros(8), 3], 2, 4)
 

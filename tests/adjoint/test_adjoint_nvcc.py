@@ -14,14 +14,15 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 
 CUDA = Path(__file__).parents[2] / "cuda"
 NVCC = find_nvcc()
-CASES = [(rung, real) for rung in RUNGS for real in ("float", "double")]
+KERNELS = {(k.name, *k.defines.items()): rung for rung, (k, *_) in RUNGS.items()}  # rungs may share a kernel
+CASES = [(rung, real) for rung in KERNELS.values() for real in ("float", "double")]
 
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 
 
 @pytest.fixture(scope="module")
 def builds(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[dict[tuple[str, str], Future]]:
-    """The builds of all tests that were asked for, started together over the cores."""
+    """The builds of all selected tests, started together over the cores."""
     chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
     folder = tmp_path_factory.mktemp("adjoints")
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,4 +1,4 @@
-"""Random kernels: their adjoints agree with the complex step, or they are refused. Never wrong in silence."""
+"""Random kernels: their adjoints agree with the complex step, by all passes and by some, or they are rejected."""
 
 import adjoint_oracle as oracle
 import numpy as np
@@ -7,32 +7,57 @@ from adjoint_random import BLOCK, Writer
 from adjoint_random_forms import Forms
 
 import minigrad as mg
-from minigrad.adjoint import Refused
+from minigrad.adjoint import NotDifferentiable
 
-WIDE = 2 * BLOCK
+WIDE = (2 * BLOCK,)
+WRITERS = {  # parameters: the shape of an array, or a number
+    Writer: {"x": WIDE, "w": (3,), "a": 0.4, "z": WIDE, "y": WIDE, "n": 4},
+    Forms: {"x": WIDE, "w": (3,), "a": 0.4, "b": 0.8, "z": WIDE, "y": WIDE, "o": WIDE, "acc": (3,), "n": WIDE[0]},
+}
 
 
-def right_or_refused(source, seed, sizes, wrt):
-    """Differentiate a kernel whose parameters have these sizes: a number of elements, (), or an int as it is."""
+def check(writer, seed, off=()):
+    """Compare the adjoint of a random kernel by all passes but these, unless the kernel is rejected."""
+    sizes, rng = WRITERS[writer], np.random.default_rng(seed)
     try:
-        made = mg.adjoint(source, wrt=wrt, name="f")
-    except Refused as refused:
-        assert "f.cu:" in str(refused)
+        made = oracle.without(off, mg.kernel(writer(seed).kernel(), "f"), [n for n in sizes if n not in ("y", "n")])
+    except NotDifferentiable as error:
+        assert "f.cu:" in str(error)
         return
-    rng = np.random.default_rng(seed)
     args = [rng.standard_normal(size) if isinstance(size, tuple) else size for size in sizes.values()]
     oracle.check(made, args, 2, BLOCK)
 
 
 @pytest.mark.parametrize("seed", [*range(24), 99])
 def test_loops_jumps_and_arrays(seed):
-    sizes = {"x": (WIDE,), "w": (3,), "a": 0.4, "z": (WIDE,), "y": (WIDE,), "n": 4}
-    right_or_refused(Writer(seed).kernel(), seed, sizes, ["x", "w", "a", "z"])
+    check(Writer, seed)
 
 
 @pytest.mark.parametrize("seed", range(14, 30))
 def test_mixed_forms(seed):
     """24 found that the first values of an array were taken to have a gradient after they had been overwritten."""
-    sizes = dict.fromkeys("xzyo", (WIDE,)) | {"w": (3,), "acc": (3,), "a": 0.4, "b": 0.8, "n": WIDE}
-    sizes = {name: sizes[name] for name in ("x", "w", "a", "b", "z", "y", "o", "acc", "n")}
-    right_or_refused(Forms(seed).kernel(), seed, sizes, ["x", "w", "a", "b", "z", "o", "acc"])
+    check(Forms, seed)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_without_passes(writer, seed):
+    check(writer, seed, oracle.OPTIONAL)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_many_kernels(writer, seed):
+    """By all passes, by the required ones, and without a random half of the others."""
+    rng = np.random.default_rng(seed)
+    for off in ((), oracle.OPTIONAL, [name for name in oracle.OPTIONAL if rng.random() < 0.5]):
+        check(writer, seed, off)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", oracle.OPTIONAL)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_many_kernels_without_one_pass(writer, name):
+    for seed in range(100, 140):
+        check(writer, seed, [name])

@@ -1,10 +1,10 @@
-"""What is outside the differentiable subset is refused, with its line and column and a sentence."""
+"""Kernels outside the differentiable subset are rejected with line, column and a sentence."""
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.adjoint import Refused
+from minigrad.adjoint import NotDifferentiable
 from minigrad.errors import LaunchError
 
 PARAMS = "const double* x, double* y, double a, int n"
@@ -13,33 +13,33 @@ GUARD = "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 
 
 def source(body, ahead="", params=PARAMS):
-    """A kernel whose body begins in line 4."""
+    """A kernel whose body begins on line 4."""
     return f'{ahead}\nextern "C" __global__ void f({params}) {{\nint i = threadIdx.x; y[0] = a;\n{body}\n}}\n'
 
 
 def refused(text, message):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(NotDifferentiable) as caught:
         mg.adjoint(text, name="f")
     assert str(caught.value).startswith(f"f.cu:{message}")
 
 
-# the body, then where it is refused and why
+# bodies, with line, column and reason of the error
 BODIES = {
     "y[i] = reinterpret_cast<const double*>(x)[i];": "4:8: reinterpret_cast is outside the differentiable subset; pass",
     "y[i] = ((const double*)x)[i];": "4:10: pointers cannot be cast in the subset; pass the array with its own type",
     "y[i] = x[i]; /* never ends": "4:14: this comment has no end; close it with */",
-    "\n#if 1\ny[i] = x[i];\n#else\ny[i] = 2 * x[i];\n#endif": "5:1: #if is outside the differentiable subset; leave in",
-    "\n#ifndef FAST\ny[i] = x[i];\n#endif": "5:1: #ifndef is outside the differentiable subset; leave in the lines",
-    "\n#define A (1 + \\\n 2)\n": "5:1: this #define goes on in the next line; write it in one line",
+    "\n#if 1\ny[i] = x[i];\n#else\ny[i] = 2 * x[i];\n#endif": "5:1: #if is outside the differentiable subset; keep on",
+    "\n#ifndef FAST\ny[i] = x[i];\n#endif": "5:1: #ifndef is outside the differentiable subset; keep only the lines",
+    "\n#define A (1 + \\\n 2)\n": "5:1: this #define continues on the next line; write it on one line",
     "\n#define A 2\n#define A 3\n": "6:1: A is defined twice; give the second another name",
     "\n#define A 2\n#ifndef A\n#define A 3\n#endif": "7:1: A is defined twice",
     "\n#pragma unroll\nwhile (i < 3) { }": "5:1: of pragmas only #pragma unroll before a for",
     "const double& d = x[i];": "4:13: local pointers and references are outside the subset; use an index",
     "const double* p = x + i;": "4:13: local pointers and references are outside the subset; use an index",
     "y[i] = *(x + i);": "4:8: * before an operand is outside the subset; write x[i]",
-    "*y = x[i];": "4:1: write what is assigned as a variable or as an element: y[i] = ...;",
-    "*(y + i) = x[i];": "4:1: write what is assigned as a variable or as an element",
-    "(i > 3 ? y[0] : y[1]) = x[i];": "4:1: write what is assigned as a variable or as an element",
+    "*y = x[i];": "4:1: write the target of the assignment as a variable or as an element: y[i] = ...;",
+    "*(y + i) = x[i];": "4:1: write the target of the assignment as a variable or as an element",
+    "(i > 3 ? y[0] : y[1]) = x[i];": "4:1: write the target of the assignment as a variable or as an element",
     "if (x != y) y[i] = x[i];": "4:5: x is an array of 1 axes and is used here with 0 indices; pointers cannot be",
     "y[i] = x[i][0];": "4:12: '[' is outside the differentiable subset here; an array takes one index for each of its",
     "do { y[i] = x[i]; } while (i > 9);": "4:1: do is outside the differentiable subset; write its body once, and then",
@@ -65,11 +65,11 @@ BODIES = {
     "atomicMax(&i, 3);": "4:1: the call of atomicMax as a statement is outside the subset; of the atomics only",
     "double old = atomicAdd(&y[i], 1.0);": "4:14: the value that atomicAdd returns depends on the order of the threads",
     "atomicAdd(y + i, x[i]);": "4:11: atomicAdd takes the element: atomicAdd(&x[i], value)",
-    "if (i > 3) break; y[i] = x[i];": "2:1: f has a break or continue that stands in no loop; leave it out",
+    "if (i > 3) break; y[i] = x[i];": "2:1: f has a break or continue outside any loop; leave it out",
     "return 3;": "4:1: f returns no value; so must this return",
     'printf("%d", i);': "4:1: printf is outside the differentiable subset; leave it out",
     "assert(i < 8);": "4:1: assert is outside the differentiable subset; leave it out",
-    "double v = x[i]; { double v = v * v; y[i] = v; }": "4:27: v is read in its own first value, before it has one",
+    "double v = x[i]; { double v = v * v; y[i] = v; }": "4:27: v is read in its own initial value, before it has one",
     "double sin = x[i];": "4:8: sin is the name of a function or macro; choose another name",
     "int blockIdx = 3;": "4:5: blockIdx is the name of a builtin; choose another name",
     "double v; y[i] = v * x[i];": "4:8: v is read and never given a value; give it one",
@@ -116,12 +116,12 @@ BODIES = {
     "atomicCAS(&n, 0, 1);": "4:1: the call of atomicCAS as a statement",
     "#pragma once": "4:1: of pragmas only #pragma unroll",
     "#define F(x) x\ny[0] = F(a);": "4:1: the macro F takes arguments; write it as a __device__ function",
-    "if (threadIdx.x < 3) __syncthreads();": "4:22: __syncthreads() where only some threads come by",
-    "if (threadIdx.x > 3) return; __syncthreads();": "4:30: __syncthreads() where only some threads come by",
-    "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "4:39: __syncthreads() where only some",
-    "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "4:47: __syncthreads() where only some",
+    "if (threadIdx.x < 3) __syncthreads();": "4:22: __syncthreads() that only some threads reach",
+    "if (threadIdx.x > 3) return; __syncthreads();": "4:30: __syncthreads() that only some threads reach",
+    "for (int i = 0; i < threadIdx.x; ++i) __syncthreads();": "4:39: __syncthreads() that only some",
+    "while (true) { if (x[threadIdx.x] > 0) break; __syncthreads(); }": "4:47: __syncthreads() that only some",
     "for (int r = 0; r < 3; ++r) { __syncthreads(); if (n) { y[0] = a; } else if (threadIdx.x > r) break; }":
-        "4:31: __syncthreads() where only some",
+        "4:31: __syncthreads() that only some",
     "y[0] = x[0] %2;": "4:13: % of floating-point numbers",
     "y[i] = x[i] ** 2;": "4:13: ** is no operator of C++; a power is x * x, or pow(x, 3)",
     "y[i] = x[i] ^ 2;": "4:13: ^ of floating-point numbers has no meaning; a power is x * x, or pow(x, 3)",
@@ -136,7 +136,7 @@ BODIES = {
     "y[0] = x[0] +;": "4:14: expected an operand, found ';'",
     "y[0] = blockDim;": "4:8: blockDim is used by its parts x, y and z",
     "y[0] = threadIdx.w;": "4:18: threadIdx.w does not exist",
-    "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: tape_slots is a name of the adjoint's own; choose another",
+    "double tape_slots = x[i]; y[i] = tape_slots;": "4:8: the adjoint itself uses the name tape_slots; choose another",
     "double s = 0; for (double u = a; u < 3; u += 0.5) s += u;": "4:15: the variable of this for is a double; count "
     "with an int, or use while.",
 }  # fmt: skip
@@ -156,17 +156,17 @@ DEEP = {
 
 @pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
 def test_what_is_too_deep_is_refused(value):
-    with pytest.raises(Refused, match=r"f.cu:\d+:\d+: this goes deeper than can be followed; put a part of an expr"):
+    with pytest.raises(NotDifferentiable, match=r"f.cu:\d+:\d+: this is nested too deeply; put a part of an expr"):
         mg.adjoint(source(f"y[i] = {value};"))
 
 
-# what stands ahead of the kernel, in line 1, and the kernel's body where it is not y[i] = g(x[i]);
+# line 1, ahead of the kernel; the error; and the kernel's body where it is not y[i] = g(x[i]);
 FILES = [
     ("template <class T> __device__ T g(T v) { return v; }", "1:1: template is outside the"),
     ("__device__ double g(const double& v) { return v; }", "1:33: references and pointers to"),
     ("__device__ void g(double* v) { }", "1:12: a __device__ function must return a number; void is none", "g(y);"),
-    ("__device__ double g(const double* v) { return v[0]; }", "4:12: hand over x alone, and the", "y[i] = g(x + i);"),
-    ("__device__ double g(const double* v) { return v[0]; }", "4:10: hand over the array alone,", "y[i] = g(&x[i]);"),
+    ("__device__ double g(const double* v) { return v[0]; }", "4:12: pass x alone, and the index", "y[i] = g(x + i);"),
+    ("__device__ double g(const double* v) { return v[0]; }", "4:10: pass the array alone, and", "y[i] = g(&x[i]);"),
     ("__device__ double g(double v) { return v > 0 ? 1 : g(v); }", "1:52: g calls itself;"),
     ("__device__ double h(double v);", "4:8: h has no derivative rule here, and is no __device__", "y[i] = h(x[i]);"),
     ("__device__ double g(double v) { if (v > 1) return v; }", "1:1: g does not return a double on"),
@@ -222,9 +222,11 @@ def test_a_template_cannot_be_asked_for():
     ("int q = 0; while (q < 2) { int z[1] = {c[q]}; s = s * s * z[0]; ++q; }", "an"),
 ])  # fmt: skip
 def test_what_only_the_rounds_of_a_loop_know_is_refused_and_not_guessed(loop, why):
-    """Slots for the rounds of all loops need their number ahead; a header is read once, in front of its loop."""
+    """A tape for nested loops needs its size ahead of them; a loop header is read once, in front of its loop."""
     body = f"    float s = x[0];\n    for (int r = 0; r < 2; ++r) {{\n{loop} c[0] = 1;\n    }}\n    y[0] = s;"
-    with pytest.raises(Refused, match=rf"f.cu:4:\d+: c is overwritten in an outer loop and read in {why} inner one"):
+    with pytest.raises(
+        NotDifferentiable, match=rf"f.cu:4:\d+: c is overwritten in an outer loop and read in {why} inner one"
+    ):
         mg.adjoint(KERNEL.replace("float* y", "float* y, int* c").format(body), wrt=["x"])
 
 
@@ -236,7 +238,7 @@ def test_an_array_that_changes_after_a_function_has_read_it(body):
     head = "__device__ float g(const float* v, int j) { return v[j] * v[j + 1]; }\n"
     text = KERNEL.replace("float* y", "float* y, float* c").format(f"    float s = x[0];\n    {body}\n    y[0] = s;")
     with pytest.raises(
-        Refused, match=r"f.cu:4:\d+: c is overwritten after g has read it, and the adjoint of g reads it"
+        NotDifferentiable, match=r"f.cu:4:\d+: c is overwritten after g has read it, and the adjoint of g reads it"
     ):
         mg.adjoint(head + text, wrt=["x", "c"])
     mg.adjoint(head.replace("v[j] * v", "v[j] - v") + text, wrt=["x", "c"])
@@ -260,7 +262,7 @@ def test_other_indices_are_examined_anew():
         for values in (np.arange(8.0), np.zeros(8), np.arange(8, dtype=np.int32)[::-1].copy(), np.zeros(8, np.int32))
     )
     assert made.vjp(x, apart, y, dy=[x], grid=1, block=8)[0].numpy().tolist() == list(range(7, -1, -1))
-    with pytest.raises(Refused, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*y"):
+    with pytest.raises(NotDifferentiable, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*y"):
         made.vjp(x, equal, y, dy=[x], grid=1, block=8)
 
 
@@ -283,7 +285,7 @@ FLOATS = {
 
 @pytest.mark.parametrize(("body", "examined"), FLOATS.items())
 def test_other_floats_are_examined_anew_where_they_decide(body, examined):
-    """With one x above 0 no two threads meet; with three of them they do, where x decides what is stored."""
+    """One x above 0 causes no race; three do, where x decides which elements are stored."""
     called = "__device__ double at(const double* y, int k) { return y[k]; }"
     head = f'{called} extern "C" __global__ void f(double* x, double* y)'
     made = mg.adjoint(f"{head} {{ int i = threadIdx.x; {body} }}", wrt=["x"])
@@ -294,7 +296,7 @@ def test_other_floats_are_examined_anew_where_they_decide(body, examined):
         made.vjp(three, y, **launch)
         assert len(made._examined) == 1
         return
-    with pytest.raises(Refused, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*[xy]"):
+    with pytest.raises(NotDifferentiable, match=r"f.cu:1:1: the kernel has a race and so no gradient: .*[xy]"):
         made.vjp(three, y, **launch)
 
 
@@ -302,13 +304,13 @@ def test_a_number_is_examined_anew_where_it_decides():
     made = mg.adjoint(KERNEL.format("int i = threadIdx.x;\n if (a > 0) i = 0;\n y[i] = a * x[i];"), wrt=["x"])
     x, y = mg.ones(4, device="sim"), mg.ones(4, device="sim")
     assert made.vjp(x, y, -2.0, 4, dy=[y], grid=1, block=4)[0].numpy().tolist() == [-2] * 4
-    with pytest.raises(Refused, match="the kernel has a race and so no gradient"):
+    with pytest.raises(NotDifferentiable, match="the kernel has a race and so no gradient"):
         made.vjp(x, y, 2.0, 4, dy=[y], grid=1, block=4)
 
 
 def test_a_kernel_with_a_race_is_refused():
-    """The launch is examined: whether indices meet is known only there."""
+    """Only the launch shows that indices meet, so it is examined."""
     made = mg.adjoint(KERNEL.format(GUARD + "    y[i / 2] = a * x[i];"))
     x, y = mg.ones(32, device="sim"), mg.ones(32, device="sim")
-    with pytest.raises(Refused, match=r"f.cu:3:1: the kernel has a race and so no gradient: .*y"):
+    with pytest.raises(NotDifferentiable, match=r"f.cu:3:1: the kernel has a race and so no gradient: .*y"):
         made.vjp(x, y, 2.0, 32, dy=[y], grid=1, block=32)

@@ -159,7 +159,7 @@ def check(text):
     "int j = lo; j < hi; j += blockDim.x",
 ])  # fmt: skip
 def test_a_loop_that_makes_no_round_has_none_in_its_adjoint(head, lo, hi, step):
-    """Where the step has another sign, or the header is computed without one: rounds are counted as C++ does."""
+    """A step of another sign, or a header in unsigned arithmetic: iterations are counted as in C++."""
     first, end = (hi, lo) if ">" in head else (lo, hi)
     by = {"j += step": step, "j -= step": -step, "j += 2": 2, "j += blockDim.x": 4}[head.split("; ")[2]]
     end = 4 if "< blockDim" in head else end
@@ -183,7 +183,7 @@ def test_a_loop_that_makes_no_round_has_none_in_its_adjoint(head, lo, hi, step):
     ],
 )
 def test_a_function_reads_an_array_that_the_loop_overwrites(body, slope):
-    """c[0] is 2 in the first round and 1 in the second."""
+    """c[0] is 2 in the first iteration and 1 in the second."""
     head = "__device__ int at(const int* c, int n) { return c[n]; }\n"
     head += 'extern "C" __global__ void f(const double* x, int* c, double* y) { double v = x[0]; '
     text = head + f"for (int r = 0; r < 2; ++r) {{ {body} c[0] = 1; }} y[0] = v; }}"
@@ -193,7 +193,7 @@ def test_a_function_reads_an_array_that_the_loop_overwrites(body, slope):
 
 
 def test_what_only_rounds_read_is_not_read_before_a_loop_that_makes_none():
-    """The sum over the warp stands in front of the loop; the index is far outside, as no round uses it."""
+    """The sum over the warp is ahead of the loop; the index is far outside, as no iteration uses it."""
     head = 'extern "C" __global__ void f(const double* w, const double* x, const int* at, double* y, int m) {'
     text = f"{head} {I}double s = 0; for (int j = 0; j < m; ++j) {{ s += w[at[i]] * w[at[i]] * x[j]; }} y[i] = s; }}"
     w, y, at = (mg.tensor(v, device="sim") for v in (np.ones(2), np.ones(4), np.full(4, -100000000, np.int32)))
@@ -217,14 +217,14 @@ def test_what_only_rounds_read_is_not_read_before_a_loop_that_makes_none():
     ],
 )
 def test_where_there_is_no_slope_one_is_chosen(value, slope):
-    """At 0: as the ops of the package and PyTorch have it, and 0 where the limit from one side is infinite."""
+    """At 0: as in the ops of the package and in PyTorch, and 0 where a one-sided limit is infinite."""
     text = f'extern "C" __global__ void f(const double* x, double* y) {{ {I}y[i] = {value}; }}'
     (dx,) = mg.adjoint(text, ["x"]).vjp(np.zeros(4), np.zeros(4), dy=[np.ones(4)], grid=1, block=4)
     np.testing.assert_allclose(dx, slope)
 
 
 def test_two_branches_that_add_to_each_others_elements():
-    """Nothing parts the two: each index belongs to one thread, but of one element they are two threads."""
+    """Nothing separates the two loops: each index belongs to one thread, but an element to two."""
     text = """
 extern "C" __global__ void f(const double* x, double* y) {
     __shared__ double s[4][4];
@@ -274,7 +274,7 @@ WHOLE = {
 @pytest.mark.parametrize("kind", ["double", "float", "real"])
 @pytest.mark.parametrize(("body", "slope"), WHOLE.items(), ids=WHOLE)
 def test_whole_numbers_beside_a_real_are_converted(body, slope, kind):
-    """The factor of `t = A * t` is computed as the kernel does, not in whole numbers."""
+    """The factor of `t = a * t` is computed as in the kernel, not in integers."""
     head = "#define THREE 3\n__device__ double third(double v) { double w = v; w -= w / 3; return w; }\n"
     code = f'{head}extern "C" __global__ void f(const double* x, double* y) {{ {I}double t = x[i]; {body} y[i] = t; }}'
     code = code.replace("double", kind)

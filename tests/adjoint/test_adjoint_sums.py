@@ -1,4 +1,4 @@
-"""Sums that change their owner, are led out of loops or are shared out over a warp, against the complex step."""
+"""Sums that are gathered, hoisted out of loops or distributed over a warp, against the complex step."""
 
 import adjoint_oracle as oracle
 import numpy as np
@@ -79,7 +79,7 @@ DOWN = {"j >= 0": "plain =", "j > -1": "plain =", "j >= -1": "global atomic", "j
 
 @pytest.mark.parametrize(("condition", "how"), DOWN.items())
 def test_a_loop_that_counts_down_below_0_reads_the_row_before(condition, how):
-    """Then an element is that of two threads."""
+    """Then two threads share an element."""
     made = mg.adjoint(
         f"""extern "C" __global__ void f(const double* x, double* y, int n, int low) {{
         double v = 0;

@@ -1,4 +1,4 @@
-"""What the decision table says of values and sums, and what a notebook shows of an adjoint."""
+"""The rows of the decision table, and the page that a notebook shows of an adjoint."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_rows(case):
 
 
 def test_a_turned_sum_moves_what_other_threads_hand_over():
-    """Of the product one value a term; of bodies that attract each other six, for three sums."""
+    """One value for each term of a matrix product; six for the three sums of attracting bodies."""
     assert mg.adjoint(ladder("matmul_tiled")).decisions["d_a_tile[ty][tx]"].moved == "4 in shared memory"
     assert mg.adjoint(ladder("nbody")).decisions["d_tile[t][0]"].moved == "8 in shared memory"
 

@@ -94,15 +94,15 @@ def test_tiles_of_a_product(name):
 
 
 def test_a_block_that_does_not_store_what_it_reads():
-    """Nothing in the indices tells how many rows of a block of two rows a thread there are; the launch is asked."""
+    """The indices do not imply the extent of a block whose threads store two rows each; each launch is checked."""
     args = [np.ones(54), np.ones(63), np.ones(42), 6, 7, 9]
-    with pytest.raises(LaunchError, match=r"block of \(4, 1, 1\), a round of the loop at line 7 reads elements of "):
+    with pytest.raises(LaunchError, match=r"block of \(4, 1, 1\), an iteration of the loop at line 7 reads "):
         tiled("two rows a thread").vjp(*args, dy=[np.ones(42)], grid=(2, 2), block=(4, 1))
 
 
 @pytest.mark.parametrize("block", [4, 5, 8])
 def test_a_block_smaller_than_its_array(block):
-    """How far a thread's index goes says how many elements there are, not how many threads."""
+    """The range of a thread's index implies the number of elements, not of threads."""
     made = mg.adjoint("""extern "C" __global__ void f(const double* x, double* y, int n) {
     __shared__ double s[9];
     int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
@@ -119,7 +119,7 @@ def test_a_block_smaller_than_its_array(block):
 
 
 def test_a_tile_of_which_some_elements_stay():
-    """Two threads of the four store an element in the first half of a round, so that of two others stays: on a tape."""
+    """Two of four threads store in the first half of an iteration; the other two elements are on a tape."""
     made = mg.adjoint("""
 #define T 4
 extern "C" __global__ void f(const double* x, double* y, int n) {

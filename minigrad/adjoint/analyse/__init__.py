@@ -1,1 +1,192 @@
-""""""
+"""Facts about a kernel or a device function that hold before any decision: activity, structure, stores and extents."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from minigrad.adjoint.analyse.indices import EXTENTS, IndexFacts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.phases import Divergence, check_barriers
+from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_of
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
+from minigrad.adjoint.language.control_flow import structured
+from minigrad.adjoint.language.dataflow import (
+    assigned_once,
+    inline,
+    own_arrays,
+    own_reads,
+    own_writes,
+    read,
+    target_name,
+    written,
+)
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
+
+
+class Names:
+    """Names for the variables that an adjoint adds to those of a function."""
+
+    def __init__(self, used: Iterable[str]):
+        self.used = set(used)
+
+    def fresh(self, base: str) -> str:
+        """base, base_2, base_3, ...: the first that is not in use."""
+        name = unused_name(base, self.used)
+        self.used.add(name)
+        return name
+
+
+@dataclass
+class KernelFacts:
+    """A function and its analyses. `conditions`, `limits` and `uniform` grow with what passes rely on."""
+
+    file: KernelFile
+    function: ast.Function
+    active: set[str]  # variables and arrays that carry derivatives
+    flow: list[Stmt]  # the body without returns
+    names: Names
+    dropped: set[str] = field(default_factory=set)  # arrays whose stores the forward sweep omits: no read follows them
+    final: set[str] = field(default_factory=set)  # outputs each of whose elements is stored once and never read
+    first: set[int] = field(default_factory=set)  # ids of the stores before which nothing touches the array
+    uniform: set[str] = field(default_factory=set)  # names with one value in all threads of a block
+    converged: set[str] = field(default_factory=set)  # and those with one value in threads that run together
+    conditions: dict[str, Expr] = field(default_factory=dict)  # extents of the launch that must be equal to these
+    limits: dict[str, Expr] = field(default_factory=dict)  # extents that must not exceed these
+
+    @cached_property
+    def fixed(self) -> dict[str, Expr]:
+        """The variables that are assigned once, with their values."""
+        return assigned_once(self.function.body)
+
+    @cached_property
+    def nests(self) -> dict[ast.Place, tuple[Count, ...]]:
+        """The headers around each loop."""
+        return nests(self.function.body)
+
+    @cached_property
+    def local_arrays(self) -> set[str]:
+        """The arrays of one thread, which are saved as a whole."""
+        return {n for n, d in self.function.declared.items() if d.dims and not d.shared}
+
+    def is_array(self, name: str) -> bool:
+        found, param = self.function.declared.get(name), self.function.param(name)
+        return bool((found and found.dims) or (param and param.pointer))
+
+    def overwrites(self, s: Stmt) -> set[str]:
+        """The names that the forward sweep of a statement writes."""
+        return written([s]) - self.dropped
+
+    @cached_property
+    def overwritten(self) -> set[str]:
+        """All names that the forward sweep writes."""
+        return written(self.function.body) - self.dropped
+
+    def reads(self, e: Expr) -> set[str]:
+        """The variable or array that an expression itself reads; of a call the arrays that it takes."""
+        match e:
+            case ast.Name():
+                return {e.name}
+            case ast.Call() | ast.Index():
+                return set(filter(self.is_array, own_arrays(e)))
+        return set()
+
+    def trips(self, header: Count) -> Expr | None:
+        """The number of iterations as the host computes it; None where it cannot."""
+        return self.on_host(trips_of(header, self.file.values, self.fixed))
+
+    def on_host(self, e: Expr) -> Expr | None:
+        """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
+        e = inline(e, self.fixed)
+        known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
+        axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # the same for all threads
+        return e if self.function is self.file.kernel and evaluate(e, known | axes) is not None else None
+
+    def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:
+        """The facts about indices with which a body begins. more: further parameters of the launch."""
+        if self.function is not self.file.kernel:
+            return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
+        macros = set(self.file.values)
+        scalars = {p.name for p in self.function.params if not p.pointer} | {*more}
+        known = {**self.fixed, **assigned_once(body)} if more else {**assigned_once(body), **self.fixed}
+        launch = {*scalars, *macros, *EXTENTS.values()}
+        return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
+
+
+def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
+    """The facts about the kernel of a file. Raises NotDifferentiable at a barrier that some threads may not reach."""
+    kernel, divergence = file.kernel, Divergence(file.kernel)
+    check_barriers(file, divergence)
+    active, flow = dataflow.active(kernel, wrt), structured(kernel.body, ("return",))
+    facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
+    facts.uniform = {*divergence.uniform, *file.values}
+    facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
+    seen = read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block
+    facts.conditions = {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
+    facts.dropped = {p.name for p in kernel.params if p.pointer} - read_after_store(flow)
+    again = stored_again(flow, facts.of_indices(flow))
+    facts.first = first_stores(flow, {*kernel.declared} - again)
+    facts.final = set(dataflow.outputs(kernel)) & stored_apart(flow) - (read(flow) | set(wrt)) - again
+    return facts
+
+
+def read_after_store(body: list[Stmt]) -> set[str]:
+    """The arrays of which a read may follow a store; reads of all others find the kernel's input."""
+    stored: set[str] = set()
+    found: set[str] = set()
+
+    def visit(body: list[Stmt]) -> None:
+        for s in body:
+            for one in with_header(s):
+                found.update(own_reads(one) & stored)
+                stored.update(own_writes(one) if not isinstance(one, ast.Declare) else set())
+            for inner in bodies(s):
+                visit(inner)
+                if isinstance(s, ast.For):
+                    visit(inner)  # the next iteration may read what the end of this one stores
+
+    visit(body)
+    return found
+
+
+def stored_again(body: list[Stmt], facts: IndexFacts, since: dict[str, set[str]] | None = None) -> set[str]:
+    """The arrays into which a loop may store an element twice. since: the loops around the declaration of an array."""
+    found: set[str] = set()
+    since = dict(since or {})
+    for s in body:
+        if isinstance(s, ast.Declare):
+            since[s.name] = facts.counters
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Index):
+            known = [facts.determined(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
+            if not facts.counters - since.get(s.target.array, set()) <= set().union(*known):
+                found.add(s.target.array)
+        for inner, inside in facts.within(s):
+            found |= stored_again(inner, inside, since)
+    return found
+
+
+def stored_apart(body: list[Stmt]) -> set[str]:
+    """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
+    stores: dict[str, list[ast.Assign | ast.AtomicAdd]] = {}
+    for s in flatten(body):
+        if isinstance(s, ast.Assign | ast.AtomicAdd):
+            stores.setdefault(target_name(s.target), []).append(s)
+    return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
+
+
+def _differ(targets: list[Target]) -> bool:
+    indices = [t.indices for t in targets if isinstance(t, ast.Index)]
+    gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
+    return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
+
+
+def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
+    """The ids of the stores that are the first to touch one of these arrays."""
+    seen: set[str] = set()
+    found = set()
+    for s in flatten(body):
+        match s:
+            case ast.Assign(target=ast.Index(array=name), op="=") if name in names - seen - own_reads(s):
+                found.add(id(s))
+        seen |= own_reads(s) | (set() if isinstance(s, ast.Declare) and not s.values else own_writes(s))
+    return found

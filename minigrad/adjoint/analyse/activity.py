@@ -1,60 +1,41 @@
-"""How far values go: which parameters can matter, and whether data decide which elements are touched."""
+"""Activity: the parameters to differentiate by, and the statements on whose values control flow and indices depend."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Call,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    Jump,
-    Name,
-    Stmt,
-    Ternary,
-    floating,
-    walk,
-)
+from minigrad.adjoint.language import ast, dataflow
+from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves, structured
-from minigrad.adjoint.language.effects import (
-    always,
+from minigrad.adjoint.language.dataflow import (
+    always_read,
     declared,
-    elements,
-    handed,
-    mentioned,
-    name_of,
-    read_here,
-    reads_in,
+    elements_read,
+    names_in,
+    names_used,
+    own_arrays,
+    own_reads,
+    own_writes,
+    target_name,
     written,
-    written_here,
 )
-from minigrad.adjoint.language.file import Module
-from minigrad.adjoint.language.rewrite import each, expressions, heads, nested
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import bodies, flatten, own_expressions, with_header
 from minigrad.errors import short
 
 
-def chosen(module: Module, wrt: Any) -> tuple[str, ...]:
-    """The parameters named, each of which must have a derivative; those of `default` where none are named."""
-    kernel = module.kernel
+def chosen(file: KernelFile, wrt: Any) -> tuple[str, ...]:
+    """The parameters that `wrt` names, each of which must be floating-point; `default` where it names none."""
+    kernel = file.kernel
     if not dataflow.outputs(kernel):
-        raise module.refuse(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
-    floats = [p.name for p in kernel.params if floating(p.type)]
-    names = default(module) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
+        raise file.error(kernel.place, f"{kernel.name} writes to no floating-point array, so it has no gradient.")
+    floats = [p.name for p in kernel.params if is_float(p.type)]
+    names = default(file) if wrt is None else [wrt] if isinstance(wrt, str) else wrt
     if not isinstance(names, Sequence):
         raise TypeError(f"wrt takes the names of parameters, such as ['{floats[0]}']; got {short(wrt)}.")
     for n, name in enumerate(names):
         if name not in floats:
-            raise ValueError(
-                f"wrt: {kernel.name} has no floating-point parameter {name!r}; it has {', '.join(floats)}."
-            )
+            why = f"has no floating-point parameter {name!r}; it has {', '.join(floats)}."
+            raise ValueError(f"wrt: {kernel.name} {why}")
         if name in names[:n]:
             raise ValueError(f"wrt names {name!r} twice; each parameter has one gradient.")
     if not names:
@@ -63,43 +44,43 @@ def chosen(module: Module, wrt: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def default(module: Module) -> list[str]:
-    """All floating-point parameters whose values at the start can reach an output.
+def default(file: KernelFile) -> list[str]:
+    """All floating-point parameters whose initial values can reach an output.
 
-    Of an output that the kernel does not read, these are the values of elements that it does not store. They count
-    where the data decide which elements those are, not where a test of indices such as `i < n` does.
+    An output that the kernel does not read passes on the elements that it does not store. These count where the data
+    decide which elements they are, not where a test of indices such as `i < n` does.
     """
-    kernel = module.kernel
-    read = set().union(*(sources for sources, _ in dataflow.edges(kernel)))
-    added = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Add)}
-    changed = {name_of(s.target) for s in each(kernel.body) if isinstance(s, Assign) and s.op != "="}
+    kernel = file.kernel
+    read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
+    added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.AtomicAdd)}
+    changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.Assign) and s.op != "="}
     ends = dataflow.outputs(kernel)
-    data = follows(kernel.body, (p.name for p in kernel.params if p.pointer or floating(p.type)))
+    data = dependents(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
-    useful = dataflow.reached(kernel, ends, backward=True) & (read | added | changed | left)
-    return [p.name for p in kernel.params if p.name in useful and floating(p.type)]
+    useful = dataflow.reachable(kernel, ends, backward=True) & (read | added | changed | left)
+    return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
 
 
 def _stored(body: list[Stmt], data: set[str]) -> set[str]:
-    """The arrays into whose elements statements store whatever the data are."""
+    """The arrays into whose elements statements store independently of the data."""
     found: set[str] = set()
     for s in body:
-        free = not reads_in(expressions(s)) & data
+        free = not names_in(own_expressions(s)) & data
         match s:
-            case Assign(target=Index(), op="=") if not reads_in(s.target.indices) & data:  # type: ignore[union-attr]
-                found.add(name_of(s.target))
-            case If():
-                then, orelse = (_stored(side, data) for side in nested(s))
+            case ast.Assign(target=ast.Index(), op="=") if not names_in(s.target.indices) & data:  # type: ignore[union-attr]
+                found.add(target_name(s.target))
+            case ast.If():
+                then, orelse = (_stored(side, data) for side in bodies(s))
                 found |= then | orelse if free else then & orelse
                 if not free and leaves([s], JUMPS):
                     return found
-            case For() if free:
+            case ast.For() if free:
                 found |= _stored(s.body, data)
     return found
 
 
-def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
-    """The names whose values come from these: by way of an assignment, or of a condition that decides over one."""
+def dependents(body: list[Stmt], start: Iterable[str]) -> set[str]:
+    """The names whose values depend on these: through an assignment, or a condition that decides over one."""
     found, size = set(start), -1
     while size != (size := len(found)):
         _spread(body, found, None)
@@ -107,79 +88,79 @@ def follows(body: list[Stmt], start: Iterable[str]) -> set[str]:
 
 
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
-    """Add what is written with such values, and where such values decide what was there before: all but `own`."""
+    """Add names assigned such values, or assigned under a condition on such values unless they are among `own`."""
     for s in body:
-        decided = isinstance(s, If | For) and bool(reads_in(expressions(s)) & found)
+        decided = isinstance(s, ast.If | ast.For) and bool(names_in(own_expressions(s)) & found)
         within = declared([s]) if decided else own
-        for one in heads(s):
-            if read_here(one) & found:
-                found |= written_here(one)
+        for one in with_header(s):
+            if own_reads(one) & found:
+                found |= own_writes(one)
             elif within is not None:
-                found |= written_here(one) - within
-        for inner in nested(s):
+                found |= own_writes(one) - within
+        for inner in bodies(s):
             _spread(inner, found, within)
 
 
-def floats_decide(kernel: Function) -> bool:
-    """Whether it lies in floating-point data which elements of the arrays that it writes a kernel touches, and when.
+def floats_decide(kernel: ast.Function) -> bool:
+    """True if floating-point data decide which elements of written arrays a kernel touches, and when.
 
-    Where it does not, all launches with the same whole numbers have races or none has.
+    Where they do not, either all launches with the same integer arguments have races or none has.
     """
-    data = follows(kernel.body, (p.name for p in kernel.params if floating(p.type)))
+    data = dependents(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
     memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
     watched = memory & written(kernel.body)
-    return any(_decides(s, data, watched) or _within(s, data, watched) for s in each(kernel.body))
+    return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
-    """Whether data decide if the statements inside this one run, where these touch such an array or change the way."""
-    if not isinstance(s, If | For) or not reads_in(expressions(s)) & data:
+    """True if data decide over statements that touch a watched array, jump or wait."""
+    if not isinstance(s, ast.If | ast.For) or not names_in(own_expressions(s)) & data:
         return False
-    inside = [s] if isinstance(s, For) else [*s.then, *s.orelse]
-    return bool(mentioned(inside) & watched) or any(isinstance(t, Jump | Barrier) for t in each(inside))
+    inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]
+    return bool(names_used(inside) & watched) or any(isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside))
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
-    """Whether data are part of an index of such an array, or decide within an expression if one is read."""
-    target = (s.target,) if isinstance(s, Assign | Add) else ()
-    return any(_chosen(e, data, watched) for whole in (*target, *expressions(s)) for e in walk(whole))
+    """True if data are part of an index of a watched array, or decide within an expression whether to read one."""
+    target = (s.target,) if isinstance(s, ast.Assign | ast.AtomicAdd) else ()
+    return any(_chosen(e, data, watched) for whole in (*target, *own_expressions(s)) for e in walk(whole))
 
 
 def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
     match e:
-        case Index():
-            return e.array in watched and bool(reads_in(e.indices) & data)
-        case Call():
-            return any(isinstance(a, Name) and a.name in watched for a in e.arguments)  # it may do any of this
-        case Ternary():
+        case ast.Index():
+            return e.array in watched and bool(names_in(e.indices) & data)
+        case ast.Call():
+            return any(isinstance(a, ast.Name) and a.name in watched for a in e.arguments)  # the function may do either
+        case ast.Ternary():
             return bool(e.condition.names & data and (e.yes.names | e.no.names) & watched)
-        case Binary(op="&&" | "||"):
+        case ast.Binary(op="&&" | "||"):
             return bool(e.left.names & data and e.right.names & watched)
     return False
 
 
 def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
-    """Whether a round runs safely from any values of `states`: it reads the elements that it has read before.
+    """True if an iteration can run from any values of `states`: it reads only elements that it has read before.
 
-    So each element is read in any case, at an index that no state decides; no array is handed to a function, and no
-    whole number is divided by what a state decides.
+    So each element is read unconditionally, at an index that depends on no state; no array is passed to a function, and
+    no integer is divided by a value that depends on a state.
     """
-    unsure = follows(body, states)
-    found = {*elements(body)}
-    if found - _sure(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
+    unsure = dependents(body, states)
+    found = {*elements_read(body)}
+    if found - _always_read(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
-    every = [x for s in each(body) for e in expressions(s) for x in walk(e)]
-    if {n for x in every if isinstance(x, Call) for n in handed(x)} & arrays:
+    every = [x for s in flatten(body) for e in own_expressions(s) for x in walk(e)]
+    if {n for x in every if isinstance(x, ast.Call) for n in own_arrays(x)} & arrays:
         return False
-    divisors = [x.right for x in every if isinstance(x, Binary) and x.op in "/%" and not floating(x.type)]
+    divisors = [x.right for x in every if isinstance(x, ast.Binary) and x.op in "/%" and not is_float(x.type)]
     return not any(d.names & unsure for d in divisors)
 
 
-def _sure(body: list[Stmt]) -> set[Index]:
-    """The elements that every round reads: those ahead of the first branch that may end it."""
-    found: set[Index] = set()
+def _always_read(body: list[Stmt]) -> set[ast.Index]:
+    """The elements that every iteration reads: those ahead of the first branch with a jump."""
+    found: set[ast.Index] = set()
     for s in body:
-        found |= {x for e in expressions(s) for x in always(e)}
-        if any(isinstance(t, Jump) for t in each([s])):
+        found |= {x for e in own_expressions(s) for x in always_read(e)}
+        if any(isinstance(t, ast.Jump) for t in flatten([s])):
             break
     return found

@@ -1,32 +1,20 @@
-"""Whole-number expressions as polynomials, so that two ways of writing an index are one."""
+"""Index expressions as polynomials; the thread that an index determines, as a number in a mixed radix."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
 from typing import Any
 
-from minigrad.adjoint.language.ast import (
-    UNSIGNED,
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    Unary,
-    children,
-)
-from minigrad.adjoint.language.effects import waits, written
-from minigrad.adjoint.language.rewrite import ONE, conjuncts, sides
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children
+from minigrad.adjoint.language.dataflow import has_barrier, written
+from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
 Term = tuple[str, ...]  # the names of a product, sorted; () is the constant
 
 
 class Polynomial(dict[Term, int]):
-    """Terms with their factors: `2 * n * i + 1` is {("i", "n"): 2, (): 1}."""
+    """Terms with their coefficients: `2 * n * i + 1` is {("i", "n"): 2, (): 1}."""
 
     def __add__(self, other: "Polynomial") -> "Polynomial":
         made = Polynomial(self)
@@ -48,8 +36,8 @@ class Polynomial(dict[Term, int]):
         """All names in it."""
         return {name for term in self for name in term}
 
-    def of(self, name: str) -> "Polynomial | None":
-        """What stands before a name; None where it is there squared."""
+    def coefficient(self, name: str) -> "Polynomial | None":
+        """The coefficient of a name; None where the name is squared."""
         found = Polynomial()
         for term, factor in self.items():
             if term.count(name) > 1:
@@ -61,14 +49,14 @@ class Polynomial(dict[Term, int]):
         return found
 
     def at(self, values: Mapping[str, Any]) -> int | None:
-        """Its value; None where that of a name is not known."""
+        """Its value; None where the value of a name is unknown."""
         if not self.names() <= set(values):
             return None
         return sum(factor * prod(int(values[name]) for name in term) for term, factor in self.items())
 
-    def put(self, name: str, value: "Polynomial") -> "Polynomial | None":
-        """With a value in place of a name."""
-        factor = self.of(name)
+    def substitute(self, name: str, value: "Polynomial") -> "Polynomial | None":
+        """A value substituted for a name; None where the name is squared."""
+        factor = self.coefficient(name)
         if factor is None:
             return None
         return Polynomial({t: f for t, f in self.items() if name not in t}) + factor * value
@@ -87,16 +75,16 @@ def variable(name: str) -> Polynomial:
 def polynomial(e: Expr) -> Polynomial | None:
     """An expression of + - * as a polynomial; None for any other."""
     match e:
-        case Number():
-            return None if e.whole is None else constant(e.whole)
-        case Name():
+        case ast.Number():
+            return None if e.int_value is None else constant(e.int_value)
+        case ast.Name():
             return variable(e.name)
-        case Cast():
+        case ast.Cast():
             return polynomial(e.operand) if e.type in ("int", "unsigned", "long long", "size_t") else None
-        case Unary(op="-"):
+        case ast.Unary(op="-"):
             inner = polynomial(e.operand)
             return None if inner is None else inner * constant(-1)
-        case Binary(op=op) if op in "+-*":
+        case ast.Binary(op=op) if op in "+-*":
             left, right = polynomial(e.left), polynomial(e.right)
             if left is None or right is None:
                 return None
@@ -105,7 +93,7 @@ def polynomial(e: Expr) -> Polynomial | None:
 
 
 def offsets(indices: list[Expr]) -> list[int] | None:
-    """By how much indices differ from the first one; None where not by constants."""
+    """The differences of indices from the first one; None unless all are constants."""
     known = [p for p in map(polynomial, indices) if p is not None]
     gaps = [p - known[0] for p in known]
     if len(known) < len(indices) or any(set(gap) - {()} for gap in gaps):
@@ -114,7 +102,7 @@ def offsets(indices: list[Expr]) -> list[int] | None:
 
 
 def stride(e: Expr) -> int:
-    """The largest whole number that divides all of an index but its constant."""
+    """The largest integer that divides every term of an index but its constant."""
     found = polynomial(e) or Polynomial()
     return gcd(*(factor for term, factor in found.items() if term))
 
@@ -125,91 +113,94 @@ EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("bloc
 COORDINATES = frozenset((*IDS, *EXTENTS.values()))
 
 
-def signless(e: Expr) -> bool:
-    """Whether C++ computes an expression without a sign, in which -1 is a large number."""
-    if isinstance(e, Cast | Index) or e.type != "int":
+def is_unsigned(e: Expr) -> bool:
+    """True where C++ computes an expression in unsigned arithmetic, in which -1 is a large number."""
+    if isinstance(e, ast.Cast | ast.Index) or e.type != "int":
         return e.type in UNSIGNED
-    return e.names <= COORDINATES if isinstance(e, Name) else any(map(signless, children(e)))
+    return e.names <= COORDINATES if isinstance(e, ast.Name) else any(map(is_unsigned, children(e)))
 
 
 @dataclass
-class Known:
-    """What holds where an index stands: values of variables, ranges of loops, conditions passed."""
+class IndexFacts:
+    """Facts at a statement about the names in its indices: values, ranges of the enclosing loops, conditions passed."""
 
     fixed: dict[str, Expr]
     constants: set[str]  # macros
-    uniform: set[str]  # names that are one value for the whole launch
-    still: set[str]  # names that are one value for a block, as long as no thread of it passes a barrier
-    conditions: dict[str, Expr]  # extents of the launch on which the adjoint relies
-    limits: dict[str, Expr]  # and those that may be smaller; added to
+    uniform: set[str]  # names with one value in the whole launch
+    block_uniform: set[str]  # names with one value in a block between two barriers
+    conditions: dict[str, Expr]  # extents of the launch that are known
+    limits: dict[str, Expr]  # extents assumed to be at most this; extended
     ranges: dict[str, tuple[Polynomial, Polynomial]] = field(default_factory=dict)  # start and step of loops
-    below: dict[str, list[Polynomial]] = field(default_factory=dict)
-    sums: dict[str, Polynomial] = field(default_factory=dict)  # what `start + tx < k` bounds, each under a name
-    pinned: set[str] = field(default_factory=set)
-    loops: tuple[For, ...] = ()  # around it, the outermost first
-    guards: tuple[Expr, ...] = ()  # what has been tested on the way
-    same: set[str] = field(default_factory=set)  # what of these counts for the index in question
+    upper_bounds: dict[str, list[Polynomial]] = field(default_factory=dict)
+    sums: dict[str, Polynomial] = field(default_factory=dict)  # sums bounded as in `start + tx < k`, each under a name
+    pinned: set[str] = field(default_factory=set)  # coordinates that a condition fixes
+    loops: tuple[ast.For, ...] = ()  # enclosing, the outermost first
+    guards: tuple[Expr, ...] = ()  # conditions passed
+    assumed_uniform: set[str] = field(default_factory=set)  # the names taken as uniform in the current query
 
-    def told(self, p: Polynomial, depth: int = 0) -> set[str] | None:
-        """The thread and block coordinates that a value determines; None where it mixes them."""
-        p = self.spelled(p)
-        digits = {n: p.of(n) for n in sorted(p.names()) if self.varies(n)}
-        if 0 < len(digits) < 6 and self.radix(digits, constant(1)):
-            return set().union(*(self.inner(d, depth) for d in digits))
+    def determined(self, p: Polynomial, depth: int = 0) -> set[str] | None:
+        """The thread and block coordinates that a value determines; None where it mixes them.
+
+        A value is a number in a mixed radix: digits with factors, each digit below the ratio of the next two factors.
+        """
+        p = self.expand_uniform(p)
+        digits = {n: p.coefficient(n) for n in sorted(p.names()) if self.varies(n)}
+        if 0 < len(digits) < 6 and self.mixed_radix(digits, constant(1)):
+            return set().union(*(self.coordinates_of(d, depth) for d in digits))
         for name, e in self.sums.items() if depth < 9 else ():
-            if e.items() < p.items() and self.positive_sum(e):
-                found = self.told(p - e + variable(name), depth + 1)
+            if e.items() < p.items() and self.nonnegative_sum(e):
+                found = self.determined(p - e + variable(name), depth + 1)
                 if found is not None:
                     return found
         for name in digits:
-            wider = self.expanded(p, name) if depth < 9 else None
-            if wider is not None and (found := self.told(wider, depth + 1)) is not None:
+            wider = self.expand(p, name) if depth < 9 else None
+            if wider is not None and (found := self.determined(wider, depth + 1)) is not None:
                 return found
         return None if digits else set()
 
-    def spelled(self, p: Polynomial) -> Polynomial:
-        """A value with what is the same everywhere written out: n as width * height."""
+    def expand_uniform(self, p: Polynomial) -> Polynomial:
+        """A value with uniform variables replaced by their definitions: n by width * height."""
         for name in sorted(p.names()):
             if name in self.fixed and name not in self.ranges and not self.varies(name):
-                p = self.expanded(p, name) or p
+                p = self.expand(p, name) or p
         return p
 
-    def inner(self, digit: str, depth: int) -> set[str]:
-        """What one digit determines in its turn."""
+    def coordinates_of(self, digit: str, depth: int) -> set[str]:
+        """The coordinates that one digit determines."""
         if digit in IDS:
             return {digit}
         if digit in self.sums:
-            return {digit} | (self.told(self.sums[digit], depth + 1) or set())
-        alone = self.expanded(variable(digit), digit)
-        return {digit} | ((self.told(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
+            return {digit} | (self.determined(self.sums[digit], depth + 1) or set())
+        alone = self.expand(variable(digit), digit)
+        return {digit} | ((self.determined(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
 
-    def expanded(self, p: Polynomial, name: str) -> Polynomial | None:
-        """A value with a variable replaced by what it was set to, or by start + step * round of its loop."""
+    def expand(self, p: Polynomial, name: str) -> Polynomial | None:
+        """A value with a variable replaced by its definition, or by start + step * iteration of its loop."""
         if name in self.fixed and name not in self.ranges:
             value = polynomial(self.fixed[name])
-            return None if value is None else p.put(name, value)
+            return None if value is None else p.substitute(name, value)
         start, step = self.ranges.get(name, (None, None))
         if start is None or step is None or not any(map(self.varies, start.names())):
             return None
-        return p.put(name, start + step * variable(f"@{name}"))
+        return p.substitute(name, start + step * variable(f"@{name}"))
 
-    def radix(self, digits: dict[str, Polynomial | None], stride: Polynomial) -> bool:
-        """Whether these, each with its factor, are digits in a mixed radix, of which `stride` is the least factor."""
+    def mixed_radix(self, digits: dict[str, Polynomial | None], stride: Polynomial) -> bool:
+        """True if these, each with its factor, are the digits of a mixed radix whose least factor is `stride`."""
         for digit, factor in digits.items():
-            if factor == stride and self.natural(digit):
+            if factor == stride and self.nonnegative(digit):
                 rest = {name: other for name, other in digits.items() if name != digit}
                 for wanted in rest.values():
-                    wider = next((b for b in self.bounds(digit, wanted, stride) if b), None)
-                    if wider is not None and self.radix(rest, stride * wider):
+                    wider = next((b for b in self.matching_bounds(digit, wanted, stride) if b), None)
+                    if wider is not None and self.mixed_radix(rest, stride * wider):
                         return True
                 if not rest:
                     return True
         return False
 
-    def bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
-        """The bound of a digit that makes the next one's factor the wanted one, if there is such a bound."""
-        known = [*self.below.get(digit, []), *([variable(EXTENTS[digit])] if digit in EXTENTS else [])]
-        known = [self.spelled(b) for bound in known for b in (bound, *self.wider(bound))]
+    def matching_bounds(self, digit: str, wanted: Polynomial | None, stride: Polynomial) -> Iterator[Polynomial | None]:
+        """The bounds of a digit by which the next factor is the wanted one."""
+        known = [*self.upper_bounds.get(digit, []), *([variable(EXTENTS[digit])] if digit in EXTENTS else [])]
+        known = [self.expand_uniform(b) for bound in known for b in (bound, *self.wider_bounds(bound))]
         yield next((b for b in known if stride * b == wanted), None)
         if digit in IDS[:3] and wanted is not None:
             for e in self.constants_between(stride, wanted):
@@ -217,127 +208,122 @@ class Known:
                 if (self.conditions.get(extent) or self.limits.setdefault(extent, e)) == e:
                     yield polynomial(e)
 
-    def wider(self, bound: Polynomial) -> Iterator[Polynomial]:
-        """Bounds beyond this one: of `l <= j`, where j < m, it is m."""
+    def wider_bounds(self, bound: Polynomial) -> Iterator[Polynomial]:
+        """Larger bounds that are implied: by `l <= j` and `j < m` it is m."""
         for name in bound.names():
-            if bound.of(name) == constant(1):
+            if bound.coefficient(name) == constant(1):
                 rest = bound - variable(name)
-                yield from (limit + rest - constant(1) for limit in self.below.get(name, []))
+                yield from (limit + rest - constant(1) for limit in self.upper_bounds.get(name, []))
 
     def constants_between(self, stride: Polynomial, wanted: Polynomial) -> Iterator[Expr]:
-        """The macro or literal, if any, by which a stride has to be multiplied to give the wanted one."""
-        yield from (Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
+        """The macro or literal whose product with a stride is the wanted one, if any."""
+        yield from (ast.Name(m, "int") for m in sorted(self.constants) if stride * variable(m) == wanted)
         (term, factor), *_ = [*stride.items(), ((), 0)]
         ratio = wanted.get(term, 0) // factor if factor else 0
         if ratio > 1 and stride * constant(ratio) == wanted:
-            yield Number(str(ratio), "int")
+            yield ast.Number(str(ratio), "int")
 
     def varies(self, name: str) -> bool:
-        """Whether a name can differ between threads or rounds."""
-        if name in (self.same or self.uniform):
+        """True if a name may differ between threads or iterations."""
+        if name in (self.assumed_uniform or self.uniform):
             return False
         if name in self.fixed and name not in self.ranges:
             value = polynomial(self.fixed[name])
             return value is None or any(map(self.varies, value.names()))
         return True
 
-    def natural(self, name: str) -> bool:
-        """Whether a value is known to be 0 or more."""
+    def nonnegative(self, name: str) -> bool:
+        """True if a variable is known to be 0 or more."""
         if name in IDS or name.startswith("@"):
             return True
         value = self.ranges[name][0] if name in self.ranges else None
         if value is None and name in self.fixed:
             value = polynomial(self.fixed[name])
-        return value is not None and self.positive_sum(value)
+        return value is not None and self.nonnegative_sum(value)
 
-    def positive_sum(self, value: Polynomial) -> bool:
-        """Whether nothing in a value is below 0."""
-        return all(f > 0 and all(self.positive(n) for n in t) for t, f in value.items())
+    def nonnegative_sum(self, value: Polynomial) -> bool:
+        """True if no term of a value can be negative."""
+        return all(f > 0 and all(self.nonnegative_factor(n) for n in t) for t, f in value.items())
 
-    def positive(self, name: str) -> bool:
-        """Whether a factor of a value is 0 or more."""
-        return name in self.constants or name in EXTENTS.values() or self.natural(name)
-
-
-class Facts(Known):
-    """What holds where an index stands, learnt on the way to it."""
+    def nonnegative_factor(self, name: str) -> bool:
+        """True if a factor of a term is known to be 0 or more."""
+        return name in self.constants or name in EXTENTS.values() or self.nonnegative(name)
 
     @property
-    def rounds(self) -> set[str]:
-        """The variables of the loops around."""
+    def counters(self) -> set[str]:
+        """The variables of the enclosing loops."""
         return {s.source.variable for s in self.loops}
 
-    def within(self, s: Stmt) -> list[tuple[list[Stmt], "Facts"]]:
-        """The bodies inside a statement, each with what holds in it."""
-        if isinstance(s, For):
+    def within(self, s: Stmt) -> list[tuple[list[Stmt], "IndexFacts"]]:
+        """The bodies inside a statement, each with the facts that hold in it."""
+        if isinstance(s, ast.For):
             inside = self.copied(loops=(*self.loops, s))
-            if not waits([s]):
-                inside.still -= written([s])  # threads may be in different rounds of it
+            if not has_barrier([s]):
+                inside.block_uniform -= written([s])  # threads may be in different iterations
             inside.enter(s.source)
             return [(s.body, inside)]
         made = []
-        for condition, side in sides(s):
+        for condition, side in guarded_bodies(s):
             inside = self.copied(guards=(*self.guards, condition))
             inside.assume(condition)
             made.append((side, inside))
         return made
 
-    def copied(self, **new: Any) -> "Facts":
-        """The same facts, to be added to."""
-        below = {name: list(bounds) for name, bounds in self.below.items()}
-        ranges, sums = dict(self.ranges), dict(self.sums)
-        return replace(
-            self, below=below, still=set(self.still), ranges=ranges, pinned=set(self.pinned), sums=sums, **new
-        )
+    def copied(self, **new: Any) -> "IndexFacts":
+        """A copy that can be extended; `limits` stays shared."""
+        bounds = {name: list(known) for name, known in self.upper_bounds.items()}
+        made = replace(self, upper_bounds=bounds, ranges=dict(self.ranges), sums=dict(self.sums), **new)
+        made.block_uniform, made.pinned = set(self.block_uniform), set(self.pinned)
+        return made
 
     def assume(self, e: Expr) -> None:
-        """Learn from a condition that has been passed."""
-        if not isinstance(e, Binary):
+        """Add what a condition that holds implies."""
+        if not isinstance(e, ast.Binary):
             return
         if e.op == "&&":
             self.assume(e.left)
             self.assume(e.right)
         bound, left = polynomial(e.right), polynomial(e.left)
-        if isinstance(e.left, Binary) and bound is not None and left is not None and e.op == "<":
+        if isinstance(e.left, ast.Binary) and bound is not None and left is not None and e.op == "<":
             name = f"@sum{len(self.sums)}"
-            self.sums[name], self.below[name] = left, [bound]
-        if isinstance(e.left, Name) and bound is not None:
+            self.sums[name], self.upper_bounds[name] = left, [bound]
+        if isinstance(e.left, ast.Name) and bound is not None:
             if e.op in ("<", "<="):
-                self.below.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
+                self.upper_bounds.setdefault(e.left.name, []).append(bound + constant(e.op == "<="))
             elif e.op == "==" and bound.names() <= self.uniform:  # else each thread may be the one
-                self.pinned |= self.told(variable(e.left.name)) or set()
+                self.pinned |= self.determined(variable(e.left.name)) or set()
 
-    def enter(self, s: For) -> None:
-        """Learn the range of a loop's variable."""
+    def enter(self, s: ast.For) -> None:
+        """Add the range of a loop's variable."""
         start, step = s.start, s.step
-        if not isinstance(start, Declare) or start.value is None or step is None:
+        if not isinstance(start, ast.Declare) or start.value is None or step is None:
             return
         first, size = polynomial(start.value), polynomial(step.value)
         if first is None or size is None or step.op not in ("+=", "-="):
             return
-        self.below.pop(start.name, None)
+        self.upper_bounds.pop(start.name, None)
         self.ranges.pop(start.name, None)
         lowest: Polynomial | None = first
         if step.op == "-=":
-            self.below[start.name] = [first + constant(1)]
+            self.upper_bounds[start.name] = [first + constant(1)]
             lowest, size = _lowest(s), constant(1)
         if lowest is not None:
             self.ranges[start.name] = lowest, size
         self.assume(s.condition)
 
     def unique(self, indices: tuple[Expr, ...], shared: bool, spread: int = 1) -> dict[str, Expr] | None:
-        """The limits within which indices belong to one thread, of its block or of the grid; None where none do.
+        """The limits of the launch within which no two threads, of a block or of the grid, share an index; else None.
 
-        spread: so many elements behind one another, of which the index is the first, are the thread's together.
+        spread: the number of consecutive elements, from the index on, that belong to the thread.
         """
         before = dict(self.limits)
-        found, self.same = set(self.pinned), self.uniform | (self.still if shared else set())
+        found, self.assumed_uniform = set(self.pinned), self.uniform | (self.block_uniform if shared else set())
         for e in indices:
             p = polynomial(e)
             if p is not None and spread > 1:
-                self.below["@offset"] = [constant(spread)]
+                self.upper_bounds["@offset"] = [constant(spread)]
                 p = p + variable("@offset")
-            found |= (self.told(p) if p is not None else None) or set()
+            found |= (self.determined(p) if p is not None else None) or set()
         wanted = IDS[:3] if shared else IDS
         needed = {name: e for name, e in self.limits.items() if name not in before}
         alone = all(w in found or self.conditions.get(EXTENTS[w]) == ONE for w in wanted)
@@ -346,9 +332,9 @@ class Facts(Known):
         return needed if alone else None
 
 
-def _lowest(s: For) -> Polynomial | None:
-    """The least value that the variable of a loop that counts down may have, as its condition tells it."""
-    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.op in (">", ">=")]
-    e = next((e for e in tests if isinstance(e.left, Name) and e.left.name == s.variable), None)
+def _lowest(s: ast.For) -> Polynomial | None:
+    """The least value of the variable of a loop that counts down, by its condition."""
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.op in (">", ">=")]
+    e = next((e for e in tests if isinstance(e.left, ast.Name) and e.left.name == s.variable), None)
     bound = None if e is None else polynomial(e.right)
     return None if e is None or bound is None else bound + constant(e.op == ">")

@@ -1,17 +1,20 @@
-"""What the threads of a block may do at the same time: the phases of a body, parted by barriers."""
+"""Barriers: the phases between them, and the branches in which the threads of a block diverge."""
 
 from collections.abc import Iterable
 
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.language.ast import Barrier, Binary, Expr, For, If, Name, Stmt, Target
-from minigrad.adjoint.language.effects import accesses, axis_of, name_of, waits
-from minigrad.adjoint.language.rewrite import ONE, heads, nested
+from minigrad.adjoint.language.ast import JUMPS, Barrier, Binary, Expr, For, Function, If, Name, Stmt, Target
+from minigrad.adjoint.language.control_flow import leaves
+from minigrad.adjoint.language.dataflow import accesses, has_barrier, own_reads, own_writes, target_name, thread_axis
+from minigrad.adjoint.language.file import KernelFile
+from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
-Use = tuple[str, str, frozenset | None]  # array; read, write or add; by which indices it is the thread's own
+Use = tuple[str, str, frozenset | None]  # array; read, write or add; the indices by which one thread owns the element
 
 
 class Phases:
-    """Phases by number, and which may follow which with no barrier between."""
+    """The phases of a body by number, and the edges between those that no barrier separates."""
 
     def __init__(self, body: list[Stmt], values: dict[str, int], fixed: dict[str, Expr], conditions: dict[str, Expr]):
         self.values, self.fixed = values, fixed
@@ -20,68 +23,67 @@ class Phases:
         self.starts = [0]  # the phases that begin at a barrier, or with the kernel
         self.of: dict[int, int] = {}  # the phase of a statement, by its id
         self.uses: dict[int, set[Use]] = {}
-        self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with the body, and the phases around
+        self.barriers: list[tuple[list[Stmt], Stmt, int, int]] = []  # with its body and the phases before and after
         self.visit(body, 0)
 
     def new(self, *before: int) -> int:
-        """A new phase, which no barrier parts from these."""
+        """A new phase, which no barrier separates from these."""
         self.flow.append(set())
         for phase in before:
             self.flow[phase].add(len(self.flow) - 1)
         return len(self.flow) - 1
 
     def visit(self, body: list[Stmt], phase: int) -> int:
-        """Number the statements of a body; the phase in which it ends."""
+        """Assign phases to the statements of a body. Returns the last phase."""
         for s in body:
             self.of[id(s)] = phase
             if isinstance(s, Barrier):
                 before, phase = phase, self.new()
                 self.starts.append(phase)
                 self.barriers.append((body, s, before, phase))
-            elif not waits([s]):
-                self.note(s, phase, {})
+            elif not has_barrier([s]):
+                self.record(s, phase, {})
             elif isinstance(s, If):
-                self.touch(s, phase, {})
-                phase = self.new(*(self.visit(side, self.new(phase)) for side in nested(s)))
+                self.record_own(s, phase, {})
+                phase = self.new(*(self.visit(side, self.new(phase)) for side in bodies(s)))
             elif isinstance(s, For):
                 first = self.new(phase)
                 last = self.visit(s.body, first)
                 self.flow[last].add(first)
                 for at in (phase, last):
-                    self.touch(s, at, {})
+                    self.record_own(s, at, {})
                 header = count(s)
                 phase = self.new(last) if header and header.runs(self.values) else self.new(phase, last)
         return phase
 
-    def note(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
-        """What a statement without a barrier uses. equal: parts of threadIdx, by the value that they have here."""
+    def record(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
+        """Record the uses of a statement without a barrier. equal: axes of threadIdx by the value they have here."""
         self.of[id(s)] = phase
-        self.touch(s, phase, equal)
-        for part in heads(s)[1:]:
-            self.note(part, phase, equal)
-        for n, side in enumerate(nested(s)):
+        self.record_own(s, phase, equal)
+        for part in with_header(s)[1:]:
+            self.record(part, phase, equal)
+        for n, side in enumerate(bodies(s)):
             inside = equal
             if isinstance(s, If) and not n and isinstance(s.condition, Binary) and s.condition.op == "==":
-                axis = axis_of(self.fixed, s.condition.left)
+                axis = thread_axis(self.fixed, s.condition.left)
                 inside = equal | ({s.condition.right: axis} if axis else {})
             for t in side:
-                self.note(t, phase, inside)
+                self.record(t, phase, inside)
 
-    def touch(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
-        """What a statement itself uses."""
-        found = {(name_of(x), kind, self.own(x, equal)) for kind, x in accesses(s)}
+    def record_own(self, s: Stmt, phase: int, equal: dict[Expr, str]) -> None:
+        found = {(target_name(x), kind, self.owner(x, equal)) for kind, x in accesses(s)}
         self.uses.setdefault(phase, set()).update(found)
 
-    def own(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
-        """Which index is which part of threadIdx, where together they name one thread of the block."""
+    def owner(self, e: Target, equal: dict[Expr, str]) -> frozenset | None:
+        """The axis of threadIdx in each index, if together they identify one thread of the block."""
         if isinstance(e, Name):
             return None
-        axes = [(n, equal.get(i) or axis_of(self.fixed, i)) for n, i in enumerate(e.indices)]
+        axes = [(n, equal.get(i) or thread_axis(self.fixed, i)) for n, i in enumerate(e.indices)]
         found = frozenset((n, a) for n, a in axes if a)
         return found if {a for _, a in found} >= set(self.axes) else None
 
-    def reached(self, start: int) -> set[int]:
-        """The phases in which a thread may be, from this one on and before the next barrier."""
+    def before_barrier(self, start: int) -> set[int]:
+        """The phases that a thread may reach from this one before the next barrier."""
         found, left = {start}, [start]
         while left:
             new = self.flow[left.pop()] - found
@@ -89,30 +91,86 @@ class Phases:
             left += new
         return found
 
-    def together(self, phase: int) -> set[int]:
-        """The phases in which other threads may be while one is in this."""
-        return set().union(*(found for found in map(self.reached, self.starts) if phase in found))
+    def concurrent(self, phase: int) -> set[int]:
+        """The phases that other threads may execute at the same time."""
+        return set().union(*(found for found in map(self.before_barrier, self.starts) if phase in found))
 
-    def tidy(self, memory: set[str]) -> None:
-        """Leave out every barrier on whose two sides no two threads touch one element of this memory.
+    def drop_barriers(self, memory: set[str]) -> None:
+        """Remove each barrier between accesses of which no two conflict in this memory.
 
-        At first those that the kernel has not; of them the one within a loop before the one ahead of it.
+        Barriers that the kernel does not have come first; of these one in a loop before the one ahead of it.
         """
-        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].made]
+        own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
         for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
-            ahead = self.all(p for p in range(len(self.flow)) if before in self.reached(p))
-            behind = self.all(self.reached(after))
-            if not any(a[0] in memory and _meet(a, b) for a in ahead for b in behind):
+            ahead = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
+            behind = self.uses_in(self.before_barrier(after))
+            if not any(a[0] in memory and _conflict(a, b) for a in ahead for b in behind):
                 body[:] = [s for s in body if s is not barrier]
                 self.flow[before].add(after)
                 self.starts.remove(after)
 
-    def all(self, phases: Iterable[int]) -> set[Use]:
-        """What is touched in phases."""
+    def uses_in(self, phases: Iterable[int]) -> set[Use]:
         return set().union(*(self.uses.get(p, set()) for p in phases))
 
 
-def _meet(a: Use, b: Use) -> bool:
-    """Whether two threads may come to one element, and the order of the two matters."""
+def _conflict(a: Use, b: Use) -> bool:
+    """True if two threads may access one element, and the order matters."""
     alike = a[1] == b[1] and a[1] in ("read", "add")
     return a[0] == b[0] and not alike and (a[2] is None or a[2] != b[2])
+
+
+class Divergence:
+    """Variables of a function whose values differ between the threads of a block: `varying`; all others: `uniform`.
+
+    control: also those that differ only because some threads skip an assignment.
+    """
+
+    def __init__(self, function: Function, control: bool = True):
+        self.control = control
+        self.local = {d.name for d in function.declared.values() if not d.shared}
+        self.varying, size = {*IDS[:3]}, 0
+        while size != (size := len(self.varying)):
+            self.spread(function.body, False)
+        names = {p.name for p in function.params if not p.pointer}
+        names |= {n for n, d in function.declared.items() if not d.dims}
+        self.uniform = {*names, *IDS, *EXTENTS.values()} - self.varying
+
+    def spread(self, body: list[Stmt], divergent: bool) -> None:
+        """Mark variables assigned varying values, or assigned by some threads only (`divergent`)."""
+        for s in body:
+            inside = self.control and (divergent or self.diverges(s))
+            for one in with_header(s):
+                if inside or own_reads(one) & self.varying:
+                    self.varying |= own_writes(one) & self.local
+            for inner in bodies(s):
+                self.spread(inner, inside)
+
+    def diverges(self, s: Stmt) -> bool:
+        """True where threads take different sides of a branch, or leave a loop after different trip counts."""
+        varies = isinstance(s, If | For) and not s.condition.names.isdisjoint(self.varying)
+        return varies or (isinstance(s, For) and self._has_divergent_jump(s.body))
+
+    def _has_divergent_jump(self, body: list[Stmt]) -> bool:
+        branches = [s for s in body if isinstance(s, If) and leaves([s], JUMPS)]
+        return any(self.diverges(s) or any(map(self._has_divergent_jump, bodies(s))) for s in branches)
+
+
+def check_barriers(file: KernelFile, divergence: Divergence) -> None:
+    """Reject barriers that some threads of a block might not reach."""
+
+    def visit(body: list[Stmt], divergent: bool) -> None:
+        for s in body:
+            if isinstance(s, Barrier) and divergent:
+                raise file.error(
+                    s.place, "__syncthreads() that only some threads reach: a condition around it or a jump before it "
+                    "differs between threads. Move it out."
+                )  # fmt: skip
+            for inner in bodies(s):
+                visit(inner, divergent or divergence.diverges(s))
+            divergent = divergent or (isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)))
+
+    visit(file.kernel.body, False)
+    for function in file.functions.values():
+        for s in flatten(function.body):
+            if isinstance(s, Barrier):
+                raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")

@@ -1,98 +1,78 @@
-"""Which elements of an array statements touch: as written, and as numbers over all threads and rounds of a block."""
+"""The elements of an array that stores fill: in one iteration of a loop by a block, or in a launch by all threads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.indices import (
     EXTENTS,
     IDS,
-    Facts,
+    IndexFacts,
     Polynomial,
     constant,
-    offsets,
+    is_unsigned,
     polynomial,
-    signless,
-    stride,
     variable,
 )
-from minigrad.adjoint.analyse.trip_counts import Count, applied, count, evaluate
-from minigrad.adjoint.language.ast import (
-    Add,
-    Assign,
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Number,
-    Stmt,
-    Target,
-    Unary,
-    floating,
-    walk,
-)
+from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import accesses, axis_of, name_of, read_here, reads_in, unfolded, written_here
-from minigrad.adjoint.language.rewrite import conjuncts, each, expressions, heads, nested, sides
+from minigrad.adjoint.language.dataflow import accesses, inline, names_in, thread_axis
+from minigrad.adjoint.language.rewrite import conjuncts, flatten, guarded_bodies, own_expressions, with_header
 
-if TYPE_CHECKING:
-    from minigrad.adjoint.decide.store_or_recompute import Keeping
-
-MOST_ELEMENTS = 1 << 16  # rounds of all threads that are gone through
+MOST_ELEMENTS = 1 << 16  # of an array, and iterations of all threads, that are enumerated
 Values = np.ndarray | None
 
 
 class Touch(NamedTuple):
-    """An element that is read, or stored, in loops and under conditions; of a loop that nothing counts None."""
+    """A read or a store of an element, with the loops around it (None: not countable) and its conditions."""
 
-    element: Index
+    element: ast.Index
     stores: bool
     loops: tuple[Count | None, ...] = ()
     guards: tuple[Expr, ...] = ()
 
 
 def touches(body: list[Stmt], array: str) -> list[Touch]:
-    """What statements do to an array, in order; of a loop first all that it reads, then what it stores."""
+    """The reads and stores of an array in order; of a loop first all that it reads, then what it stores."""
     found: list[Touch] = []
     for s in body:
-        own = [(kind, x) for part in heads(s) for kind, x in accesses(part) if isinstance(x, Index)]
-        stores = isinstance(s, Assign) and s.op == "="
+        own = [(kind, x) for part in with_header(s) for kind, x in accesses(part) if isinstance(x, ast.Index)]
+        stores = isinstance(s, ast.Assign) and s.op == "="
         found += [Touch(x, stores and kind == "write") for kind, x in own if x.array == array]
-        if isinstance(s, If):
-            found += _either(s, array)
-        if isinstance(s, For):
-            inner = [t._replace(loops=(_most(s), *t.loops)) for t in touches(s.body, array)]
+        if isinstance(s, ast.If):
+            found += _branch_touches(s, array)
+        if isinstance(s, ast.For):
+            inner = [t._replace(loops=(_bounding_count(s), *t.loops)) for t in touches(s.body, array)]
             found += [t for t in inner if not t.stores]
             if (header := count(s)) and header.exact and not leaves(s.body, ("continue",)):
                 found += [t for t in inner if t.stores]
     return found
 
 
-def _most(s: For) -> Count | None:
-    """The count of a loop, or one that it does not exceed: of `j < T && start + j < n` that of `j < T`."""
+def _bounding_count(s: ast.For) -> Count | None:
+    """The count of a loop, or an upper bound of it: of `j < T && start + j < n` the count of `j < T`."""
     return next((found for e in conjuncts(s.condition) if (found := count(replace(s, condition=e)))), None)
 
 
-def _either(s: If, array: str) -> list[Touch]:
-    """What a branch does: each side under its condition, and what both sides store without one."""
-    ways = [(condition, touches(side, array)) for condition, side in sides(s)]
+def _branch_touches(s: ast.If, array: str) -> list[Touch]:
+    """Each side of a branch under its condition, and what both sides store without one."""
+    ways = [(condition, touches(side, array)) for condition, side in guarded_bodies(s)]
     (_, then), (_, orelse) = ways
     both = [t for t in then if t.stores and t in orelse]
     guarded = [t._replace(guards=(*conjuncts(condition), *t.guards)) for condition, found in ways for t in found]
     return [*guarded, *both]
 
 
-class Space:
-    """Whole numbers over all threads of a block, each along an axis of its own."""
+class BlockNumbers:
+    """Integer expressions as arrays over all threads of a block and all iterations, one axis each."""
 
     def __init__(self, fixed: dict[str, Expr], known: dict[str, int], extents: dict[str, int], shared: bool):
         self.fixed, self.numbers = fixed, {name: np.array(n) for name, n in {**known, **extents}.items()}
@@ -101,10 +81,10 @@ class Space:
             shape[n] = -1
             self.numbers[f"threadIdx.{axis}"] = np.arange(extents[f"blockDim.{axis}"]).reshape(shape)
 
-    def places(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
-        """The elements that are touched, one array of numbers an axis: stored for sure, or perhaps read."""
+    def elements(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
+        """The elements touched, one array of indices per axis: all that are surely stored, or may be read."""
         outside = dict(self.numbers)
-        chosen = [self.rounds(header, depth) for depth, header in enumerate(touch.loops)]
+        chosen = [self.enter(header, depth) for depth, header in enumerate(touch.loops)]
         tests = [self.value(e) for e in touch.guards]
         indices = [self.value(e) for e in touch.element.indices]
         self.numbers = outside
@@ -115,8 +95,8 @@ class Space:
         *all_indices, mask = np.broadcast_arrays(*indices, mask)  # type: ignore[arg-type]
         return tuple(i[mask] for i in all_indices)
 
-    def rounds(self, header: Count | None, depth: int) -> Values:
-        """Enter a loop; which of the numbers of its variable it reaches."""
+    def enter(self, header: Count | None, depth: int) -> Values:
+        """Enter a loop: a mask of the values of its variable that it reaches."""
         if header is None:
             return None
         start, bound, step = (self.value(e) for e in (header.start, header.bound, header.step))
@@ -130,25 +110,25 @@ class Space:
         return number > bound if header.down else number < bound
 
     def value(self, e: Expr) -> Values:
-        """An expression of whole numbers; None of what only the running kernel knows."""
+        """The values of an integer expression; None if only the running kernel knows them."""
         match e:
-            case Number() if e.whole is not None:
-                return np.array(e.whole)
-            case Name():
+            case ast.Number() if e.int_value is not None:
+                return np.array(e.int_value)
+            case ast.Name():
                 if e.name in self.numbers or e.name not in self.fixed:
                     return self.numbers.get(e.name)
-                return None if floating(e.type) else self.value(self.fixed[e.name])
-            case Cast() if not floating(e.type):
+                return None if is_float(e.type) else self.value(self.fixed[e.name])
+            case ast.Cast() if not is_float(e.type):
                 return self.value(e.operand)
-            case Unary(op="-" | "!"):
+            case ast.Unary(op="-" | "!"):
                 inner = self.value(e.operand)
                 return inner if inner is None else ~inner.astype(bool) if e.op == "!" else -inner
-            case Binary():
+            case ast.Binary():
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
-                found = applied(e.op, left, right, np.all)
-                if found is None or not (signless(e.left) or signless(e.right)):
+                found = apply_operator(e.op, left, right, np.all)
+                if found is None or not (is_unsigned(e.left) or is_unsigned(e.right)):
                     return found
                 return None if any((n < 0).any() for n in (left, right, found)) else found  # C++ has a large number
         return None
@@ -159,21 +139,21 @@ Pair = tuple[Polynomial, Polynomial]
 
 @dataclass
 class Cover:
-    """An array of `size` elements is filled by a launch in which, of each pair, the first is at least the second."""
+    """A launch fills an array of `size` elements if the first polynomial of each pair is at least the second."""
 
     size: Polynomial = field(default_factory=lambda: constant(1))
     enough: list[Pair] = field(default_factory=list)
 
 
-def cover(index: Expr, facts: Facts) -> Cover | None:
-    """What the stores `x[index] = ...` fill, made in these loops and under these guards; None where that is unknown."""
+def cover(index: Expr, facts: IndexFacts) -> Cover | None:
+    """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
-        found = _rounds(s, facts)
+        found = _range(s, facts)
         if found is None:
             return None
         ranges[found[0]] = found[1]
-    tested = _tested(facts.guards)
+    tested = _tested_bounds(facts.guards)
     whole = polynomial(index)
     if tested is None or whole is None:
         return None
@@ -188,62 +168,62 @@ def cover(index: Expr, facts: Facts) -> Cover | None:
         made.size = made.size * ranges[name]
         del digits[name]
     limits = [(variable(name), polynomial(e)) for name, e in facts.limits.items()]
-    made.enough += [(extent, most) for extent, most in limits if most is not None]  # of smaller blocks there are gaps
+    made.enough += [(extent, most) for extent, most in limits if most is not None]  # smaller blocks leave gaps
     return made
 
 
-def _rounds(s: For, facts: Facts) -> tuple[str, Polynomial] | None:
-    """The variable of a loop and how many values it takes from 0 on: in one thread, or in all of a block together."""
+def _range(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
+    """The variable of a loop from 0, and its bound, in one thread or distributed over the threads of a block."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
-    start, step, bound = map(polynomial, (unfolded(header.start, facts.fixed), header.step, header.bound))
+    start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
     if bound is None or (start, step) not in ways:
         return None
     return header.var, bound
 
 
-def _tested(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
-    """The bounds that have been tested, by variable; None where something else has been."""
+def _tested_bounds(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
+    """The upper bound of each variable that guards test; None where they test anything else."""
     found: dict[str, Polynomial] = {}
     for e in (e for guard in guards for e in conjuncts(guard)):
-        bound = polynomial(e.right) if isinstance(e, Binary) and e.op == "<" else None
-        if bound is None or not isinstance(e, Binary) or not isinstance(e.left, Name) or e.left.name in found:
+        bound = polynomial(e.right) if isinstance(e, ast.Binary) and e.op == "<" else None
+        if bound is None or not isinstance(e, ast.Binary) or not isinstance(e.left, ast.Name) or e.left.name in found:
             return None
         found[e.left.name] = bound
     return found
 
 
 def _digits(
-    whole: Polynomial, facts: Facts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
+    whole: Polynomial, facts: IndexFacts, ranges: dict[str, Polynomial], tested: dict[str, Polynomial], made: Cover
 ) -> dict[str, Polynomial | None] | None:
-    """The digits of an index, each with its factor; `ranges` gets how far each goes, `tested` loses what is used."""
+    """The digits of an index with their factors. Adds their ranges to `ranges`, removes what it uses from `tested`."""
     while True:
         varying = [n for n in sorted(whole.names()) if facts.varies(n)]
         wider = None
         for name in (n for n in varying if n not in ranges):
-            threads = _threads(name, facts)
+            threads = _thread_range(name, facts)
             if threads is not None:
                 ranges[name] = threads
                 if name in tested:
                     made.enough.append((threads, tested[name]))
                     ranges[name] = tested.pop(name)
             else:
-                wider = facts.expanded(whole, name)
+                wider = facts.expand(whole, name)
                 if wider is None:
                     return None
                 break
         if wider is None:
-            return {n: whole.of(n) for n in varying} if () not in whole else None
+            return {n: whole.coefficient(n) for n in varying} if () not in whole else None
         whole = wider
 
 
-def _threads(name: str, facts: Facts) -> Polynomial | None:
-    """How many values a coordinate takes: of a thread, of a block, or of a thread in the whole grid."""
+def _thread_range(name: str, facts: IndexFacts) -> Polynomial | None:
+    """The number of values of a coordinate: of a thread, of a block, or of a thread in the grid."""
     if name in IDS:
         return _extent(facts, name)
-    value = polynomial(unfolded(Name(name, "int"), facts.fixed))
+    value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
     for a in "xyz":
         thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
         size = _extent(facts, thread)
@@ -254,84 +234,21 @@ def _threads(name: str, facts: Facts) -> Polynomial | None:
     return None
 
 
-def _extent(facts: Facts, name: str) -> Polynomial:
-    """An extent of the launch, as the kernel calls it."""
+def _extent(facts: IndexFacts, name: str) -> Polynomial:
+    """An extent of the launch, by its known value if there is one."""
     known = facts.conditions.get(EXTENTS[name]) or facts.limits.get(EXTENTS[name])
     value = None if known is None else polynomial(known)
     return variable(EXTENTS[name]) if value is None else value
 
 
-def read_again(body: list[Stmt]) -> set[str]:
-    """The arrays of which a read may come after a store; the others are read as the kernel found them."""
-    stored: set[str] = set()
-    found: set[str] = set()
-
-    def visit(body: list[Stmt]) -> None:
-        for s in body:
-            for one in heads(s):
-                found.update(read_here(one) & stored)
-                stored.update(written_here(one) if not isinstance(one, Declare) else set())
-            for inner in nested(s):
-                visit(inner)
-                if isinstance(s, For):
-                    visit(inner)  # what the end of a round stores, the next one may read
-
-    visit(body)
-    return found
-
-
-def repeated(body: list[Stmt], facts: Facts, since: dict[str, set[str]] | None = None) -> set[str]:
-    """The arrays into which a loop may store an element twice. since: the loops around the declaration of an array."""
-    found: set[str] = set()
-    since = dict(since or {})
-    for s in body:
-        if isinstance(s, Declare):
-            since[s.name] = facts.rounds
-        if isinstance(s, Assign) and isinstance(s.target, Index):
-            told = [facts.told(p) or set() for p in map(polynomial, s.target.indices) if p is not None]
-            if not facts.rounds - since.get(s.target.array, set()) <= set().union(*told):
-                found.add(s.target.array)
-        for inner, inside in facts.within(s):
-            found |= repeated(inner, inside, since)
-    return found
-
-
-def apart(body: list[Stmt]) -> set[str]:
-    """The arrays of which no two statements store the same element: their indices differ by less than their stride."""
-    stores: dict[str, list[Assign | Add]] = {}
-    for s in each(body):
-        if isinstance(s, Assign | Add):
-            stores.setdefault(name_of(s.target), []).append(s)
-    return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
-
-
-def _differ(targets: list[Target]) -> bool:
-    indices = [t.indices for t in targets if isinstance(t, Index)]
-    gaps = offsets([i[0] for i in indices]) if indices and all(len(i) == 1 for i in indices) else None
-    return gaps is not None and len(set(gaps)) == len(targets) and max(gaps) - min(gaps) < stride(indices[0][0])
-
-
-def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
-    """The statements that are the first to touch one of these arrays, where they store into it."""
-    seen: set[str] = set()
-    found = set()
-    for s in each(body):
-        match s:
-            case Assign(target=Index(array=name), op="=") if name in names - seen - read_here(s):
-                found.add(id(s))
-        seen |= read_here(s) | (set() if isinstance(s, Declare) and not s.values else written_here(s))
-    return found
-
-
-MOST = 1 << 16  # elements of an array that are gone through
 THREADS = 1024  # of a block
 
 
 @dataclass(frozen=True)
 class Fill:
-    """An array, and what a round of the loop at `line` does to it, in order."""
+    """An array, and its reads and stores in an iteration of the loop at `line`, in order."""
 
-    array: Declare
+    array: ast.Declare
     line: int
     touches: tuple[Touch, ...]
     fixed: dict[str, Expr]
@@ -339,25 +256,25 @@ class Fill:
 
     @property
     def axes(self) -> list[str]:
-        """The parts of threadIdx on which it depends."""
+        """The axes of threadIdx on which these depend."""
         parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
-        names = reads_in(unfolded(e, self.fixed) for e in parts)
+        names = names_in(inline(e, self.fixed) for e in parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
-        """Whether, in a block of these extents, all that is read has been stored in the same round.
+        """True if a block of these extents stores every element before the same iteration reads it.
 
-        None where threads of such a block store beyond the array, so that the kernel cannot be meant for it.
+        None if the block stores beyond the array, so that the kernel cannot be meant for it.
         """
         shape = [evaluate(d, self.known) or 0 for d in self.array.dims]
-        if not 0 < np.prod(shape) <= MOST:
+        if not 0 < np.prod(shape) <= MOST_ELEMENTS:
             return False
         stored = np.zeros(shape, bool)
-        space = Space(self.fixed, self.known, extents, self.array.shared)
+        numbers = BlockNumbers(self.fixed, self.known, extents, self.array.shared)
         for touch in self.touches:
             if stored.all() and not touch.stores:
                 continue
-            found = space.places(touch)
+            found = numbers.elements(touch)
             if found is None and not touch.stores:
                 return False
             if found is None:
@@ -375,82 +292,79 @@ def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
     yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
 
 
-def filled(sweep: "Keeping", s: For, array: str) -> bool:
-    """Whether a round of a loop stores each element of an array that it reads before any thread reads it.
+def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
+    """The checks by which each iteration of a loop stores every element of an array before any thread reads it.
 
-    Extents of the block that the indices tell become conditions of the launch. Where it holds in a smaller block, too,
-    or where nothing tells them and it holds in the largest block of which no thread stores beyond the array, a launch
-    is asked whether it holds in its own.
+    None where no block is known in which it does. Extents of the block that the indices imply become conditions of the
+    launch, which needs no check then. Where a smaller block fills the array as well, or where nothing implies an extent
+    and the largest block that stays inside the array fills it, each launch is checked.
     """
-    if array not in sweep.of.declared or not sweep.of.declared[array].dims:
-        return False
-    found = touches(s.body, array)
+    found = touches(s.body, array) if array in facts.function.declared else []
     if not found or not found[0].stores:
-        return False
-    fill = Fill(sweep.of.declared[array], s.place.line, tuple(found), sweep.fixed, sweep.module.values)
-    told = {a: _told(sweep, fill, a) for a in fill.axes}
-    for wanted in _choices(sweep, told):
-        if fill.holds(_extents(sweep, wanted)):
-            if _in_smaller(sweep, fill, wanted):
-                sweep.fills.append(fill)
-            else:
-                sweep.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
-            return True
+        return None
+    fill = Fill(facts.function.declared[array], s.place.line, tuple(found), facts.fixed, facts.file.values)
+    implied = {a: _implied(facts, fill, a) for a in fill.axes}
+    for wanted in _blocks(facts, implied):
+        if fill.holds(_extents(facts, wanted)):
+            if _holds_in_smaller(facts, fill, wanted):
+                return [fill]
+            facts.conditions |= {f"blockDim.{a}": e for a, e in wanted.items()}
+            return []
     if not fill.array.shared or all(t.stores for t in found):
-        return False
-    others = constants(sweep)
-    told = {a: e if f"blockDim.{a}" in sweep.conditions else [*e, *_within(sweep, a, others)] for a, e in told.items()}
-    blocks = sorted((_extents(sweep, some) for some in _choices(sweep, told)), key=lambda e: -prod(e.values()))
-    if next((known for block in blocks if (known := fill.holds(block)) is not None), False):
-        sweep.fills.append(fill)
-        return True
-    return False
+        return None
+    others = constants(facts)
+    for a, extents in implied.items():
+        if f"blockDim.{a}" not in facts.conditions:
+            extents += _within(facts, a, others)
+    blocks = sorted((_extents(facts, some) for some in _blocks(facts, implied)), key=lambda e: -prod(e.values()))
+    holds = next((known for block in blocks if (known := fill.holds(block)) is not None), False)
+    return [fill] if holds else None
 
 
-def _told(sweep: "Keeping", fill: Fill, axis: str) -> list[Expr]:
-    """How long the block is along an axis, where the indices tell it; at first what the launch relies on anyway."""
+def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
+    """The extent of the block along an axis that the launch relies on already, or that the indices imply."""
     name = f"blockDim.{axis}"
-    if known := sweep.conditions.get(name):
-        return [known]
+    for known in (facts.conditions, facts.limits):
+        if name in known:
+            return [known[name]]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
-    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if axis_of(sweep.fixed, e) == axis]
-    return [sweep.limits[name]] if name in sweep.limits else along[:1]
+    along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if thread_axis(facts.fixed, e) == axis]
+    return along[:1]
 
 
-def _in_smaller(sweep: "Keeping", fill: Fill, wanted: dict[str, Expr]) -> bool:
-    """Whether it holds in a smaller block, too, as of an array with a column more than threads."""
-    relied, values = {**sweep.conditions, **sweep.limits}, sweep.module.values
+def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -> bool:
+    """True if a smaller block fills the array, too: the array may have a column more than the block has threads."""
+    relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
-    numbers = constants(sweep) if free else []
-    fewer = {
-        a: [*(n for n in numbers if a in free and (evaluate(n, values) or 0) < (evaluate(e, values) or 0)), e]
-        for a, e in wanted.items()
-    }
-    return any(fill.holds(_extents(sweep, some)) for some in _choices(sweep, fewer) if some != wanted)
+    numbers = constants(facts) if free else []
+    fewer = {a: [e] for a, e in wanted.items()}
+    for a in free:
+        fewer[a] = [*(n for n in numbers if (evaluate(n, values) or 0) < (evaluate(wanted[a], values) or 0)), wanted[a]]
+    return any(fill.holds(_extents(facts, some)) for some in _blocks(facts, fewer) if some != wanted)
 
 
-def _within(sweep: "Keeping", axis: str, numbers: list[Expr]) -> list[Expr]:
-    """Those of some numbers that a block may have along an axis."""
-    limit = sweep.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, sweep.module.values)
-    return [e for e in numbers if most is None or (evaluate(e, sweep.module.values) or 0) <= most]
+def _within(facts: KernelFacts, axis: str, numbers: list[Expr]) -> list[Expr]:
+    """The numbers that a block may have as its extent along an axis."""
+    limit = facts.limits.get(f"blockDim.{axis}")
+    most = None if limit is None else evaluate(limit, facts.file.values)
+    return [e for e in numbers if most is None or (evaluate(e, facts.file.values) or 0) <= most]
 
 
-def constants(sweep: "Keeping") -> list[Expr]:
-    """The numbers in a kernel, as the compiler knows them, that may be an extent of a block."""
-    body = each(sweep.of.body)
-    whole = [e for s in body for one in (*expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
-    named = {evaluate(e, sweep.module.values): e for e in whole if e.type == "int"}
+def constants(facts: KernelFacts) -> list[Expr]:
+    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block."""
+    body = flatten(facts.function.body)
+    whole = [e for s in body for one in (*own_expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
+    named = {evaluate(e, facts.file.values): e for e in whole if e.type == "int"}
     return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
 
 
-def _choices(sweep: "Keeping", told: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
-    """The extents to try, one of each axis; no more threads than a block may have."""
-    for several in product(*told.values()):
-        if np.prod([evaluate(e, sweep.module.values) or THREADS + 1 for e in several]) <= THREADS:
-            yield dict(zip(told, several, strict=True))
+def _blocks(facts: KernelFacts, extents: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:
+    """All blocks with one of these extents along each axis, of at most 1024 threads."""
+    for several in product(*extents.values()):
+        if prod(evaluate(e, facts.file.values) or THREADS + 1 for e in several) <= THREADS:
+            yield dict(zip(extents, several, strict=True))
 
 
-def _extents(sweep: "Keeping", wanted: dict[str, Expr]) -> dict[str, int]:
+def _extents(facts: KernelFacts, wanted: dict[str, Expr]) -> dict[str, int]:
     """Extents of a block as numbers, 1 along the axes that do not matter."""
-    return {f"blockDim.{a}": evaluate(wanted[a], sweep.module.values) or 1 if a in wanted else 1 for a in "xyz"}
+    return {f"blockDim.{a}": evaluate(wanted[a], facts.file.values) or 1 if a in wanted else 1 for a in "xyz"}

@@ -1,104 +1,92 @@
-"""How often a loop runs: counted from its header where that can be, else while it runs."""
+"""Trip counts of loops, from their headers: by formula, as upper bounds, and with values on the host."""
 
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, polynomial, signless, variable
-from minigrad.adjoint.language.ast import (
-    Binary,
-    Cast,
-    Declare,
-    Expr,
-    For,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    Ternary,
-    Unary,
-    floating,
-)
+from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, is_unsigned, polynomial, variable
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.control_flow import leaves
-from minigrad.adjoint.language.effects import name_of, unfolded, written
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.dataflow import inline, target_name, written
+from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
+    bodies,
+    comparison,
     conjuncts,
+    int_literal,
+    int_value,
     is_number,
-    literal,
     minus,
     negative,
-    nested,
     over,
     plus,
-    test,
     times,
-    whole,
 )
 
-LOCAL_BYTES = 1024  # of one tape in a thread's local memory
-HALVINGS = 32  # a whole number of 32 bits is halved or doubled no more often
+LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most
+HALVINGS = 32  # of a 32-bit integer, at most
 
 
 @dataclass(frozen=True)
 class Count:
-    """The header `for (int var = start; var < bound; var += step)` of a loop whose body changes none of it."""
+    """The header `for (int var = start; var < bound; var += step)`, which the body of the loop does not change."""
 
     var: str
     start: Expr
-    bound: Expr  # the first value that is not reached
+    bound: Expr  # exclusive
     step: Expr  # may be negative
     down: bool
-    exact: bool = True  # no break leaves the loop, so that the header alone says how often it runs
+    exact: bool = True  # no break: the header alone determines the trip count
 
     @property
     def simple(self) -> bool:
-        """0, 1, 2, ...: the variable itself counts the rounds."""
+        """0, 1, 2, ...: the variable is the number of the iteration."""
         return is_number(self.start, 0) and is_number(self.step, 1)
 
     @property
     def trips(self) -> Expr:
-        """The number of rounds; of a loop that does not run, 0 or less."""
+        """The trip count; 0 or less of a loop that does not run."""
         span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
         return span if is_number(self.size, 1) else over(minus(plus(span, self.size), ONE), self.size)
 
     @property
     def size(self) -> Expr:
-        """The step, of a loop that counts down too a positive number."""
+        """The absolute value of the step."""
         return negative(self.step) if self.down else self.step
 
     @property
     def some(self) -> Expr:
-        """Whether there is a first round, asked as the loop asks of its variable, an int."""
-        start = Cast("int", self.start) if signless(self.start) else self.start
-        if signless(self.bound) and (whole(start) or 0) < 0:
-            start = Cast("unsigned", start)  # as C++ does, but unasked it warns
-        return test(">" if self.down else "<", start, self.bound)
+        """The condition for a first iteration, with the loop variable's type, int."""
+        start = ast.Cast("int", self.start) if is_unsigned(self.start) else self.start
+        if is_unsigned(self.bound) and (int_value(start) or 0) < 0:
+            start = ast.Cast("unsigned", start)  # as C++ does, but unasked it warns
+        return comparison(">" if self.down else "<", start, self.bound)
 
     def runs(self, values: Mapping[str, int]) -> bool:
-        """Whether the loop is known to make a round."""
+        """True if the loop is known to make an iteration."""
         return self.exact and (evaluate(self.trips, values) or 0) > 0
 
     def value(self, k: Expr) -> Expr:
-        """The variable in round k."""
+        """The variable in iteration k."""
         return plus(self.start, times(k, self.step))
 
-    def round(self, var: Expr) -> Expr:
-        """The round in which the variable has this value."""
+    def iteration(self, var: Expr) -> Expr:
+        """The iteration in which the variable has this value."""
         return over(minus(self.start, var) if self.down else minus(var, self.start), self.size)
 
 
-def count(s: For) -> Count | None:
-    """The count of a loop; None for one whose variable does not go in equal steps over a range."""
-    if not isinstance(s.start, Declare) or s.start.type != "int" or s.step is None:
+def count(s: ast.For) -> Count | None:
+    """The count of a loop; None unless its variable takes equal steps over a range."""
+    if not isinstance(s.start, ast.Declare) or s.start.type != "int" or s.step is None:
         return None
     condition, step, var = s.condition, s.step, s.start.name
-    if s.start.value is None or not isinstance(condition, Binary) or name_of(step.target) != var:
+    if s.start.value is None or not isinstance(condition, ast.Binary) or target_name(step.target) != var:
         return None
-    if step.op not in ("+=", "-=") or condition.left != Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
+    if condition.left != ast.Name(var, "int") or condition.op not in ("<", "<=", ">", ">="):
         return None
     changed = written(s.body) | {var}
     if (condition.right.names | step.value.names) & changed or var in written(s.body):
@@ -106,30 +94,30 @@ def count(s: For) -> Count | None:
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
     down = condition.op in (">", ">=")
-    if (step.op == "-=") != down or isinstance(step.value, Unary):
-        return None  # it would not come to its end
+    if step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
+        return None  # it would never end
     bound = condition.right
-    if floating(bound.type):
-        return None  # 2 rounds come before 1.5
+    if is_float(bound.type):
+        return None  # there are 2 iterations below 1.5
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
 
 
-def capacity(module: Module, s: For, found: Count | None) -> Expr | None:
-    """The most rounds, where the compiler knows it: from constants, or because the variable is halved or doubled."""
-    if found and found.trips.type == "int" and evaluate(found.trips, module.values) is not None:
+def capacity(file: KernelFile, s: ast.For, found: Count | None) -> Expr | None:
+    """The largest trip count that is known at compile time: from constants, or of a variable halved or doubled."""
+    if found and found.trips.type == "int" and evaluate(found.trips, file.values) is not None:
         return found.trips
-    return Number(str(HALVINGS), "int") if _ends_by_bits(s, module.values) else None
+    return ast.Number(str(HALVINGS), "int") if _ends_by_bits(s, file.values) else None
 
 
-def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
-    """Whether the variable is halved while it is above 0, or doubled from 1 on, or from more, up to a bound."""
+def _ends_by_bits(s: ast.For, values: Mapping[str, int]) -> bool:
+    """True if the variable is halved while it is above 0, or doubled from 1 or more up to a bound."""
     step = s.step
-    if step is None or name_of(step.target) in written(s.body):
+    if step is None or target_name(step.target) in written(s.body):
         return False
-    by, start = whole(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
-    tests = [e for e in conjuncts(s.condition) if isinstance(e, Binary) and e.left == step.target]
+    by, start = int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
+    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
     if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
         least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
         return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
@@ -137,40 +125,40 @@ def _ends_by_bits(s: For, values: Mapping[str, int]) -> bool:
     return doubled and step.target.type == "int" and (start or 0) >= 1 and any(e.op in ("<", "<=") for e in tests)
 
 
-def shifted(s: For, k: Expr) -> Expr | None:
-    """The variable of `for (int i = start; i > 0; i /= 2)` in round k: start >> k. None of any other loop."""
-    if not isinstance(s.start, Declare) or s.start.value is None or s.step is None:
+def shifted(s: ast.For, k: Expr) -> Expr | None:
+    """The variable of `for (int i = start; i > 0; i /= 2)` in iteration k: start >> k. None for any other loop."""
+    if not isinstance(s.start, ast.Declare) or s.start.value is None or s.step is None:
         return None
-    name, by = s.start.name, (s.step.op, whole(s.step.value))
-    positive = s.condition == test(">", Name(name, "int"), ZERO)
+    name, by = s.start.name, (s.step.op, int_value(s.step.value))
+    positive = s.condition == comparison(">", ast.Name(name, "int"), ZERO)
     if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
         return None
-    if name_of(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
+    if target_name(s.step.target) != name or (s.start.value.names | {name}) & written(s.body):
         return None
-    return Binary(">>", s.start.value, k, "int")
+    return ast.Binary(">>", s.start.value, k, "int")
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
-    """The value of an expression of whole numbers; None where a name in it is not known."""
+    """The value of an integer expression; None where a name in it is unknown."""
     match e:
-        case Number():
-            return e.whole
-        case Name():
+        case ast.Number():
+            return e.int_value
+        case ast.Name():
             return values.get(e.name)
-        case Unary():
+        case ast.Unary():
             inner = evaluate(e.operand, values)
             return None if inner is None or e.op != "-" else -inner
-        case Binary():
+        case ast.Binary():
             left, right = evaluate(e.left, values), evaluate(e.right, values)
-            return None if left is None or right is None else applied(e.op, left, right)
-        case Ternary():
+            return None if left is None or right is None else apply_operator(e.op, left, right)
+        case ast.Ternary():
             chosen = evaluate(e.condition, values)
             return None if chosen is None else evaluate(e.yes if chosen else e.no, values)
     return None
 
 
-def applied(op: str, a: Any, b: Any, every: Callable[[Any], bool] = bool) -> Any:
-    """a op b as C++ has it, of whole numbers or of arrays of them; None where it has no value for `every` one."""
+def apply_operator(op: str, a: Any, b: Any, every: Callable[[Any], bool] = bool) -> Any:
+    """a op b as in C++, of integers or arrays of them; None unless `every` one has a value."""
     if (op in ("/", "%") and not every(b != 0)) or (op in ("<<", ">>") and not every((b >= 0) & (b < 64))):
         return None
     return OPERATIONS[op](a, b) if op in OPERATIONS else None
@@ -189,27 +177,27 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-# of each coordinate the first value and the last
-THREADS: dict[str, tuple[Expr, Expr]] = {i: (ZERO, minus(Name(n, "int"), ONE)) for i, n in EXTENTS.items()}
+# the first and the last value of each coordinate
+THREADS: dict[str, tuple[Expr, Expr]] = {i: (ZERO, minus(ast.Name(n, "int"), ONE)) for i, n in EXTENTS.items()}
 
 
 def trips_of(header: Count, values: Mapping[str, int], fixed: Mapping[str, Expr]) -> Expr:
-    """The number of rounds, 0 of a loop that makes none: where the formula may give more, its condition is asked.
+    """The trip count, 0 for a loop without iterations: where the formula may be wrong, the condition is tested.
 
-    It may where the step is known to the running kernel alone, which may have a sign that ends no loop, or be 0;
-    and where C++ computes without a sign, as beside blockDim.x.
+    It may where only the running kernel knows the step, which may be 0 or lead away from the bound; and where C++
+    computes in unsigned arithmetic, as with blockDim.x.
     """
     positive = evaluate(header.size, values)
-    signed = not any(map(signless, (header.start, header.bound, header.step)))
+    signed = not any(map(is_unsigned, (header.start, header.bound, header.step)))
     begins = header.simple and (header.bound.type == "unsigned" or header.bound.names & {*EXTENTS.values()})
-    if (signed and positive is not None and positive > 0) or begins or _strided(header, fixed):
+    if (signed and positive is not None and positive > 0) or begins or _distributed(header, fixed):
         return header.trips
-    return Ternary(header.some, header.trips, ZERO, "int")
+    return ast.Ternary(header.some, header.trips, ZERO, "int")
 
 
-def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
-    """Whether the threads, or the blocks, share out a range whose bound is not below 0: n, and not n - 2."""
-    start, step, bound = (polynomial(unfolded(e, fixed)) for e in (header.start, header.step, header.bound))
+def _distributed(header: Count, fixed: Mapping[str, Expr]) -> bool:
+    """True if a range with a bound that cannot be negative (n, not n - 2) is distributed over threads or blocks."""
+    start, step, bound = (polynomial(inline(e, fixed)) for e in (header.start, header.step, header.bound))
     if bound is None or any(factor < 0 for factor in bound.values()):
         return False
     shares = [(variable(i), variable(n)) for i, n in EXTENTS.items()]
@@ -220,40 +208,40 @@ def _strided(header: Count, fixed: Mapping[str, Expr]) -> bool:
     return (start, step) in shares
 
 
-def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[Place, tuple[Count, ...]]:
-    """The headers around each loop that can be counted, the outermost first."""
-    found: dict[Place, tuple[Count, ...]] = {}
+def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[ast.Place, tuple[Count, ...]]:
+    """The countable headers around each loop, the outermost first."""
+    found: dict[ast.Place, tuple[Count, ...]] = {}
     for s in body:
-        header = count(s) if isinstance(s, For) else None
-        if isinstance(s, For):
+        header = count(s) if isinstance(s, ast.For) else None
+        if isinstance(s, ast.For):
             found[s.place] = around
-        for inner in nested(s):
+        for inner in bodies(s):
             found |= nests(inner, (*around, header) if header else around)
     return found
 
 
 def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) -> Count:
-    """A header of at least as many rounds: it has variables of loops around, and coordinates of threads, at an end."""
+    """A header with at least as many iterations: outer variables and thread coordinates take extreme values."""
     ends = dict(THREADS)
     for outer in around:
-        first, last = outer.start, plus(outer.bound, ONE if outer.down else literal(-1))
-        if not (_wraps(outer.start) or _wraps(outer.bound)):
+        first, last = outer.start, plus(outer.bound, ONE if outer.down else int_literal(-1))
+        if not (_may_wrap(outer.start) or _may_wrap(outer.bound)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 
-    def reaching(e: Expr, high: bool) -> Expr:
-        """The lowest or the highest value, as far as an expression is a sum of such variables."""
-        if _wraps(e):
+    def extreme(e: Expr, high: bool) -> Expr:
+        """The lowest or highest value of an expression, as far as it is a sum of such variables."""
+        if _may_wrap(e):
             return e
-        e = unfolded(e, fixed)
+        e = inline(e, fixed)
         for name, both in reversed(ends.items()):
-            factor = None if (p := polynomial(e)) is None else p.of(name)
+            factor = None if (p := polynomial(e)) is None else p.coefficient(name)
             if factor is not None and set(factor) <= {()}:
-                e = unfolded(e, {name: unfolded(both[(factor.get((), 0) > 0) == high], fixed)})
+                e = inline(e, {name: inline(both[(factor.get((), 0) > 0) == high], fixed)})
         return e
 
-    return replace(header, start=reaching(header.start, header.down), bound=reaching(header.bound, not header.down))
+    return replace(header, start=extreme(header.start, header.down), bound=extreme(header.bound, not header.down))
 
 
-def _wraps(e: Expr) -> bool:
-    """Whether C++ may have a large number where a value would be below 0."""
-    return signless(e) and not (isinstance(e, Name) and e.name in COORDINATES)
+def _may_wrap(e: Expr) -> bool:
+    """True if unsigned arithmetic may make a large number of a negative value."""
+    return is_unsigned(e) and not (isinstance(e, ast.Name) and e.name in COORDINATES)

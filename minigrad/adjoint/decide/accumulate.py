@@ -1,84 +1,84 @@
-"""The places at which a gradient in memory is added to, and what is known at each."""
+"""Sums of gradients in memory: plain where a thread owns the element, else by atomics, of a warp or block at once."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from minigrad.adjoint.analyse.indices import Facts, offsets, polynomial, stride
+from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
-from minigrad.adjoint.language.ast import BYTES, Add, Assign, Binary, Do, Expr, If, Index, Name, Stmt, walk
-from minigrad.adjoint.language.effects import always, is_sum, name_of, reads_in, unfolded, written
+from minigrad.adjoint.decide import Choice
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
+from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import ZERO, each, literal, negative, plus, times
-
-
-class Choice(NamedTuple):
-    """One row of the decision table."""
-
-    what: str
-    how: str
-    why: str
-    bytes: str = ""  # of memory that it takes, a thread
-    moved: str = ""  # bytes to and from memory, each time
-    instead: str = ""  # what else there was, and the bytes that it moves
+from minigrad.adjoint.language.rewrite import (
+    ONE,
+    ZERO,
+    comparison,
+    count_up,
+    flatten,
+    int_literal,
+    negative,
+    plus,
+    times,
+)
 
 
 @dataclass(eq=False)
-class Site:
-    """A place where a gradient in shared or global memory is added to."""
+class SumSite:
+    """A statement that adds to a gradient in shared or global memory."""
 
     body: list[Stmt]
-    statement: Assign
-    facts: Facts
-    branch: tuple[If, Facts] | None  # that it stands in directly, and what is known ahead of that
+    statement: ast.Assign
+    facts: IndexFacts
+    branch: tuple[ast.If, IndexFacts] | None  # directly around it, and the facts ahead of that
 
     @property
-    def target(self) -> Index:
-        """The element."""
-        assert isinstance(self.statement.target, Index)
+    def target(self) -> ast.Index:
+        assert isinstance(self.statement.target, ast.Index)
         return self.statement.target
 
     @property
     def ranges(self) -> frozenset:
-        """What the variables in its indices go through."""
+        """The ranges of the loop variables in its indices."""
         names = {n for e in self.target.indices for n in e.names}
         return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 
     @property
-    def looked_up(self) -> bool:
-        """Whether the element, in a loop, is one that a table tells: to a small array many threads may add at once."""
-        behind = [x for e in self.target.indices for x in walk(unfolded(e, self.facts.fixed))]
-        return bool(self.facts.loops) and any(isinstance(x, Index) for x in behind)
+    def from_table(self) -> bool:
+        """True in a loop if the index is read from an array: many threads may add to few elements at once."""
+        behind = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
+        return bool(self.facts.loops) and any(isinstance(x, ast.Index) for x in behind)
 
 
-# Of a gradient to which all blocks add: atomics on one address wait for one another, and those on addresses of one
-# slice of L2 too. 64 copies fall on the slices unevenly, and take up to half as long again.
+# Copies of a gradient to which all blocks add: atomics on one address wait for one another, as do those on addresses
+# of one slice of L2. 64 copies are spread unevenly over the slices, and take up to half as long again.
 COPIES = 256
 
 
 class Accumulate:
-    """Finds the places and decides for each array, between two barriers where it is shared."""
+    """Chooses the kind of each sum: for an array in global memory at once, for a shared one between two barriers."""
 
     def __init__(
-        self, arrays: dict[str, bool], alike: set[str], totals: Container[str], strides: Mapping[str, str],
-        begun: Container[str] = (), inputs: Mapping[str, str] | None = None,
+        self, arrays: dict[str, bool], converged: set[str], totals: Container[str], strides: Mapping[str, str],
+        earlier: Container[str], inputs: Mapping[str, str], enabled: Container[str],
     ):  # fmt: skip
-        self.arrays = arrays  # gradients in memory that threads share: name -> whether within a block alone
-        self.alike = alike  # names that are equal in all threads of a block that come by together
-        self.strides, self.strided = strides, set[str]()  # gradients that may be added up in copies, and those that are
-        self.begun = begun  # gradients that a launch before this one adds to
-        self.inputs = inputs or {}  # of a gradient: the array whose gradient it is
-        self.totals = totals  # of these, each is the gradient of a scalar parameter
-        self.sites: list[Site] = []
-        self.rows: dict[str, Choice] = {}  # of elements that the kernel stores
-        self.covers: dict[str, Cover] = {}  # of gradients that may be filled by their first stores
+        self.arrays = arrays  # gradients in memory: True for those in shared memory
+        self.converged = converged  # names with one value in the threads of a block that execute together
+        self.strides, self.strided = strides, set[str]()  # gradients that may have copies; those that do
+        self.earlier = earlier  # names that earlier launches write
+        self.inputs = inputs  # the array by its gradient
+        self.enabled = enabled  # passes, among them kinds of sums
+        self.totals = totals  # the gradients of scalar parameters
+        self.sites: list[SumSite] = []
+        self.rows: dict[str, Choice] = {}  # for elements that the kernel stores
+        self.covers: dict[str, Cover] = {}  # for gradients that their first stores may fill
 
-    def decide(self, body: list[Stmt], facts: Facts, phases: Phases) -> list[Choice]:
-        """Turn each `+=` into what it has to be, and say why."""
+    def decide(self, body: list[Stmt], facts: IndexFacts, phases: Phases) -> list[Choice]:
+        """Rewrite the sums of a body. Returns the rows of the decision table."""
         self.visit(body, facts)
-        self.uniform = facts.uniform | facts.still
-        self.handed = {name for s in each(body) if isinstance(s, Do) for name in s.writes}
+        self.uniform = facts.uniform | facts.block_uniform
+        self.passed_on = {name for s in flatten(body) if isinstance(s, ast.CallStmt) for name in s.writes}
         choices = []
         for array, shared in self.arrays.items():
             sites = [site for site in self.sites if site.target.array == array]
@@ -86,74 +86,74 @@ class Accumulate:
                 choices += self.group(array, group, facts)
         return [*choices, *(row for row in self.rows.values() if row.what not in {c.what for c in choices})]
 
-    def groups(self, sites: list[Site], phases: Phases) -> list[list[Site]]:
-        """Places in groups between which there is always a barrier."""
-        groups: list[list[Site]] = []
+    def groups(self, sites: list[SumSite], phases: Phases) -> list[list[SumSite]]:
+        """Sites in groups that barriers separate."""
+        groups: list[list[SumSite]] = []
         for site in sites:
-            here = phases.together(phases.of[id(site.statement)])
+            here = phases.concurrent(phases.of[id(site.statement)])
             near = [g for g in groups if any(phases.of[id(other.statement)] in here for other in g)]
             groups = [g for g in groups if g not in near] + [[*(s for g in near for s in g), site]]
         return groups
 
-    def visit(self, body: list[Stmt], facts: Facts, branch: tuple[If, Facts] | None = None) -> None:
-        """Collect the places, with what is known at each."""
+    def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
+        """Collect the sites."""
         for s in body:
-            if is_sum(s) and name_of(s.target) in self.arrays and s.owned:
-                self.stored(s)
-            elif is_sum(s) and name_of(s.target) in self.arrays:
-                self.sites.append(Site(body, s, facts, branch))
+            if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
+                self.note_owned(s)
+            elif is_sum(s) and target_name(s.target) in self.arrays:
+                self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
-                self.visit(side, inside, (s, facts) if isinstance(s, If) else None)
+                self.visit(side, inside, (s, facts) if isinstance(s, ast.If) else None)
 
-    def stored(self, s: Assign) -> None:
-        """Note an element that the kernel itself stores: no other thread may touch it between the barriers."""
+    def note_owned(self, s: ast.Assign) -> None:
+        """Add the row of an element that the kernel itself stores: no other thread may touch it between barriers."""
         why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
         row = Choice(expression(s.target), "plain +=", why, "", moved)
         self.rows.setdefault(row.what, row)
 
-    def group(self, array: str, sites: list[Site], facts: Facts) -> list[Choice]:
-        """One array between two barriers: plain if every place has the same index and it is the thread's own."""
-        alone = None if array in self.handed else self.alone(sites, self.arrays[array])
-        if alone is None:
+    def group(self, array: str, sites: list[SumSite], facts: IndexFacts) -> list[Choice]:
+        """Choose for one array between two barriers: plain sums if no two threads share an element."""
+        limits = self.owner_limits(sites, self.arrays[array]) if "plain sums" in self.enabled else None
+        if limits is None or array in self.passed_on:
             return self.atomics(array, sites)
-        facts.limits.update(alone)
+        facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
-        if self.sets(array, sites):
-            both = ", and stores 0 where it does not take the branch" if self.completed(array, sites) else ""
+        if "first stores" in self.enabled and self.store_first(array, sites):
+            both = ", and stores 0 where it does not take the branch" if self.store_zero_otherwise(array, sites) else ""
             rows = [self.row(sites[0], "plain =", f"{why}, which comes by once{both}")]
             sites = sites[1:]
         return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
 
-    def atomics(self, array: str, sites: list[Site]) -> list[Choice]:
-        """One array to which threads add at elements that they may share."""
+    def atomics(self, array: str, sites: list[SumSite]) -> list[Choice]:
+        """Rewrite sums to elements that threads may share."""
         shared, made = self.arrays[array], {}
-        crowded = len(sites) == 1 and sites[0].looked_up
+        contended, sums = len(sites) == 1 and sites[0].from_table, "warp sums" in self.enabled
         for site in sites:
-            warp = not reads_in(site.target.indices) - self.alike
+            warp = sums and not names_in(site.target.indices) - self.converged
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
-            if array in self.handed:
+            if array in self.passed_on:
                 why = "a function that the kernel calls adds to the array, too"
             elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
                 why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
-            if array in self.totals:
+            if sums and array in self.totals:
                 how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
             elif warp:
-                surely = not reads_in(site.target.indices) - self.uniform
+                surely = not names_in(site.target.indices) - self.uniform
                 why = f"the index {'is' if surely else 'may be'} the same in all threads"
                 how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
-            copies = array in self.strides and (by != "atomicAdd" or crowded)
+            copies = "copies" in self.enabled and array in self.strides and (by != "atomicAdd" or contended)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)
         return list(made.values())
 
-    def alone(self, sites: list[Site], shared: bool) -> dict[str, Expr] | None:
-        """The limits of the launch within which no two threads meet at any of these places; None where they may."""
+    def owner_limits(self, sites: list[SumSite], shared: bool) -> dict[str, Expr] | None:
+        """The limits of the launch within which no two threads share an element of these sites; None if they may."""
         low, spread = sites[0].target.indices, 1
         if len({site.ranges for site in sites}) > 1:
-            return None  # each index may be a thread's own, and that of another thread in the other loop
-        if len(low) > 1:  # what they have in common names the thread, whatever stands along the other axes
+            return None  # an index unique in one loop may be another thread's in the other
+        if len(low) > 1:  # common indices identify the thread, whatever the others are
             low = tuple(e for n, e in enumerate(low) if all(site.target.indices[n] == e for site in sites))
         elif any(site.target.indices != low for site in sites):
             gaps = offsets([site.target.indices[0] for site in sites])
@@ -163,8 +163,8 @@ class Accumulate:
         found = [site.facts.unique(low, shared, spread) for site in sites]
         return None if None in found else {name: e for needed in found if needed for name, e in needed.items()}
 
-    def row(self, site: Site, how: str, why: str) -> Choice:
-        """A row of the table: to add is to read and to write, and an atomic does both where it is carried out."""
+    def row(self, site: SumSite, how: str, why: str) -> Choice:
+        """A row of the table. A plain sum moves the element twice; an atomic does so in L2 or shared memory."""
         size, shared = BYTES[site.target.type], self.arrays[site.target.array]
         where = "in shared memory" if shared else "in L2"
         if "atomic" not in how:
@@ -175,11 +175,12 @@ class Accumulate:
         moved = " ".join(filter(None, [str(2 * size), where, by]))
         return Choice(expression(site.target), how, why, "", moved, instead)
 
-    def sets(self, array: str, sites: list[Site]) -> bool:
-        """Make the first addition to each element of an input's gradient a store, if it can be told from the others."""
+    def store_first(self, array: str, sites: list[SumSite]) -> bool:
+        """Make the first sum to each element of an input's gradient a store, if no other sum can precede it."""
         site, s = sites[0], sites[0].statement
         again = any(site.facts.loops[:1] == other.facts.loops[:1] != () for other in sites[1:])
-        if array not in self.strides or array in self.begun or again or not _once(site.target.indices[0], site.facts):
+        once = _visited_once(site.target.indices[0], site.facts)
+        if array not in self.strides or array in self.earlier or again or not once:
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
         found = cover(site.target.indices[0], site.facts)
@@ -187,40 +188,74 @@ class Accumulate:
             self.covers[array] = found
         return True
 
-    def completed(self, array: str, sites: list[Site]) -> bool:
+    def store_zero_otherwise(self, array: str, sites: list[SumSite]) -> bool:
         """Store 0 on the other side of a branch, if that fills the array.
 
-        The element is there on either side where the branch itself has read that of the array whose gradient it is.
+        The element exists on both sides if the condition reads the same element of the array itself.
         """
         site = sites[0]
         if array in self.covers or len(sites) > 1 or site.branch is None:
             return False
         (s, facts), indices = site.branch, site.target.indices
-        there = Index(self.inputs.get(array, ""), indices, site.target.type) in always(s.condition)
-        if not there or reads_in(indices) & written([s]) or not _once(indices[0], facts):
+        there = ast.Index(self.inputs.get(array, ""), indices, site.target.type) in always_read(s.condition)
+        if not there or names_in(indices) & written([s]) or not _visited_once(indices[0], facts):
             return False
         found = cover(indices[0], facts) if facts.unique(indices, False) == {} else None
         if found is None:
             return False
         other = s.orelse if site.body is s.then else s.then
-        other.insert(0, Assign(site.target, "=", ZERO, site.statement.place))
+        other.insert(0, ast.Assign(site.target, "=", ZERO, site.statement.place))
         self.covers[array] = found
         return True
 
-    def replace(self, site: Site, by: str, copies: bool) -> None:
-        """The `+=` made an atomic, which goes to the copy of this block where there are copies."""
+    def replace(self, site: SumSite, by: str, copies: bool) -> None:
+        """Replace `+=` by an atomic, on the copy of this block where there are copies."""
         s, target = site.statement, site.target
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = Binary("%", Name("blockIdx.x", "int"), literal(COPIES), "int")
-            offset = times(copy, Name(self.strides[target.array], "int"))
-            target = Index(target.array, (plus(offset, target.indices[0]),), target.type)
-        site.body[site.body.index(s)] = Add(target, value, s.place, s.text, by)
+            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), int_literal(COPIES), "int")
+            offset = times(copy, ast.Name(self.strides[target.array], "int"))
+            target = ast.Index(target.array, (plus(offset, target.indices[0]),), target.type)
+        site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
 
 
-def _once(e: Expr, facts: Facts) -> bool:
-    """Whether a thread comes by each element with this index once."""
+def _visited_once(e: Expr, facts: IndexFacts) -> bool:
+    """True if a thread visits each element with this index once."""
     index = polynomial(e)
-    told = set() if index is None else facts.told(index) or set()
-    return index is not None and all(name in told or f"@{name}" in told for name in facts.rounds)
+    known = set() if index is None else facts.determined(index) or set()
+    return index is not None and all(name in known or f"@{name}" in known for name in facts.counters)
+
+
+def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
+    """Declare the gradient of a shared array and set it to 0, each axis distributed over the threads along one.
+
+    Where the block may have the extent of an axis it has to: then a thread clears one element along it, without a loop.
+    """
+    known = {**limits, **conditions}
+    left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]
+    chosen = _distribution(d.dims, left, known)
+    thread = {n: ast.Name(f"threadIdx.{axis}", "int") for n, axis in chosen.items()}
+    own = {n for n, axis in chosen.items() if known.get(f"blockDim.{axis}") == d.dims[n]}
+    conditions |= {f"blockDim.{chosen[n]}": d.dims[n] for n in own}
+    indices = [thread[n] if n in own else ast.Name(f"{gradient}_{'ijk'[n]}", "int") for n in range(len(d.dims))]
+    body: list[Stmt] = [ast.Assign(ast.Index(gradient, tuple(indices), d.type), "=", ZERO)]
+    for n in reversed(range(len(d.dims))):
+        if n not in own:
+            step: Expr = ast.Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
+            body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+    for axis in left:
+        if axis not in chosen.values():
+            body = [ast.If(comparison("==", ast.Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]
+    return [ast.Declare(gradient, d.type, d.dims, shared=True), *body]
+
+
+def _distribution(dims: tuple[Expr, ...], axes: list[str], conditions: dict[str, Expr]) -> dict[int, str]:
+    """The axis of the block for each axis of an array: one of the same extent, else the last that is free."""
+    chosen: dict[int, str] = {}
+    for axis in axes:
+        free = [n for n in reversed(range(len(dims))) if n not in chosen]
+        converged = [n for n in free if conditions.get(f"blockDim.{axis}") == dims[n]]
+        if free:
+            chosen[(converged or free)[0]] = axis
+    return chosen

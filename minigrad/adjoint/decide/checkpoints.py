@@ -1,196 +1,220 @@
-"""Recompute or store, by counting: of a global tape every eighth round may be enough, and those between run again.
+"""Checkpoints: a global tape may store every eighth iteration, and those between are computed again.
 
-A tape of every round moves each value twice, to memory and back. With every EVERY-th it moves 1/EVERY of that; the way
-back then takes EVERY rounds at a time: it runs them forward from the one that is stored, keeps what they begin with in
-an array of the thread's own, and goes through them backwards. What is cheaper is counted, in bytes.
+A tape of all iterations moves each value twice, to memory and back; one of every EVERY-th moves 1/EVERY of that. The
+backward sweep then takes EVERY iterations at a time: it runs them forwards from the stored state, saves the state at
+the start of each in a local array, and reverses them. The cheaper way is chosen by a count of bytes and operations.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from minigrad.adjoint.analyse.activity import repeatable
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.decide.store_or_recompute import Counted, Tape, values, work
-from minigrad.adjoint.language.ast import (
-    BYTES,
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    floating,
+from minigrad.adjoint.decide.store_or_recompute import Tape
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, is_float, walk
+from minigrad.adjoint.language.dataflow import (
+    declared,
+    elements_read,
+    has_barrier,
+    names_used,
+    own_writes,
+    read,
+    written,
 )
-from minigrad.adjoint.language.effects import declared, elements, mentioned, read, waits, written, written_here
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
-    ascending,
-    descending,
-    each,
-    literal,
+    comparison,
+    copy_without,
+    count_down,
+    count_up,
+    flatten,
+    int_literal,
     minus,
     over,
+    own_expressions,
     plus,
-    test,
     times,
-    without,
 )
 from minigrad.adjoint.simplify.prune import Prune
 
+OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
+EXPENSIVE = 16  # instructions of a division or a function
 EVERY = 8
-NTH = literal(EVERY)
-SMALL = 12  # statements of a round that is unrolled, so that what it keeps stays in registers
+NTH = int_literal(EVERY)
+SMALL = 12  # statements of an iteration that is unrolled, so that the states stay in registers
+
+
+@dataclass(frozen=True)
+class TapeCost:
+    """The cost of an iteration: bytes moved by a full tape; bytes and operations with checkpoints."""
+
+    store: float
+    again: float
+    work: int
+
+    def __str__(self) -> str:
+        count = f"{self.work} operation{'s' * (self.work != 1)}"
+        return f"{self.again:g} and {count}, as long as {self.again + self.work / OPERATIONS:.3g}"
+
+    @property
+    def pays(self) -> bool:
+        """True if checkpoints cost less than half, since a count is not a measurement."""
+        return 2 * (self.again + self.work / OPERATIONS) < self.store
+
+
+def values(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement computes, without indices."""
+    return (s.value,) if isinstance(s, ast.Assign | ast.Declare) and s.value is not None else own_expressions(s)
+
+
+def work(e: Expr) -> int:
+    """The number of operations of an expression."""
+    operations = [x for x in walk(e) if isinstance(x, ast.Binary)]
+    expensive = [x for x in operations if x.op == "/" and is_float(x.type)]
+    cheap = [x for x in operations if x not in expensive and is_float(x.left.type)]
+    return EXPENSIVE * (len(expensive) + sum(isinstance(x, ast.Call) for x in walk(e))) + len(cheap)
 
 
 class Checkpoints:
-    """Looks for loops with a tape in global memory, and the loops that read it."""
+    """Finds loops that fill tapes, and the loops that read them."""
 
     def __init__(self, tapes: dict[str, Tape], arrays: set[str], fresh: Callable[[str], str]):
-        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: what all threads see
-        self.counted: dict[str, Counted] = {}  # by tape
-        self.never: dict[str, str] = {}  # by tape: why its rounds cannot be run again
+        self.tapes, self.arrays, self.fresh = tapes, arrays, fresh  # arrays: those that several threads see
+        self.costs: dict[str, TapeCost] = {}  # by tape
+        self.obstacle: dict[str, str] = {}  # by tape: why its iterations cannot be run again
 
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
-        """A body with what pays changed."""
-        for forward in [s for s in body if isinstance(s, For)]:
+        """The body with checkpoints where they pay."""
+        for forward in [s for s in body if isinstance(s, ast.For)]:
             names = sorted(written(forward.body) & set(self.tapes))
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
-            back = next((s for s in behind if isinstance(s, For) and read([s]) & set(names)), None)
+            back = next((s for s in behind if isinstance(s, ast.For) and read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
-            why = found.never if found else "another loop reads it"
-            self.never |= dict.fromkeys(names, why) if why else {}
+            why = found.obstacle if found else "another loop reads it"
+            self.obstacle |= dict.fromkeys(names, why) if why else {}
             if found and not why:
-                self.counted |= dict.fromkeys(names, found.cost)
+                self.costs |= dict.fromkeys(names, found.cost)
                 if found.cost.pays and all(self.tapes[n].size is None for n in names):
                     body = found.changed()
         return body
 
 
 class TapedLoop:
-    """A loop that fills tapes, and the one that reads them, of its rounds from the last to the first."""
+    """A loop that fills tapes, and the loop that reverses its iterations and reads them."""
 
-    def __init__(self, of: Checkpoints, forward: For, back: For, names: list[str], body: list[Stmt]):
+    def __init__(self, of: Checkpoints, forward: ast.For, back: ast.For, names: list[str], body: list[Stmt]):
         self.of, self.forward, self.back, self.names, self.body = of, forward, back, names, body
         self.pushes = {s: found for s in forward.body if (found := self.pushed(s)) is not None}
-        taken = [s for s in back.body if isinstance(s, Assign | Declare) and isinstance(s.value, Index)]
+        taken = [s for s in back.body if isinstance(s, ast.Assign | ast.Declare) and isinstance(s.value, ast.Index)]
         self.pulls = {s: s.value.array for s in taken if s.value.array in names}  # type: ignore[union-attr]
-        assert isinstance(back.start, Declare) and back.start.value is not None and back.reversal
+        assert isinstance(back.start, ast.Declare) and back.start.value is not None and back.reversal
         self.counter = back.reversal.counter
-        self.k = Name(back.variable, "int")
+        self.k = ast.Name(back.variable, "int")
         self.trips = plus(back.start.value, ONE)
         self.states = {v.name for _, v in self.pushes.values()}
         self.var = forward.variable
-        self.head = [s for s in back.body if isinstance(s, Declare) and s.name == self.var and s not in self.pulls]
-        self.again = self.slice()
+        self.head = [s for s in back.body if isinstance(s, ast.Declare) and s.name == self.var and s not in self.pulls]
+        self.again = self.recomputation()
 
-    def pushed(self, s: Stmt) -> tuple[str, Name] | None:
-        """The tape that a statement fills, and the variable that it puts there."""
-        s = s.then[0] if isinstance(s, If) and len(s.then) == 1 and not s.orelse else s
+    def pushed(self, s: Stmt) -> tuple[str, ast.Name] | None:
+        """The tape that a statement fills, and the variable that it stores."""
+        s = s.then[0] if isinstance(s, ast.If) and len(s.then) == 1 and not s.orelse else s
         match s:
-            case Assign(target=Index(array=tape), value=Name() as variable) if tape in self.names:
+            case ast.Assign(target=ast.Index(array=tape), value=ast.Name() as variable) if tape in self.names:
                 return tape, variable
         return None
 
-    def slice(self) -> list[Stmt]:
-        """Of a round what its state needs, to be run again; its number is known."""
+    def recomputation(self) -> list[Stmt]:
+        """The statements of an iteration that compute the next state."""
         number = {self.counter, self.k.name}
-        kept = without(
-            self.forward.body, {id(s) for s in self.forward.body if s in self.pushes or written_here(s) & number}
-        )
+        others = {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
+        kept = copy_without(self.forward.body, others)
         prune = Prune(written(kept))
         prune.after = {"break": self.states, "continue": self.states}
         return prune.body(kept, set(self.states))[0]
 
     @property
-    def never(self) -> str:
-        """Why no round can be run again and find what it found; empty where one can.
-
-        Of a loop that counts nothing rounds may be few.
-        """
+    def obstacle(self) -> str:
+        """The reason why no iteration can be computed again; empty if one can."""
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
-        inside = each([*self.forward.body, *self.back.body])
+        inside = flatten([*self.forward.body, *self.back.body])
         new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
         changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
         apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
-        apart = apart and mentioned([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
-        adds = any(isinstance(s, Add) for s in inside[: len(each(self.forward.body))])
+        apart = apart and names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        adds = any(isinstance(s, ast.AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
         writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
             "only the running kernel knows which rounds there are": not counts,
             "a round needs more than variables that it begins with": not apart,
-            "threads wait for one another in it": waits(inside),
+            "threads wait for one another in it": has_barrier(inside),
             "a round adds to memory": adds,
             "a round changes what the next one reads": bool(writes or read(self.again) & changed),
-            "a round has a loop of its own": any(isinstance(s, Do | For) for s in each(self.again)),
+            "a round has a loop of its own": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
 
     @property
-    def cost(self) -> Counted:
-        """What a round costs either way."""
+    def cost(self) -> TapeCost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        new = {x for x in elements(self.again) if x.array in self.of.arrays}.difference(elements(self.back.body))
+        new = {x for x in elements_read(self.again) if x.array in self.of.arrays} - {*elements_read(self.back.body)}
         again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
-        updates = sum(isinstance(s, Assign) and s.op != "=" and floating(s.target.type) for s in each(self.again))
-        return Counted(2 * sizes, again, updates + sum(work(e) for s in each(self.again) for e in values(s)))
+        run = flatten(self.again)
+        updates = sum(isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in run)
+        return TapeCost(2 * sizes, again, updates + sum(work(e) for s in run for e in values(s)))
 
     def changed(self) -> list[Stmt]:
-        """The two loops, of which the first one stores less."""
-        part, near = Name(self.of.fresh("part"), "int"), Name(self.of.fresh("near"), "int")
+        """The body with a first loop that stores less, and a second one that computes states again."""
+        part, near = ast.Name(self.of.fresh("part"), "int"), ast.Name(self.of.fresh("near"), "int")
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
-        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all rounds can begin at once
-        number = Declare(self.k.name, "int", value=self.last(here) if free else here)
-        inside = test("<", here if free else self.k, self.trips)
-        values = {n: Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
+        free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
+        number = ast.Declare(self.k.name, "int", value=self.last(here) if free else here)
+        inside = comparison("<", here if free else self.k, self.trips)
+        values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
         for s, (n, variable) in self.pushes.items():
             tape = self.of.tapes[n]
-            self.thinned(s, tape.slot(over(self.k, NTH)), variable)
-            begin += [Declare(kept[n], tape.type, (NTH,)), Assign(variable, "=", tape.slot(part))]
-            note.append(Assign(values[n], "=", variable))
+            self.store_rarely(s, tape.slot(over(self.k, NTH)), variable)
+            begin += [ast.Declare(kept[n], tape.type, (NTH,)), ast.Assign(variable, "=", tape.slot(part))]
+            note.append(ast.Assign(values[n], "=", variable))
             self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
         place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = ascending(near, NTH, [number, *(again if free else [If(inside, again, [])])], place=place)
+        up = count_up(near, NTH, [number, *(again if free else [ast.If(inside, again, [])])], place=place)
         restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
-        taken: Stmt = If(inside, [restore.get(id(s), s) for s in self.back.body], [])
-        down = descending(near, literal(EVERY - 1), [replace(number), taken], place)
-        if len(each(self.again)) <= SMALL and len(each(self.back.body)) <= 2 * SMALL:
+        taken: Stmt = ast.If(inside, [restore.get(id(s), s) for s in self.back.body], [])
+        down = count_down(near, int_literal(EVERY - 1), [replace(number), taken], place)
+        if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
-        whole = descending(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
-        return [self.full(s) if s is not self.back else whole for s in self.body]
+        whole = count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
+        return [self.shorter_check(s) if s is not self.back else whole for s in self.body]
 
     def last(self, here: Expr) -> Expr:
-        """The number of a round; beyond the last one, of that."""
-        return Call("min", (here, minus(self.trips, ONE)), "int")
+        """The number of an iteration, at most that of the last one."""
+        return ast.Call("min", (here, minus(self.trips, ONE)), "int")
 
-    def thinned(self, s: Stmt, slot: Index, variable: Name) -> None:
-        """A value put onto the tape in every EVERY-th round."""
-        first: Expr = test("==", Binary("%", self.k, NTH, "int"), ZERO)
-        if isinstance(s, If):
-            first = Binary("&&", first, test("<", over(self.k, NTH), Name("tape_slots", "int")), "bool")
-        self.forward.body[self.forward.body.index(s)] = If(first, [Assign(slot, "=", variable)], [], s.place)
+    def store_rarely(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
+        """Store a value in every EVERY-th iteration only."""
+        first: Expr = comparison("==", ast.Binary("%", self.k, NTH, "int"), ZERO)
+        if isinstance(s, ast.If):
+            first = ast.Binary("&&", first, comparison("<", over(self.k, NTH), ast.Name("tape_slots", "int")), "bool")
+        self.forward.body[self.forward.body.index(s)] = ast.If(first, [ast.Assign(slot, "=", variable)], [], s.place)
 
-    def full(self, s: Stmt) -> Stmt:
-        """The check behind the loop whether the tape was long enough, for one that is shorter now."""
-        counter, slots = Name(self.counter, "int"), Name("tape_slots", "int")
-        if not (isinstance(s, If) and s.condition == test(">", counter, slots)):
+    def shorter_check(self, s: Stmt) -> Stmt:
+        """The check behind the loop whether the tape was long enough, for the shorter tape."""
+        counter, slots = ast.Name(self.counter, "int"), ast.Name("tape_slots", "int")
+        if not (isinstance(s, ast.If) and s.condition == comparison(">", counter, slots)):
             return s
         room = times(NTH, slots)
-        note = Do("atomicMax", (Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
-        return If(test(">", counter, room), [note, Assign(counter, "=", room)], [], s.place)
+        note = ast.CallStmt("atomicMax", (ast.Name("tape_needed", "int"), _stored(counter)), ("tape_needed",))
+        return ast.If(comparison(">", counter, room), [note, ast.Assign(counter, "=", room)], [], s.place)
 
 
-def _stored(rounds: Expr) -> Expr:
-    """How many of so many rounds are stored."""
-    return over(plus(rounds, literal(EVERY - 1)), NTH)
+def _stored(trips: Expr) -> Expr:
+    """The number of stored iterations."""
+    return over(plus(trips, int_literal(EVERY - 1)), NTH)

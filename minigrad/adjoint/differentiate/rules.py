@@ -1,318 +1,304 @@
-"""The derivative of each operation: the gradient of a value handed on to the operands of the expression."""
+"""The chain rule: the gradient of a value is passed on to the operands of the expression that computes it."""
 
-from minigrad.adjoint.decide.store_or_recompute import Keeping, base
+from collections.abc import Set
+
+from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
+from minigrad.adjoint.differentiate.saved import Saved, short_name
+from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import (
     DERIVATIVES,
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Do,
     Expr,
-    Function,
-    Index,
-    Name,
-    Number,
     Stmt,
     Target,
-    Ternary,
-    Unary,
+    base_name,
     children,
-    common,
-    floating,
-    plain,
+    common_type,
+    is_float,
     walk,
 )
 from minigrad.adjoint.language.control_flow import branch
-from minigrad.adjoint.language.dataflow import flows
-from minigrad.adjoint.language.effects import name_of, reads_in, written_here
-from minigrad.adjoint.language.file import Module
+from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
 from minigrad.adjoint.language.rewrite import (
     ONE,
     ZERO,
-    converted,
+    as_float,
+    comparison,
+    int_literal,
     is_number,
-    literal,
+    logical_not,
     minus,
     negative,
-    opposite,
     over,
     plus,
-    test,
     times,
 )
 
 
-class Rules(Keeping):
-    """Hands a gradient down an expression, to the gradients of the variables and elements in it."""
+class Gradients(dict[str, str]):
+    """The names of gradients by variable or array, each chosen when it is first asked for."""
 
-    def __init__(self, module: Module, function: Function, active: set[str]):
-        super().__init__(module, function, active)
-        self.passed: Name | Index | None = None  # an operand whose share is taken care of
-        self.gradients: dict[str, str] = {}  # of a variable: the name of its gradient
+    def __init__(self, names: Names):
+        super().__init__()
+        self.names = names
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self.names.fresh(f"d_{name}")
+        return self[name]
+
+
+class Rules:
+    """Applies the chain rule: to expressions (`pull`) and to statements that assign (`adjoint`)."""
+
+    def __init__(self, facts: KernelFacts, saved: Saved, gradients: Gradients):
+        self.facts, self.saved, self.gradients = facts, saved, gradients
+        self.keep, self.fresh = saved.keep, facts.names.fresh
+        self.updated: Target | None = None  # the target of `t = a * t + b`, whose gradient is scaled instead
 
     def carries(self, e: Expr) -> bool:
-        """Whether the derivative of an expression can be other than zero."""
-        return bool(flows(e) & self.active)
+        """True if an expression may have a derivative."""
+        return bool(derivative_sources(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
         """Add `seed` times the derivative of `e` to the gradient of each operand."""
         if not self.carries(e) or is_number(seed, 0):
             return []
         match e:
-            case Name() | Index():
-                return self.arrive(e, seed)
-            case Unary():
+            case ast.Name() | ast.Index():
+                return self.leaf(e, seed)
+            case ast.Unary():
                 return self.pull(e.operand, negative(seed))
-            case Cast():
+            case ast.Cast():
                 return self.pull(e.operand, seed)
-            case Ternary():
-                return self.choice(e, seed)
-            case Binary():
+            case ast.Ternary():
+                return self.ternary(e, seed)
+            case ast.Binary():
                 return self.binary(e, seed)
-            case Call():
+            case ast.Call():
                 return self.function(e, seed)
         return []
 
-    def arrive(self, leaf: Name | Index, seed: Expr) -> list[Stmt]:
+    def leaf(self, leaf: Target, seed: Expr) -> list[Stmt]:
         """d_leaf += seed"""
-        if leaf == self.passed:
+        if leaf == self.updated:
             return []
-        minus = isinstance(seed, Unary) and seed.op == "-"
-        value = seed.operand if isinstance(seed, Unary) and minus else seed
-        owned = isinstance(self.here, Assign) and leaf == self.here.target
-        return [Assign(self.shadow(leaf), "-=" if minus else "+=", value, owned=owned)]
+        minus = isinstance(seed, ast.Unary) and seed.op == "-"
+        value = seed.operand if isinstance(seed, ast.Unary) and minus else seed
+        owned = isinstance(self.saved.here, ast.Assign) and leaf == self.saved.here.target
+        return [ast.Assign(self.gradient_of(leaf), "-=" if minus else "+=", value, owned=owned)]
 
-    def shadow(self, target: Name | Index) -> Name | Index:
-        """The gradient of a variable or element."""
-        if isinstance(target, Name):
-            return Name(self.gradient(target.name), target.type)
-        return Index(self.gradient(target.array), tuple(map(self.keep, target.indices)), target.type)
+    def gradient_of(self, target: Target) -> Target:
+        """The gradient of a variable or an element."""
+        if isinstance(target, ast.Name):
+            return ast.Name(self.gradients[target.name], target.type)
+        return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
 
-    def gradient(self, name: str) -> str:
-        """The name of a variable's gradient."""
-        if name not in self.gradients:
-            self.gradients[name] = self.fresh(f"d_{name}")
-        return self.gradients[name]
-
-    def call(self, e: Call, seed: Expr) -> list[Stmt]:
+    def call(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
-        function = self.module.functions[e.function]
+        function = self.facts.file.functions[e.function]
         before, behind, sinks = [], [], []
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
-            if n in e.flat:
+            if n in e.inactive:
                 continue
             if p.pointer:
-                sinks.append(Name(self.gradient(a.name), p.type))  # type: ignore[union-attr]
-            elif isinstance(a, Name) and self.carries(a):
-                sinks.append(Name(self.gradient(a.name), p.type))
+                sinks.append(ast.Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
+            elif isinstance(a, ast.Name) and self.carries(a):
+                sinks.append(ast.Name(self.gradients[a.name], p.type))
             else:
-                name = Name(self.fresh(f"d_{p.name}_part"), p.type)
-                before.append(Declare(name.name, p.type, value=ZERO))
+                name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
+                before.append(ast.Declare(name.name, p.type, value=ZERO))
                 behind += self.pull(a, name)
                 sinks.append(name)
-        arrays = self.overwritten(e)
+        arrays = self.saved.plan.changed(self.saved.here, e)
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
-        return [*before, Do(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
+        return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
-    def choice(self, e: Ternary, seed: Expr) -> list[Stmt]:
+    def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
-        for guard, value in ((e.condition, e.yes), (opposite(e.condition), e.no)):
-            self.guards.append(guard)
+        for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
+            self.saved.guards.append(guard)
             sides.append(self.pull(value, seed))
-            self.guards.pop()
+            self.saved.guards.pop()
         then, orelse = sides
         return branch(condition, then, orelse)
 
-    def binary(self, e: Binary, seed: Expr) -> list[Stmt]:
-        """Sum, difference, product, quotient."""
+    def binary(self, e: ast.Binary, seed: Expr) -> list[Stmt]:
         both = self.carries(e.left) and self.carries(e.right) and not equal_factors(e)
-        before, seed = self.once(seed) if both else ([], seed)
+        before, seed = self.in_variable(seed) if both else ([], seed)
         if e.op in "+-":
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
-        if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x), by one statement
-            return self.pull(e.right, times(times(literal(n), seed), left))
+        if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x)
+            return self.pull(e.right, times(times(int_literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
-        if both:  # of a / b, d_b = -d_a * (a / b): a division that the forward sweep has made already
-            value, part = self.keep(e), Name(self.fresh("d_part"), seed.type)
-            before = [*before, Declare(part.name, part.type, value=over(seed, right))]
+        if both:  # of a / b, d_b = -d_a * (a / b), and the forward sweep has computed a / b
+            value, part = self.keep(e), ast.Name(self.fresh("d_part"), seed.type)
+            before = [*before, ast.Declare(part.name, part.type, value=over(seed, right))]
             return [*before, *self.pull(e.left, part), *self.pull(e.right, negative(times(part, value)))]
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 
-    def once(self, seed: Expr) -> tuple[list[Stmt], Expr]:
-        """A gradient that is used twice, in a variable of its own where it takes work to compute."""
-        if not _works(seed):
+    def in_variable(self, seed: Expr) -> tuple[list[Stmt], Expr]:
+        """A gradient that is used twice, in a variable if it has to be computed."""
+        if not _is_computed(seed):
             return [], seed
         name = self.fresh("d_part")
-        return [Declare(name, seed.type, value=seed)], Name(name, seed.type)
+        return [ast.Declare(name, seed.type, value=seed)], ast.Name(name, seed.type)
 
-    def function(self, e: Call, seed: Expr) -> list[Stmt]:
-        """A maths function, or a function of the file."""
-        name, args = plain(e.function), e.arguments
+    def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
+        name, args = base_name(e.function), e.arguments
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
-            before, y = self.valued(name, self.keep(e))
+            before, y = self.value_in_variable(name, self.keep(e))
             return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
-        return self.several(name, e, seed)
+        return self.multivariate(name, e, seed)
 
-    def valued(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
-        """The value of a function, in a variable where its derivative is made of it twice."""
-        if DERIVATIVES[name].count("y") < 2 or isinstance(y, Name):
+    def value_in_variable(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
+        """The value of a function, in a variable if its derivative reads it twice."""
+        if DERIVATIVES[name].count("y") < 2 or isinstance(y, ast.Name):
             return [], y
         value = self.fresh(f"{name}_value")
-        return [Declare(value, y.type, value=y)], Name(value, y.type)
+        return [ast.Declare(value, y.type, value=y)], ast.Name(value, y.type)
 
-    def several(self, name: str, e: Call, seed: Expr) -> list[Stmt]:
-        """Functions of two or three operands."""
+    def multivariate(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
+        """The gradients of functions of two or three operands."""
         a, b = e.arguments[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
-            return branch(test(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
-        before, seed = self.once(seed) if self.carries(a) and self.carries(b) else ([], seed)
+            return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
+        before, seed = self.in_variable(seed) if self.carries(a) and self.carries(b) else ([], seed)
         parts = [(operand, times(seed, slope)) for operand, slope in slopes(e, x, y, lambda: self.keep(e))]
         return [*before, *(s for operand, part in parts for s in self.pull(operand, part))]
 
+    # --- statements ---
+
+    def adjoint(self, s: Stmt, after: Set[str]) -> list[Stmt]:
+        """The backward sweep of an assignment."""
+        if not own_writes(s) & self.facts.active:
+            return []
+        match s:
+            case ast.Declare(value=value) if value is not None:
+                self.hold(value, ast.Name(s.name, s.type), after)
+                return self.pull(value, ast.Name(self.gradients[s.name], s.type))
+            case ast.Declare(values=values) if values:
+                d = self.gradients[s.name]
+                pulls = (self.pull(e, ast.Index(d, (int_literal(n),), s.type)) for n, e in enumerate(values))
+                return [t for pull in pulls for t in pull]
+            case ast.Assign():
+                return self.assignment(s, after)
+            case ast.AtomicAdd():
+                return self.pull(s.value, self.gradient_of(s.target))
+        return []
+
+    def hold(self, value: Expr, target: ast.Name, after: Set[str]) -> None:
+        """Let `keep` read a value from the variable that it is assigned to, if nothing overwrites that."""
+        if target.name not in after:
+            self.saved.held = value, target
+
+    def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
+        """Of `target = a * target + b`: add to the gradients of a and b, then d_target *= a."""
+        value, d = assigned_value(s), self.gradient_of(s.target)
+        again, added = coefficient(value, s.target), remainder(s)
+        if again is None:
+            d, part = self.copied_gradient(value if added is None else added, d, s)
+            clear: list[Stmt] = [ast.Assign(self.gradient_of(s.target), "=", ZERO)] if added is None else []
+            return [*part, *clear, *self.pull(value if added is None else added, d)]
+        if isinstance(s.target, ast.Name) and again == ZERO:
+            self.hold(value, s.target, after)
+        self.updated = s.target
+        seed, part = self.copied_gradient(value, d, s) if isinstance(d, ast.Index) else (d, [])
+        gradient = self.pull(value, seed)
+        self.updated = None
+        return [*part, *gradient, *self.scaled(d, self.keep(again), target_name(s.target))]
+
+    def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
+        """The gradient, in a variable if several operands or the target itself receive it."""
+        leaves = (x for x in walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
+        operands = [x for x in leaves if self.carries(x) and x != self.updated]
+        again = self.updated is None and target_name(s.target) in value.names
+        if len(operands) < 2 and not again:
+            return d, []
+        part = ast.Name(self.fresh(f"{short_name(d)}_{s.place.line}"), d.type)
+        return part, [ast.Declare(part.name, d.type, value=d)]
+
+    def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
+        """d *= by"""
+        if is_number(by, 1) or (by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)):
+            return []
+        if by == ZERO:
+            return [ast.Assign(d, "=", ZERO)]
+        divides = isinstance(by, ast.Binary) and by.op == "/" and by.left == ONE
+        value: Expr = by.right if divides else by  # type: ignore[union-attr]
+        if isinstance(value, ast.Cast) and value.type == d.type and not is_float(value.operand.type):
+            value = value.operand  # converted by *= itself
+        return [ast.Assign(d, "/=" if divides else "*=", value)]
+
 
 def equal_factors(e: Expr) -> int:
-    """How many factors a product has, if they are equal; 0 if they are not."""
-    if not isinstance(e, Binary) or e.op != "*":
+    """The number of factors of a product, if all are equal; else 0."""
+    if not isinstance(e, ast.Binary) or e.op != "*":
         return 0
     if e.left == e.right:
         return 2
     inner = equal_factors(e.left)
-    return inner + 1 if inner and isinstance(e.left, Binary) and e.left.right == e.right else 0
+    return inner + 1 if inner and isinstance(e.left, ast.Binary) and e.left.right == e.right else 0
 
 
-def _works(seed: Expr) -> bool:
-    """Whether an expression is more than a variable, its negative, or a literal."""
-    return not isinstance(seed.operand if isinstance(seed, Unary) else seed, Name | Number)
+def _is_computed(seed: Expr) -> bool:
+    """True if an expression is more than a variable, its negative, or a literal."""
+    return not isinstance(seed.operand if isinstance(seed, ast.Unary) else seed, ast.Name | ast.Number)
 
 
-class Assignments(Rules):
-    """Makes the backward sweep of single statements."""
+def coefficient(e: Expr, target: Target) -> Expr | None:
+    """a of `e = a * target + b`; None if a or b read the target's variable.
 
-    def __init__(self, module: Module, function: Function, active: set[str]):
-        super().__init__(module, function, active)
-        self.dropped: set[str] = set()  # arrays whose stores the forward sweep leaves out: read as they came
-        self.final: set[str] = set()  # outputs each of whose elements is stored once: their gradient is read once
-        self.first: set[int] = set()  # stores before which nothing touches the array: its gradient ends there
-
-    def adjoint(self, s: Stmt, after: set[str]) -> list[Stmt]:
-        """The backward sweep of an assignment."""
-        if not written_here(s) & self.active:
-            return []
-        match s:
-            case Declare(value=value) if value is not None:
-                self.hold(value, Name(s.name, s.type), after)
-                return self.pull(value, Name(self.gradient(s.name), s.type))
-            case Declare(values=values) if values:
-                places = [Index(self.gradient(s.name), (Number(str(n), "int"),), s.type) for n in range(len(values))]
-                return [t for value, d in zip(values, places, strict=True) for t in self.pull(value, d)]
-            case Assign():
-                return self.assignment(s, after)
-            case Add():
-                return self.pull(s.value, self.shadow(s.target))
-        return []
-
-    def hold(self, value: Expr, target: Name, after: set[str]) -> None:
-        """Note that a variable holds this value until the gradient comes by."""
-        if target.name not in after:
-            self.known = value, target
-
-    def assignment(self, s: Assign, after: set[str]) -> list[Stmt]:
-        """The gradient of `target = A * target + B` goes to what is in A and B, and is then multiplied by A."""
-        value, d = value_of(s), self.shadow(s.target)
-        again, added = factor(value, s.target), rest(s)
-        if again is None:
-            d, part = self.aside(value if added is None else added, d, s)
-            clear: list[Stmt] = [Assign(self.shadow(s.target), "=", ZERO)] if added is None else []
-            return [*part, *clear, *self.pull(value if added is None else added, d)]
-        if isinstance(s.target, Name) and again == ZERO:
-            self.hold(value, s.target, after)
-        self.passed = s.target
-        seed, part = self.aside(value, d, s) if isinstance(d, Index) else (d, [])
-        gradient = self.pull(value, seed)
-        self.passed = None
-        return [*part, *gradient, *self.scaled(d, self.keep(again), name_of(s.target))]
-
-    def aside(self, value: Expr, d: Target, s: Assign) -> tuple[Target, list[Stmt]]:
-        """The gradient in a variable of its own, where it goes to several operands or back to the target itself."""
-        operands = [
-            x for x in walk(value) if isinstance(x, Name | Index | Call) and self.carries(x) and x != self.passed
-        ]
-        again = self.passed is None and name_of(s.target) in value.names
-        if len(operands) < 2 and not again:
-            return d, []
-        part = Name(self.fresh(f"{base(d)}_{s.place.line}"), d.type)
-        return part, [Declare(part.name, d.type, value=d)]
-
-    def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
-        """d *= by"""
-        if is_number(by, 1) or (by == ZERO and (name in self.final or id(self.here) in self.first)):
-            return []
-        if by == ZERO:
-            return [Assign(d, "=", ZERO)]
-        divides = isinstance(by, Binary) and by.op == "/" and by.left == ONE
-        value: Expr = by.right if divides else by  # type: ignore[union-attr]
-        if isinstance(value, Cast) and value.type == d.type and not floating(value.operand.type):
-            value = value.operand  # converted by *= itself
-        return [Assign(d, "/=" if divides else "*=", value)]
-
-
-def factor(e: Expr, target: Target) -> Expr | None:
-    """A of `e = A * target + B`, where neither A nor B reads the target's variable; None where that is not so.
-
-    The target is of a floating type, so each operand beside it is converted as it is there: of `t / 2 / 3` the
-    factor is 1 / 2.0 / 3.0.
+    The target is floating-point, and its operands are converted as C++ does: of `t / 2 / 3` it is 1 / 2.0 / 3.0.
     """
-    name = name_of(target)
+    name = target_name(target)
     if name not in e.names:
         return ZERO
     if e == target:
-        return ONE if name not in reads_in(children(e)) else None
+        return ONE if name not in names_in(children(e)) else None
     match e:
-        case Unary(op="-"):
-            inner = factor(e.operand, target)
+        case ast.Unary(op="-"):
+            inner = coefficient(e.operand, target)
             return None if inner is None else negative(inner)
-        case Binary(op="+" | "-"):
-            left, right = factor(e.left, target), factor(e.right, target)
+        case ast.Binary(op="+" | "-"):
+            left, right = coefficient(e.left, target), coefficient(e.right, target)
             if left is None or right is None:
                 return None
             return plus(left, right) if e.op == "+" else minus(left, right)
-        case Binary(op="*"):
-            left, right = factor(e.left, target), factor(e.right, target)
+        case ast.Binary(op="*"):
+            left, right = coefficient(e.left, target), coefficient(e.right, target)
             if left is None or right is None or ZERO not in (left, right):
                 return None
             if right == ZERO:
-                return times(left, converted(e.right, e.type))
-            return times(converted(e.left, e.type), right)
-        case Binary(op="/") if name not in e.right.names:
-            left = factor(e.left, target)
-            return None if left is None else over(left, converted(e.right, e.type))
+                return times(left, as_float(e.right, e.type))
+            return times(as_float(e.left, e.type), right)
+        case ast.Binary(op="/") if name not in e.right.names:
+            left = coefficient(e.left, target)
+            return None if left is None else over(left, as_float(e.right, e.type))
     return None
 
 
-def value_of(s: Assign) -> Expr:
-    """What an assignment sets its target to: of `v += e` it is `v + e`."""
-    return s.value if s.op == "=" else Binary(s.op[:-1], s.target, s.value, common(s.target.type, s.value.type))
+def assigned_value(s: ast.Assign) -> Expr:
+    """The new value of the target: of `v += e` it is `v + e`."""
+    if s.op == "=":
+        return s.value
+    return ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
 
 
-def rest(s: Assign) -> Expr | None:
-    """B of `target = target + B`, whatever B reads; None where an assignment is no such sum."""
+def remainder(s: ast.Assign) -> Expr | None:
+    """b of `target = target + b`, whatever b reads; None for other assignments."""
     if s.op in ("+=", "-="):
         return s.value if s.op == "+=" else negative(s.value)
     e = s.value
-    if s.op == "=" and isinstance(e, Binary) and e.op in "+-" and s.target in (e.left, e.right):
+    if s.op == "=" and isinstance(e, ast.Binary) and e.op in "+-" and s.target in (e.left, e.right):
         if e.left == s.target:
             return e.right if e.op == "+" else negative(e.right)
         return e.left if e.op == "+" else None

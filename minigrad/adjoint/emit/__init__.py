@@ -1,1 +1,1 @@
-""""""
+"""The adjoint's `.cu` file and its table of decisions."""

@@ -1,19 +1,18 @@
-"""The decision table: where each value that the gradient needs comes from, and how each gradient is added up."""
+"""The decision table: the source of each value that the gradient needs, and the way each gradient is added up."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from math import prod
 
 from minigrad.adjoint.analyse.trip_counts import evaluate
-from minigrad.adjoint.decide.accumulate import Choice
-from minigrad.adjoint.decide.checkpoints import EVERY
-from minigrad.adjoint.decide.store_or_recompute import Tape, values, work
-from minigrad.adjoint.derive import Derived
-from minigrad.adjoint.derive_kernel import KernelAdjoint
-from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, floating, walk
-from minigrad.adjoint.language.effects import elements, name_of
+from minigrad.adjoint.decide import Choice, Derived
+from minigrad.adjoint.decide.checkpoints import EVERY, values, work
+from minigrad.adjoint.decide.store_or_recompute import Tape
+from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, is_float, walk
+from minigrad.adjoint.language.dataflow import elements_read, target_name
 from minigrad.adjoint.language.printer import UNARY, expression
-from minigrad.adjoint.language.rewrite import each
+from minigrad.adjoint.language.rewrite import flatten
 
 HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
 Row = tuple[str, ...]
@@ -22,12 +21,12 @@ LEFT = "text-align:left;vertical-align:top"
 
 @dataclass(frozen=True)
 class Decisions:
-    """Rows of the table; shows itself in a notebook. Bytes are those of a build with real = float."""
+    """Rows of the table; a notebook shows it. Bytes are those of a build with real = float."""
 
     rows: tuple[Choice, ...]
 
     def __getitem__(self, what: str) -> Choice:
-        """The row of a value or gradient. Raises KeyError and names those there are."""
+        """The row of a value or gradient. Raises KeyError with the names of all rows."""
         for row in self.rows:
             if row.what == what:
                 return row
@@ -42,81 +41,76 @@ class Decisions:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head, *rows = self._cells()
-        names = "".join(f'<th style="{LEFT}">{escape(c)}</th>' for c in head)
-        lines = (
-            f'<td style="{LEFT}"><code>{escape(row[0])}</code></td>'
-            + "".join(f'<td style="{LEFT}">{escape(c)}</td>' for c in row[1:])
-            for row in rows
-        )
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+        def line(cells: Iterable[str], tag: str = "td") -> str:
+            return "".join(f'<{tag} style="{LEFT}">{cell}</{tag}>' for cell in cells)
+
+        head, *rows = ([escape(cell) for cell in row] for row in self._cells())
+        body = "".join(f"<tr>{line([f'<code>{row[0]}</code>', *row[1:]])}</tr>" for row in rows)
+        return f"<table><thead><tr>{line(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def decisions(made: KernelAdjoint, derived: Derived) -> Decisions:
+def decisions(derived: Derived) -> Decisions:
     """The table of an adjoint."""
-    taped = [_taped(made, tape) for tape in derived.tapes]
-    values = [*_read_again(made, derived), *_run_again(made, derived), *_saved(made, derived), *taped]
-    return Decisions((*values, *derived.choices))
+    rows = [*_reread(derived), *_recomputed(derived), *_saved(derived)]
+    return Decisions((*rows, *(_taped(derived, tape) for tape in derived.tapes), *derived.choices))
 
 
-def _read_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
-    """Inputs, which still stand where they stood."""
-    read = {x.array for x in elements(derived.body)} - derived.replayed
+def _reread(derived: Derived) -> list[Choice]:
+    """Inputs, which the kernel has not overwritten."""
+    read = {x.array for x in elements_read(derived.body)} - derived.replayed
     why = "it is as the kernel found it, so it is read again"
-    sizes = {p.name: BYTES[p.type] for p in made.of.params if p.name in read}
+    sizes = {p.name: BYTES[p.type] for p in derived.facts.function.params if p.name in read}
     return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
 
-def _run_again(made: KernelAdjoint, derived: Derived) -> list[Choice]:
-    """Variables and shared arrays whose lines stand in the adjoint again."""
-    inputs, taped = {p.name for p in made.of.params if p.pointer}, {tape.value for tape in derived.tapes}
+def _recomputed(derived: Derived) -> list[Choice]:
+    """Variables and shared arrays whose statements are also in the adjoint."""
+    inputs, taped = {p.name for p in derived.facts.function.params if p.pointer}, {tape.value for tape in derived.tapes}
     lines: dict[str, list[Declare | Assign]] = {}
-    for s in each(derived.body):
+    for s in flatten(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):
-            lines.setdefault(s.name if isinstance(s, Declare) else name_of(s.target), []).append(s)
+            lines.setdefault(s.name if isinstance(s, Declare) else target_name(s.target), []).append(s)
     rows = []
-    for name, d in made.of.declared.items():
-        if name in lines and name not in taped and floating(d.type):
-            found = {x for s in lines[name] for e in values(s) for x in walk(e) if isinstance(x, Index)}
+    for name, d in derived.facts.function.declared.items():
+        if name in lines and name not in taped and is_float(d.type):
+            computed = [e for s in lines[name] for e in values(s)]
+            found = {x for e in computed for x in walk(e) if isinstance(x, Index)}
             moved = sum(BYTES[x.type] for x in found if x.array in inputs)
-            count = sum(work(e) for s in lines[name] for e in values(s))
+            count = sum(map(work, computed))
             why = f"its line is run again: {count} operation{'s' * (count != 1)}"
             rows.append(Choice(name, "recompute", why, "0", str(moved), f"tape: {2 * BYTES[d.type]}"))
     return rows
 
 
-def _saved(made: KernelAdjoint, derived: Derived) -> list[Choice]:
-    """Values kept in variables."""
+def _saved(derived: Derived) -> list[Choice]:
+    """Values saved in variables."""
     rows = []
-    for s in each(derived.body):
-        if isinstance(s, Declare) and s.name in made.saved_names and s.value is not None:
-            why = f"{made.saved_names[s.name]} changes after line {s.place.line}, and its value there is needed"
+    for s in flatten(derived.body):
+        if isinstance(s, Declare) and s.name in derived.registers and s.value is not None:
+            why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is needed"
             size = BYTES[s.type]
             rows.append(Choice(s.name, "registers", why, str(size), "0", f"tape: {2 * size}"))
     return rows
 
 
-def _taped(made: KernelAdjoint, tape: Tape) -> Choice:
-    """Values kept for each round of a loop, or for some of them."""
+def _taped(derived: Derived, tape: Tape) -> Choice:
+    """Values saved in each iteration of a loop, or in every eighth."""
     loop = f"each round of the loop at line {tape.place.line}"
     why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
     why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
-    extents = [(e, evaluate(e, made.module.values)) for e in tape.dims]
+    extents = [(e, evaluate(e, derived.facts.file.values)) for e in tape.dims]
     size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
-    inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # rounds of loops inside
-    never = "another loop reads it" if tape.name in made.tapes else "it is a function's"
-    moved, again = f"{2 * size} a round", f"every {EVERY}th round: not where {made.never.get(tape.name, never)}"
-    if counted := made.counted.get(tape.name):
+    inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # iterations of inner loops
+    never = derived.never.get(tape.name, "another loop reads it")
+    moved, again = f"{2 * size} a round", f"every {EVERY}th round: not where {never}"
+    if counted := derived.costs.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:
-        rounds = evaluate(tape.size, made.module.values) or 0
-        return Choice(
-            tape.name, "local tape", f"{why}; at most {rounds} rounds", str(rounds * size), f"{moved}, in L1", again
-        )
-    rounds_text = "counted as it runs" if tape.trips is None else expression(tape.trips)
-    how = "global tape"
+        rounds = evaluate(tape.size, derived.facts.file.values) or 0
+        why = f"{why}; at most {rounds} rounds"
+        return Choice(tape.name, "local tape", why, str(rounds * size), f"{moved}, in L1", again)
+    trips, how = "counted as it runs" if tape.trips is None else expression(tape.trips), "global tape"
     if tape.every > 1:
         how, why = f"global tape, every {EVERY}th round", f"{why}; those between are run again"
-        moved, again = str(made.counted[tape.name]), f"every round: {moved.partition(' ')[0]}"
-    return Choice(tape.name, how, why, f"{size}{inside} x rounds ({rounds_text})", moved, again)
+        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]}"
+    return Choice(tape.name, how, why, f"{size}{inside} x rounds ({trips})", moved, again)

@@ -1,1 +1,1 @@
-""""""
+"""The CUDA C++ subset: its syntax tree, parser, data flow, rewriting and printer."""

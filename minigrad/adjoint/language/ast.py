@@ -1,4 +1,4 @@
-"""Types of expressions, and the functions that have a derivative or need none."""
+"""The syntax tree of the CUDA C++ subset: types, math functions with derivatives, expressions, statements."""
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ UNSIGNED = ("unsigned", "size_t")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 CONSTANTS = {"INFINITY": "float", "true": "bool", "false": "bool", "M_PI": "double"}
 
-# Of one operand x, by the name without its f; y stands for the value of the function itself.
+# Derivatives of the functions of one operand x, by the name without suffix f; y is the value of the function. Those of
+# "" are 0 everywhere.
 DERIVATIVES = {
     "exp": "y", "exp2": "y * 0.6931471805599453", "expm1": "y + 1", "log": "1 / x", "log2": "1.4426950408889634 / x",
     "log10": "0.4342944819032518 / x", "log1p": "1 / (1 + x)", "sin": "cos(x)", "cos": "-sin(x)",
@@ -30,46 +31,54 @@ TERNARY = ("fma",)
 TESTS = ("isnan", "isinf", "isfinite")
 
 
-def plain(function: str) -> str:
-    """`expf` -> `exp`: the name by which the rules know a function; empty for a name that none knows."""
+def base_name(function: str) -> str:
+    """`expf` -> `exp`: the name of a math function in the tables above; empty where no table has it."""
     known = (*DERIVATIVES, *BINARY, *TERNARY, *TESTS)
     if function in known:
         return function
     return function[:-1] if function.endswith("f") and function[:-1] in known else ""
 
 
-def operands(function: str) -> int:
-    """How many operands a maths function takes."""
-    return 2 if plain(function) in BINARY else 3 if plain(function) in TERNARY else 1
-
-
-def result(function: str, types: list[str]) -> str:
-    """The type that a maths function returns."""
-    if plain(function) in TESTS:
-        return "bool"
-    if plain(function) != function:
-        return "float"
-    if plain(function) in ("max", "min", "abs"):
-        return common(*types)
-    return common(*types) if any(t in FLOATS for t in types) else "double"
-
-
-def common(*types: str) -> str:
-    """The type in which C++ computes with operands of these types; `real` counts as at least float."""
-    return max((*types, "int"), key=RANKS.index)
-
-
-def floating(kind: str) -> bool:
-    """Whether values of this type have derivatives."""
-    return kind in FLOATS
-
-
 FLOATS = ("float", "real", "double")
 RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
 
 
+def arity(function: str) -> int:
+    """Number of operands of a math function."""
+    return 2 if base_name(function) in BINARY else 3 if base_name(function) in TERNARY else 1
+
+
+def result_type(function: str, types: list[str]) -> str:
+    """The type of a math function's value, for operands of these types."""
+    if base_name(function) in TESTS:
+        return "bool"
+    if base_name(function) != function:
+        return "float"
+    if any(map(is_float, types)) or base_name(function) in ("max", "min", "abs"):
+        return common_type(*types)
+    return "double"
+
+
+def common_type(*types: str) -> str:
+    """The type to which C++ converts operands of these types; `real` ranks above float."""
+    return max((*types, "int"), key=RANKS.index)
+
+
+def is_float(kind: str) -> bool:
+    """True for the types whose values have derivatives."""
+    return kind in FLOATS
+
+
+# Binary operators by how tightly they bind.
+PRECEDENCE = {
+    op: rank
+    for rank, ops in enumerate(["||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"], 1)
+    for op in ops.split()
+}
+
+
 class Place(NamedTuple):
-    """Line and column, from 1."""
+    """Line and column in the kernel's file, from 1."""
 
     line: int
     column: int
@@ -78,38 +87,37 @@ class Place(NamedTuple):
 NOWHERE = Place(0, 0)
 
 
-class Tree:
-    """What all expressions have."""
+class Expression:
+    """Base class of the expressions."""
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The variables and arrays that it reads."""
+        """The variables and arrays that the expression reads."""
         own = self.name if isinstance(self, Name) else self.array if isinstance(self, Index) else ""
         inner = frozenset().union(*(child.names for child in children(self)))  # type: ignore[arg-type]
         return inner | {own} if own else inner
 
 
 @dataclass(frozen=True)
-class Number(Tree):
-    """A literal as it was written; true and false too."""
+class Number(Expression):
+    """A literal as written in the source; true and false too."""
 
     text: str
     type: str
 
     @property
-    def whole(self) -> int | None:
-        """Its value, of a whole number."""
+    def int_value(self) -> int | None:
+        """None for floating-point numbers, true and false."""
         return int(self.text.rstrip("uUlL"), 0) if self.type in ("int", "unsigned", "long long") else None
 
     @property
     def value(self) -> float | None:
-        """Its value; None of true and false."""
-        whole = self.whole
-        return float(self.text.rstrip("fF")) if whole is None and self.type != "bool" else whole
+        """None for true and false."""
+        return float(self.text.rstrip("fF")) if is_float(self.type) else self.int_value
 
 
 @dataclass(frozen=True)
-class Name(Tree):
+class Name(Expression):
     """A variable, a parameter, a macro, or a builtin such as `threadIdx.x`."""
 
     name: str
@@ -118,7 +126,7 @@ class Name(Tree):
 
 
 @dataclass(frozen=True)
-class Index(Tree):
+class Index(Expression):
     """An element of an array: `x[i]`, `tile[ty][j]`."""
 
     array: str
@@ -128,7 +136,7 @@ class Index(Tree):
 
 
 @dataclass(frozen=True)
-class Unary(Tree):
+class Unary(Expression):
     """`-x`, `!x` or `~x`."""
 
     op: str
@@ -137,8 +145,8 @@ class Unary(Tree):
 
 
 @dataclass(frozen=True)
-class Binary(Tree):
-    """Two operands and an operator between them."""
+class Binary(Expression):
+    """`left op right`."""
 
     op: str
     left: "Expr"
@@ -147,7 +155,7 @@ class Binary(Tree):
 
 
 @dataclass(frozen=True)
-class Ternary(Tree):
+class Ternary(Expression):
     """`condition ? yes : no`."""
 
     condition: "Expr"
@@ -157,18 +165,18 @@ class Ternary(Tree):
 
 
 @dataclass(frozen=True)
-class Call(Tree):
-    """A call of a maths function or of a `__device__` function; `flat` are operands on which no derivative depends."""
+class Call(Expression):
+    """A call of a math or `__device__` function; `inactive` numbers the operands by which its derivative is 0."""
 
     function: str
     arguments: tuple["Expr", ...]
     type: str
     place: Place = field(default=NOWHERE, compare=False)
-    flat: frozenset[int] = frozenset()
+    inactive: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
-class Cast(Tree):
+class Cast(Expression):
     """`(real)x` or `real(x)`."""
 
     type: str
@@ -179,13 +187,13 @@ Expr = Number | Name | Index | Unary | Binary | Ternary | Call | Cast
 Target = Name | Index
 
 
-def unused(base: str, taken: Container[str]) -> str:
-    """The first name of base, base_2, base_3, ... that is not taken."""
+def unused_name(base: str, taken: Container[str]) -> str:
+    """The first of base, base_2, base_3, ... that is not taken."""
     return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
-    """The operands of an expression."""
+    """The direct operands of an expression, in the order of evaluation."""
     match e:
         case Index():
             return e.indices
@@ -201,7 +209,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """An expression and all within it."""
+    """An expression and all its parts, the whole first."""
     yield e
     for child in children(e):
         yield from walk(child)
@@ -209,7 +217,7 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 @dataclass(eq=False)
 class Declare:
-    """A variable or an array, with its first value or values."""
+    """The declaration of a variable or an array, with its initial values."""
 
     name: str
     type: str
@@ -224,19 +232,19 @@ class Declare:
 
 @dataclass(eq=False)
 class Assign:
-    """`target = value`, or with `+=` and its like."""
+    """`target = value`, or a compound assignment such as `target += value`."""
 
     target: Target
     op: str
     value: Expr
     place: Place = NOWHERE
     text: str = ""
-    owned: bool = False  # of a gradient: of an element that the thread stores, so that no other thread reads it
+    owned: bool = False  # adds to the gradient of an element that this thread alone stores: no other thread reads it
 
 
 @dataclass(eq=False)
-class Add:
-    """`atomicAdd(&target, value)`; `warp_add` and `block_add` in its place add up over warp or block first."""
+class AtomicAdd:
+    """`atomicAdd(&target, value)`; by `warp_add` or `block_add` the warp or block first sums its own values."""
 
     target: Target
     value: Expr
@@ -247,7 +255,7 @@ class Add:
 
 @dataclass(eq=False)
 class If:
-    """A branch."""
+    """`if (condition) then else orelse`."""
 
     condition: Expr
     then: list["Stmt"]
@@ -258,7 +266,7 @@ class If:
 
 @dataclass(eq=False)
 class For:
-    """A loop: start, condition, step; of a while the condition alone."""
+    """A for loop; a while loop has neither start nor step."""
 
     start: Declare | Assign | None
     condition: Expr
@@ -271,24 +279,24 @@ class For:
 
     @property
     def variable(self) -> str:
-        """The variable that it declares; empty where it declares none."""
+        """The variable declared in the header; empty where there is none."""
         return self.start.name if isinstance(self.start, Declare) else ""
 
     @property
     def source(self) -> "For":
-        """The loop as the kernel has it."""
+        """The kernel's own loop that this one reverses, or the loop itself."""
         return (self.reversal and self.reversal.loop) or self
 
 
 @dataclass(frozen=True)
 class Reversal:
-    """Of a loop that runs the rounds of another from the last to the first."""
+    """Facts about a loop that runs the iterations of another from the last to the first."""
 
-    loop: For | None  # the other, if its rounds can be counted
+    loop: For | None  # the other loop, if its iterations can be counted
     counter: str  # the variable that has counted them
-    trips: Expr | None  # their number by formula, until it is known which of the two is read
-    turns: bool  # whether they may run from the first to the last, if no round reads what another writes
-    filled: frozenset[str]  # arrays that each round fills anew
+    trips: Expr | None  # their number by formula, until it is known whether formula or counter is read
+    reorderable: bool  # they may also run from first to last, if no iteration reads what another writes
+    filled: frozenset[str]  # arrays that each iteration overwrites before it reads them
     cleared: frozenset[str]  # the gradients of these
 
 
@@ -311,34 +319,34 @@ class Barrier:
 
     place: Place = NOWHERE
     text: str = ""
-    made: bool = False  # for the adjoint's own order of reads and stores; the kernel has none there
+    added: bool = False  # needed by the order of the adjoint's reads and stores alone; the kernel has none here
 
 
 @dataclass(eq=False)
 class Comment:
-    """A line of comment in what is emitted."""
+    """A comment line of the adjoint."""
 
     text: str
     place: Place = NOWHERE
 
 
 @dataclass(eq=False)
-class Do:
-    """A call as a statement: the adjoint of a function, `f_adjoint(x, d_y, d_x);`, and what it writes."""
+class CallStmt:
+    """A call as a statement: the adjoint of a device function, `f_adjoint(x, d_y, d_x);`, and the names it writes."""
 
     function: str
     arguments: tuple[Expr, ...]
     writes: tuple[str, ...]
     place: Place = NOWHERE
     text: str = ""
-    stale: dict[str, frozenset[str]] = field(default_factory=dict)  # parameters whose arrays now have other values
+    stale: dict[str, frozenset[str]] = field(default_factory=dict)  # parameters, with their overwritten arrays
 
 
-Stmt = Declare | Assign | Add | If | For | Jump | Barrier | Comment | Do
+Stmt = Declare | Assign | AtomicAdd | If | For | Jump | Barrier | Comment | CallStmt
 
 
 @dataclass(frozen=True)
-class Param:
+class Parameter:
     """A parameter: a scalar, or a pointer to an array."""
 
     name: str
@@ -355,12 +363,12 @@ class Function:
 
     name: str
     returns: str
-    params: tuple[Param, ...]
+    params: tuple[Parameter, ...]
     body: list[Stmt]
     place: Place
     text: str
     declared: dict[str, Declare] = field(default_factory=dict)
+    inactive: frozenset[int] = frozenset()  # parameters, by number, by which the derivative of its value is 0
 
-    def param(self, name: str) -> Param | None:
-        """The parameter of that name."""
+    def param(self, name: str) -> Parameter | None:
         return next((p for p in self.params if p.name == name), None)

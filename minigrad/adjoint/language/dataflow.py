@@ -1,69 +1,186 @@
-"""Which variables carry derivatives: those that an input reaches and that reach an output."""
+"""Data flow: the names that statements read and write, and the names through which derivatives flow."""
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeGuard
 
-from minigrad.adjoint.language.ast import (
-    DERIVATIVES,
-    TESTS,
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Expr,
-    Function,
-    Index,
-    Jump,
-    Name,
-    Ternary,
-    Unary,
-    floating,
-    plain,
-)
-from minigrad.adjoint.language.effects import name_of
-from minigrad.adjoint.language.rewrite import each
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import DERIVATIVES, TESTS, Expr, Stmt, Target, base_name, children, is_float, walk
+from minigrad.adjoint.language.rewrite import flatten, own_expressions, replace_parts
 
-if TYPE_CHECKING:
-    from minigrad.adjoint.language.file import Module
+# --- one statement ---
 
 
-def flows(e: Expr) -> set[str]:
-    """The variables and arrays whose derivatives enter that of an expression."""
-    if not floating(e.type):
-        return set()
-    match e:
-        case Name():
-            return {e.name}
-        case Index():
-            return {e.array}
-        case Ternary():
-            return flows(e.yes) | flows(e.no)
-        case Unary() | Cast():
-            return flows(e.operand)
-        case Binary():
-            return flows(e.left) | flows(e.right)
-        case Call():
-            flat = plain(e.function) in TESTS or DERIVATIVES.get(plain(e.function)) == ""
-            return set() if flat else set().union(*(flows(a) for n, a in enumerate(e.arguments) if n not in e.flat))
+def target_name(target: Target) -> str:
+    """The variable or array that is written."""
+    return target.name if isinstance(target, ast.Name) else target.array
+
+
+def is_sum(s: Stmt) -> TypeGuard[ast.Assign]:
+    """True for `+=` and `-=`."""
+    return isinstance(s, ast.Assign) and s.op in ("+=", "-=")
+
+
+def own_updates(s: Stmt) -> set[str]:
+    """The target of a compound assignment, which reads it."""
+    return {target_name(s.target)} if isinstance(s, ast.Assign) and s.op != "=" else set()
+
+
+def own_reads(s: Stmt) -> set[str]:
+    """The names that a statement itself reads, its bodies aside; those of a reversed loop's trip count included."""
+    found = own_updates(s) | names_in(own_expressions(s))
+    if isinstance(s, ast.For) and s.reversal and s.reversal.trips:
+        found |= s.reversal.trips.names
+    return found
+
+
+def own_writes(s: Stmt) -> set[str]:
+    """The names that a statement itself writes or declares."""
+    match s:
+        case ast.Declare():
+            return {s.name}
+        case ast.Assign() | ast.AtomicAdd():
+            return {target_name(s.target)}
+        case ast.CallStmt():
+            return set(s.writes)
     return set()
 
 
-def edges(function: Function) -> Iterator[tuple[set[str], str]]:
-    """For each assignment: from which variables a derivative flows to which."""
-    for s in each(function.body):
-        if isinstance(s, Assign | Add) and floating(s.target.type):
-            yield flows(s.value), name_of(s.target)
-        elif isinstance(s, Declare) and floating(s.type):
-            yield set().union(*map(flows, [s.value] if s.value is not None else s.values or ())), s.name
+def accesses(s: Stmt) -> list[tuple[str, Target]]:
+    """Each element, variable and passed array of a statement, with "read", "write" or "add"."""
+    found = [("read", x) for e in own_expressions(s) for x in walk(e) if isinstance(x, ast.Name | ast.Index)]
+    match s:
+        case ast.Assign() | ast.AtomicAdd():
+            found.append(("add" if isinstance(s, ast.AtomicAdd) else "write", s.target))
+        case ast.CallStmt():
+            found += [("write", a) for a in s.arguments if isinstance(a, ast.Name) and a.name in s.writes]
+    return found
 
 
-def reached(function: Function, start: Iterable[str], backward: bool = False) -> set[str]:
-    """What derivatives reach from these variables, along the flow or against it."""
-    found, arrows, size = set(start), list(edges(function)), -1
+# --- all statements of a body ---
+
+
+def has_barrier(body: Iterable[Stmt]) -> bool:
+    """True where a barrier stands among the statements."""
+    return any(isinstance(s, ast.Barrier) for s in flatten(body))
+
+
+def read(body: Iterable[Stmt]) -> set[str]:
+    """The names that statements read."""
+    return set().union(*map(own_reads, flatten(body)))
+
+
+def written(body: Iterable[Stmt]) -> set[str]:
+    """The names that statements write or declare."""
+    return set().union(*map(own_writes, flatten(body)))
+
+
+def declared(body: Iterable[Stmt]) -> set[str]:
+    """The names that statements declare."""
+    return {s.name for s in flatten(body) if isinstance(s, ast.Declare)}
+
+
+def names_used(body: Iterable[Stmt]) -> set[str]:
+    """The names that statements read or write."""
+    body = flatten(body)
+    return set().union(*map(own_reads, body), *(own_writes(s) for s in body if not isinstance(s, ast.Declare)))
+
+
+def used_outside_sums(body: Iterable[Stmt], is_sum: Callable[[Stmt], bool] = is_sum) -> set[str]:
+    """The names that statements read, or write other than by adding to them."""
+    body = flatten(body)
+    writes = {n for s in body if not is_sum(s) for n in own_writes(s)}
+    return writes.union(*(own_reads(s) - own_updates(s) for s in body))
+
+
+def elements_read(body: Iterable[Stmt]) -> list[ast.Index]:
+    """The array elements that statements read."""
+    return [x for s in flatten(body) for kind, x in accesses(s) if kind == "read" and isinstance(x, ast.Index)]
+
+
+def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:
+    """The variables that no statement writes after their declaration, with their values."""
+    body = flatten(body)
+    writes = [n for s in body for n in own_writes(s)]
+    values = {s.name: s.value for s in body if isinstance(s, ast.Declare) and s.value is not None}
+    return {name: value for name, value in values.items() if writes.count(name) == 1}
+
+
+# --- expressions ---
+
+
+def names_in(expressions: Iterable[Expr]) -> set[str]:
+    """The names that expressions read."""
+    return set().union(*(e.names for e in expressions))
+
+
+def always_read(e: Expr) -> Iterator[ast.Index]:
+    """The elements that an expression reads in any case: of `a[0] && b[0]` the first."""
+    if isinstance(e, ast.Index):
+        yield e
+    short = isinstance(e, ast.Ternary) or (isinstance(e, ast.Binary) and e.op in ("&&", "||"))
+    for part in children(e)[:1] if short else children(e):
+        yield from always_read(part)
+
+
+def own_arrays(e: Expr) -> set[str]:
+    """The arrays that an expression itself reads: the one it indexes, or those it passes to a function."""
+    if isinstance(e, ast.Call):
+        return {a.name for a in e.arguments if isinstance(a, ast.Name)}  # and variables, which are never lost
+    return {e.array} if isinstance(e, ast.Index) else set()
+
+
+def inline(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with variables replaced by their values, and the variables in these too."""
+
+    def value(x: Expr) -> Expr | None:
+        return inline(values[x.name], values) if isinstance(x, ast.Name) and x.name in values else None
+
+    return replace_parts(e, value)
+
+
+def thread_axis(values: Mapping[str, Expr], e: Expr) -> str | None:
+    """x, y or z for threadIdx.x, .y or .z, or for a variable with that value; None for other expressions."""
+    if isinstance(e, ast.Name) and e.name.startswith("threadIdx."):
+        return e.name[-1]
+    return thread_axis(values, values[e.name]) if isinstance(e, ast.Name) and e.name in values else None
+
+
+# --- the flow of derivatives ---
+
+
+def derivative_sources(e: Expr) -> set[str]:
+    """The variables and arrays by which the derivative of an expression may differ from 0."""
+    if not is_float(e.type):
+        return set()
+    match e:
+        case ast.Name():
+            return {e.name}
+        case ast.Index():
+            return {e.array}
+        case ast.Call():
+            name = base_name(e.function)
+            constant = name in TESTS or DERIVATIVES.get(name) == ""
+            parts = () if constant else tuple(a for n, a in enumerate(e.arguments) if n not in e.inactive)
+        case _:
+            parts = (e.yes, e.no) if isinstance(e, ast.Ternary) else children(e)
+    return set().union(*map(derivative_sources, parts))
+
+
+def flow_edges(function: ast.Function) -> Iterator[tuple[set[str], str]]:
+    """For each assignment, the names from which a derivative flows and the name to which it flows."""
+    for s in flatten(function.body):
+        if isinstance(s, ast.Assign | ast.AtomicAdd) and is_float(s.target.type):
+            yield derivative_sources(s.value), target_name(s.target)
+        elif isinstance(s, ast.Declare) and is_float(s.type):
+            values = [s.value] if s.value is not None else s.values or ()
+            yield set().union(*map(derivative_sources, values)), s.name
+
+
+def reachable(function: ast.Function, start: Iterable[str], backward: bool = False) -> set[str]:
+    """The names to which derivatives flow from these, or from which they flow to these."""
+    found, edges, size = set(start), list(flow_edges(function)), -1
     while size != (size := len(found)):
-        for sources, target in arrows:
+        for sources, target in edges:
             if backward and target in found:
                 found |= sources
             elif not backward and sources & found:
@@ -71,25 +188,25 @@ def reached(function: Function, start: Iterable[str], backward: bool = False) ->
     return found
 
 
-def outputs(function: Function) -> list[str]:
+def outputs(function: ast.Function) -> list[str]:
     """The floating-point arrays that a kernel writes, in the order of its parameters."""
-    changed = {name_of(s.target) for s in each(function.body) if isinstance(s, Assign | Add)}
-    return [p.name for p in function.params if p.pointer and p.name in changed and floating(p.type)]
+    changed = {target_name(s.target) for s in flatten(function.body) if isinstance(s, ast.Assign | ast.AtomicAdd)}
+    return [p.name for p in function.params if p.pointer and p.name in changed and is_float(p.type)]
 
 
-def active(module: "Module", wrt: Iterable[str]) -> set[str]:
-    """The variables of the kernel that carry derivatives of `wrt` to an output."""
-    ends = outputs(module.kernel)
-    return (reached(module.kernel, wrt) & reached(module.kernel, ends, backward=True)) | set(ends)
+def active(kernel: ast.Function, wrt: Iterable[str]) -> set[str]:
+    """The variables of a kernel that carry derivatives from `wrt` to an output."""
+    ends = outputs(kernel)
+    return (reachable(kernel, wrt) & reachable(kernel, ends, backward=True)) | set(ends)
 
 
-def flat(function: Function) -> frozenset[int]:
-    """The parameters of a device function, by number, on which its value does not depend by a derivative.
+def inactive_parameters(function: ast.Function) -> frozenset[int]:
+    """The parameters of a device function, by number, by which the derivative of its value is 0.
 
-    A function called detach keeps all gradients back, as that of PyTorch.
+    All those of a function called detach, which stops gradients as PyTorch's detach does.
     """
     if function.name == "detach":
         return frozenset(range(len(function.params)))
-    ends = set().union(*(flows(s.value) for s in each(function.body) if isinstance(s, Jump) and s.value is not None))
-    deep = reached(function, ends, backward=True)
-    return frozenset(n for n, p in enumerate(function.params) if not floating(p.type) or p.name not in deep)
+    returned = [s.value for s in flatten(function.body) if isinstance(s, ast.Jump) and s.value is not None]
+    live = reachable(function, set().union(*map(derivative_sources, returned)), backward=True)
+    return frozenset(n for n, p in enumerate(function.params) if not is_float(p.type) or p.name not in live)

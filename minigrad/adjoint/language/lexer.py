@@ -1,11 +1,13 @@
-"""CUDA C++ cut into tokens, each with its line and column; object-like macros set aside."""
+"""CUDA C++ cut into tokens, each with its line and column; macros set aside; the parsers' cursor over the tokens."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import NamedTuple
 
-from minigrad.adjoint.language.ast import Place, plain
+from minigrad.adjoint.language.ast import Place, base_name
 from minigrad.source import blank
 
 _TOKEN = re.compile(
@@ -15,133 +17,206 @@ _TOKEN = re.compile(
     r"|(?P<op><<=|>>=|\+\+|--|->|::|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!&|^~?:;,.(){}\[\]])"
     r"|(?P<space>\s+)"
 )
-# names in what is emitted
-OWN = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
-_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)[ \t]*(.*)")
+# names that the adjoint declares itself
+RESERVED = {"tape_thread", "tape_threads", "tape_slots", "tape_needed", "warp_add", "warp_total", "block_add"}
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(\(?)")
 
 
-class Refused(ValueError):
+class NotDifferentiable(ValueError):
     """CUDA C++ that cannot be differentiated; the text names file, line, column and the way out."""
 
 
 class Token(NamedTuple):
-    """One token: its kind (number, name, string, op, pragma or end), its text and where it stands."""
+    """kind is number, name, string, op, pragma or end; start is the offset in the file."""
 
     kind: str
     text: str
     place: Place
     start: int = 0
 
-    @property
-    def stop(self) -> int:
-        """Where it ends in the text."""
-        return self.start + len(self.text)
-
 
 @dataclass
-class Tokens:
-    """The tokens of a file; `head` holds its preprocessor lines, which the adjoint repeats."""
+class TokenStream:
+    """The tokens of a file, with a cursor; `head` holds the preprocessor lines, which the adjoint repeats."""
 
-    file: str
+    name: str  # of the file
     text: str
     tokens: list[Token] = field(default_factory=list)
     macros: dict[str, list[Token]] = field(default_factory=dict)
     head: list[str] = field(default_factory=list)
-    calls: dict[str, Place] = field(default_factory=dict)  # macros with arguments, and where they are defined
-    untold: tuple[str, Place] | None = None  # an #ifndef in the line before
+    # names of the file that are rejected where the kernel uses them
+    unsupported: dict[str, NotDifferentiable] = field(default_factory=dict)
+    at: int = 0
 
     @cached_property
     def words(self) -> set[str]:
-        """Every name in the file, so that a new one can be another."""
+        """Every name in the file: new names must differ from them."""
         return {t.text for t in self.tokens if t.kind == "name"} | set(self.macros)
 
-    def refuse(self, place: Place, why: str) -> Refused:
-        """The exception that says where and why."""
-        return Refused(f"{self.file}:{place.line}:{place.column}: {why}")
+    # --- the cursor ---
+
+    @property
+    def next(self) -> Token:
+        """The token under the cursor."""
+        return self.tokens[self.at]
+
+    def peek(self, ahead: int = 1) -> Token:
+        """A token further on; the last one where the file ends before it."""
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        """Step over one token."""
+        token = self.next
+        self.at += token.kind != "end"
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Step over the token if it is this one."""
+        found = self.next.text == text and self.next.kind != "string"
+        self.at += found
+        return found
+
+    def expect(self, text: str) -> Token:
+        """Step over this token. Raises NotDifferentiable at any other."""
+        if self.next.text == text:
+            return self.take()
+        last, ahead, found = self.tokens[max(self.at - 1, 0)], self.next, self.next.text
+        if found in ("=", "+=", "-=", "*=", "/=") and text in (")", ":", "]"):
+            raise self.error(ahead.place, f"{found} inside an expression is outside the subset; make it a statement.")
+        if found == "," and text in (")", ";", ":", "]"):
+            raise self.error(ahead.place, "the comma operator is outside the subset; write two statements.")
+        if text == ";" and ahead.place.line > last.place.line:
+            end = Place(last.place.line, last.place.column + len(last.text))
+            raise self.error(end, "a ; is missing here, at the end of the statement.")
+        raise self.rejected(ahead) or self.error(ahead.place, f"expected {text!r}, found {found or 'the end'!r}.")
+
+    def items(self, close: str) -> Iterator[int]:
+        """Number the items of a list separated by commas, up to `close`, for a loop that reads them."""
+        for n in count():
+            if self.accept(close):
+                return
+            yield n
+            if self.next.text != close:
+                self.expect(",")
+
+    def identifier(self, expected: str) -> Token:
+        """Step over a name."""
+        if (rejected := self.rejected(self.next)) or self.next.kind != "name":
+            found = self.next.text or "the end"
+            raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
+        return self.take()
+
+    def since(self, start: int) -> str:
+        """The source text from a token to the cursor."""
+        last = self.tokens[self.at - 1]
+        return self.text[self.tokens[start].start : last.start + len(last.text)]
+
+    def line_since(self, start: int) -> str:
+        """The same on one line."""
+        return " ".join(self.since(start).split())
+
+    # --- errors ---
+
+    def error(self, place: Place, why: str) -> NotDifferentiable:
+        """The exception for a place in the file."""
+        return NotDifferentiable(f"{self.name}:{place.line}:{place.column}: {why}")
+
+    def forbid(self, why: str, *texts: str) -> None:
+        """Raise NotDifferentiable, with this sentence, where one of these tokens is next."""
+        if self.next.text in texts:
+            raise self.error(self.next.place, why)
+
+    def rejected(self, token: Token) -> NotDifferentiable | None:
+        """The exception for a keyword or a name of the file outside the subset; None for any other token."""
+        if way_out := KEYWORDS.get(token.text):
+            return self.error(token.place, f"{token.text} is outside the differentiable subset; {way_out}.")
+        return self.unsupported.get(token.text)
 
 
-def tokenize(text: str, file: str) -> Tokens:
-    """Cut a file into tokens. Raises Refused at what is no token or a directive outside the subset."""
-    found = Tokens(file, text)
-    code, start = blank(text), 0
+def tokenize(text: str, name: str) -> TokenStream:
+    """Cut a file of this name into tokens. Raises NotDifferentiable at text or a directive outside the subset."""
+    stream, code, start = TokenStream(name, text), blank(text), 0
     if (at := code.find("/*")) >= 0:
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
-        raise found.refuse(place, "this comment has no end; close it with */.")
-    for line, words in enumerate(code.split("\n"), 1):
-        if words.lstrip().startswith("#"):
-            _directive(found, words, line, start)
+        raise stream.error(place, "this comment has no end; close it with */.")
+    guard: tuple[str, Place] | None = None  # name and place of an #ifndef in the line before
+    for number, line in enumerate(code.split("\n"), 1):
+        if line.lstrip().startswith("#"):
+            guard = _directive(stream, line, number, start, guard)
         else:
-            found.tokens += _cut(found, words.removesuffix("\\"), line, start)
-        start += len(words) + 1
-    if found.untold:
-        raise _choice(found, "ifndef", found.untold[1])
-    found.tokens.append(Token("end", "", Place(line, len(words) + 1), len(text)))
-    return found
+            stream.tokens += _cut(stream, line.removesuffix("\\"), number, start)
+        start += len(line) + 1
+    if guard:
+        raise _unsupported_directive(stream, "ifndef", guard[1])
+    stream.tokens.append(Token("end", "", Place(number, len(line) + 1), len(text)))
+    return stream
 
 
-def _cut(found: Tokens, words: str, line: int, start: int, column: int = 0) -> list[Token]:
-    made, at = [], column
-    while at < len(words):
-        match = _TOKEN.match(words, at)
+def _cut(stream: TokenStream, line: str, number: int, start: int, column: int = 0) -> list[Token]:
+    tokens, at = [], column
+    while at < len(line):
+        match, place = _TOKEN.match(line, at), Place(number, at + 1)
         if match is None:
-            raise found.refuse(Place(line, at + 1), f"{words[at]!r} is outside the differentiable subset.")
-        if match.group() in OWN:
-            raise found.refuse(Place(line, at + 1), f"{match.group()} is a name of the adjoint's own; choose another.")
+            raise stream.error(place, f"{line[at]!r} is outside the differentiable subset.")
+        if match.group() in RESERVED:
+            raise stream.error(place, f"the adjoint itself uses the name {match.group()}; choose another.")
         if match.lastgroup == "number":
-            _decimal(found, words[at:], match.group(), Place(line, at + 1))
+            _check_decimal(stream, line[at:], match.group(), place)
         if match.lastgroup != "space":
-            made.append(Token(str(match.lastgroup), match.group(), Place(line, at + 1), start + at))
+            tokens.append(Token(str(match.lastgroup), match.group(), place, start + at))
         at = match.end()
-    return made
+    return tokens
 
 
-def _decimal(found: Tokens, words: str, number: str, place: Place) -> None:
-    """Raises Refused for a literal that is neither decimal nor plain hexadecimal: 010 is 8 in C++, 0b11 is 3."""
-    whole = re.match(r"[\w.]*", words).group()  # type: ignore[union-attr]
-    if len(whole) > len(number):
-        raise found.refuse(place, f"the literal {whole} is outside the differentiable subset; write it in decimal.")
+def _check_decimal(stream: TokenStream, line: str, number: str, place: Place) -> None:
+    """Reject literals that are neither decimal nor plain hexadecimal: 010 is 8 in C++, 0b11 is 3."""
+    literal = re.match(r"[\w.]*", line).group()  # type: ignore[union-attr]
+    if len(literal) > len(number):
+        raise stream.error(place, f"the literal {literal} is outside the differentiable subset; write it in decimal.")
     if re.fullmatch(r"0\d+[uUlL]*", number):
-        raise found.refuse(place, f"{number} is octal in C++; write it in decimal, without the 0 in front.")
+        raise stream.error(place, f"{number} is octal in C++; write it in decimal, without the 0 in front.")
 
 
-def _directive(found: Tokens, words: str, line: int, start: int) -> None:
-    """#define and #include, #pragma for the parser, and #ifndef where it stands before the #define of its own name."""
-    place, text = Place(line, words.index("#") + 1), words.strip()
+def _directive(
+    stream: TokenStream, line: str, number: int, start: int, guard: tuple[str, Place] | None
+) -> tuple[str, Place] | None:
+    """#define and #include, #pragma for the parser, and #ifndef if the #define of its name follows: returned then."""
+    place, text = Place(number, line.index("#") + 1), line.strip()
     kind, name = re.match(r"#\s*(\w*)\s*(\w*)", text).groups()  # type: ignore[union-attr]
-    if found.untold and (kind, name) != ("define", found.untold[0]):
-        raise _choice(found, "ifndef", found.untold[1])
+    if guard and (kind, name) != ("define", guard[0]):
+        raise _unsupported_directive(stream, "ifndef", guard[1])
     if text.endswith("\\"):
-        raise found.refuse(place, f"this #{kind} goes on in the next line; write it in one line.")
-    found.untold = (name, place) if kind == "ifndef" else None
+        raise stream.error(place, f"this #{kind} continues on the next line; write it on one line.")
     if kind == "pragma":
-        found.tokens.append(Token("pragma", text, place, start + words.index("#")))
-        return
+        stream.tokens.append(Token("pragma", text, place, start + line.index("#")))
+        return None
     if kind == "define":
-        _define(found, words, place, start)
+        _define(stream, line, place, start)
     elif kind not in ("include", "ifndef", "endif"):
-        raise _choice(found, kind, place)
-    found.head.append(found.text[start : start + len(words)].strip() if kind == "include" else text)
+        raise _unsupported_directive(stream, kind, place)
+    stream.head.append(stream.text[start : start + len(line)].strip() if kind == "include" else text)
+    return (name, place) if kind == "ifndef" else None
 
 
-def _define(found: Tokens, words: str, place: Place, start: int) -> None:
-    name, function, _ = _DEFINE.match(words.strip()).groups()  # type: ignore[union-attr]
-    if name in found.macros or name in found.calls:
-        raise found.refuse(place, f"{name} is defined twice; give the second another name.")
-    if function:
-        found.calls[name] = place
+def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
+    name, parameters = _DEFINE.match(line.strip()).groups()  # type: ignore[union-attr]
+    if name in stream.macros or name in stream.unsupported:
+        raise stream.error(place, f"{name} is defined twice; give the second another name.")
+    if parameters:
+        why = f"the macro {name} takes arguments; write it as a __device__ function."
+        stream.unsupported[name] = stream.error(place, why)
     else:
-        body = re.search(rf"define\s+{name}", words).end()  # type: ignore[union-attr]
-        found.macros[name] = _cut(found, words, place.line, start, body)
+        body = re.search(rf"define\s+{name}", line).end()  # type: ignore[union-attr]
+        stream.macros[name] = _cut(stream, line, place.line, start, body)
 
 
-def _choice(found: Tokens, kind: str, place: Place) -> Refused:
-    return found.refuse(
-        place, f"#{kind} is outside the differentiable subset; leave in the lines that are to be compiled. "
-        "#include and #define are within, and #ifndef NAME before #define NAME."
-    )  # fmt: skip
+def _unsupported_directive(stream: TokenStream, kind: str, place: Place) -> NotDifferentiable:
+    why = f"#{kind} is outside the differentiable subset; keep only the lines that are to be compiled. "
+    return stream.error(place, f"{why}#include and #define are allowed, and #ifndef NAME before #define NAME.")
 
 
-WORDS = {
+# Keywords outside the subset, with the way out.
+KEYWORDS = {
     "switch": "write if and else if", "goto": "write if, or leave a loop with break",
     "do": "write its body once, and then while", "asm": "write CUDA C++",
     "template": "write the function for the one type that it is used with", "typedef": "use #define",
@@ -149,7 +224,7 @@ WORDS = {
     "struct": "write a variable, or an array, for each member", "class": "write a variable for each member",
     "union": "write a variable for each member", "enum": "use #define for each number",
     "namespace": "write the names without it", "std": "write the name without std::",
-    "try": "an adjoint knows no exceptions", "throw": "an adjoint knows no exceptions",
+    "try": "an adjoint has no exceptions", "throw": "an adjoint has no exceptions",
     "static_assert": "leave it out", "assert": "leave it out", "printf": "leave it out",
     "new": "declare an array of fixed extent", "delete": "declare an array of fixed extent",
     "sizeof": "write the number of bytes", "nullptr": "pass an array for every pointer",
@@ -158,26 +233,21 @@ WORDS = {
     "::": "write the name alone",
     "auto": "write the type", "case": "write if and else if", "default": "write if and else if",
 }  # fmt: skip
-CALLS = {
-    "atomic": "of the atomics only atomicAdd(&y[i], value); is within, as a statement",
+# Functions without a derivative, by the beginning of their names.
+FUNCTIONS = {
+    "atomic": "of the atomics only atomicAdd(&y[i], value); is allowed, as a statement",
     "__shfl": "pass the value on through a __shared__ array",
     "__sync": "use __syncthreads();",
-    "__threadfence": "leave it out: another thread's value is had by __syncthreads()",
+    "__threadfence": "leave it out: __syncthreads() makes the values of other threads visible",
     "sincos": "call sin and cos",
     "__fdivide": "write a / b",
     "cooperative": "use threadIdx and blockIdx",
 }
 
 
-def word(token: Token) -> str | None:
-    """The sentence for a word of the language that is outside the subset; None for any other."""
-    way = WORDS.get(token.text)
-    return way and f"{token.text} is outside the differentiable subset; {way}."
-
-
-def call(name: str) -> str:
-    """The way out for a function without a derivative."""
-    if plain(name.removeprefix("__")):
-        return f"call {name.removeprefix('__')}"  # of __expf and its like
-    ways = [way for start, way in CALLS.items() if name.startswith(start)]
-    return ways[0] if ways else "write it as a __device__ function of what has one, above this line"
+def way_out(function: str) -> str:
+    """The advice for a function without a derivative."""
+    if base_name(function.removeprefix("__")):
+        return f"call {function.removeprefix('__')}"  # instead of __expf
+    ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]
+    return ways[0] if ways else "write it as a __device__ function of differentiable ones, above this line"

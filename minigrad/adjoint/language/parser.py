@@ -1,306 +1,294 @@
-"""Declarations: parameters, variables, arrays."""
+"""The parser of declarations, statements and functions."""
 
 from collections.abc import Callable
 
-from minigrad.adjoint.language.ast import (
-    JUMPS,
-    Add,
-    Assign,
-    Barrier,
-    Declare,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Param,
-    Place,
-    Stmt,
-    Target,
-    floating,
-)
-from minigrad.adjoint.language.expressions import ASSIGNMENTS, KNOWN, Expressions
-from minigrad.adjoint.language.lexer import Token
-from minigrad.adjoint.language.lexer import call as way_out
-from minigrad.adjoint.language.rewrite import change
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, Target, is_float
+from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser, SymbolTable
+from minigrad.adjoint.language.lexer import Token, TokenStream, way_out
+from minigrad.adjoint.language.rewrite import replace_parts
+
+STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr")
 
 
-class Declarations(Expressions):
-    """Reads declarations, and looks at what is assigned."""
+class StatementParser:
+    """Parses functions statement by statement. What is outside the subset raises NotDifferentiable."""
 
-    returns = "void"  # what the function that is read returns
+    def __init__(self, tokens: TokenStream, symbols: SymbolTable):
+        self.tokens, self.symbols, self.expressions = tokens, symbols, ExpressionParser(tokens, symbols)
+        self.returns = "void"  # the type that the function being parsed returns
 
-    def parameter(self) -> Param:
+    # --- functions and declarations ---
+
+    def function(self, place: Place, name: str, returns: str) -> ast.Function | None:
+        """Parameters and body of a function whose name has been read; None for a declaration without a body."""
+        start, self.returns, self.symbols.function = self.tokens.at, returns, name
+        with self.symbols.scope() as scope:
+            self.tokens.expect("(")
+            params = []
+            for _ in self.tokens.items(")"):
+                params.append(self.parameter())
+                scope[params[-1].name] = params[-1]
+            if self.tokens.accept(";"):
+                return None
+            with self.symbols.scope():
+                body = self.block()
+        text = self.tokens.line_since(start)
+        self.tokens.accept(";")
+        return ast.Function(name, returns, tuple(params), body, place, text, self.symbols.declared)
+
+    def parameter(self) -> ast.Parameter:
         """`const real* __restrict__ x` or `int n`."""
-        place, const = self.next.place, self.accept("const")
-        kind = self.take_type()
+        tokens, place, const = self.tokens, self.tokens.next.place, self.tokens.accept("const")
+        kind = self.expressions.accept_type()
         if kind is None:
-            other = f"a parameter of type {self.next.text!r} is outside the differentiable subset; {KNOWN}."
-            raise self.stray(self.next) or self.refuse(place, other)
-        const = self.accept("const") or const
-        pointer, restrict = self.accept("*"), False
-        while pointer and self.next.text in ("const", "__restrict__"):
-            restrict |= self.take().text == "__restrict__"
-        way = "pass an array and an index, and return the value."
-        self.bar(f"references and pointers to pointers are outside the subset; {way}", "*", "&", "**", "&&")
-        name = self.identifier("the parameter's name")
-        self.bar(f"write the array parameter as a pointer: {kind}* {name.text}.", "[")
-        self.bar(f"{name.text} has a default value; leave it out and pass it every time.", "=")
-        return Param(name.text, kind, pointer, const, name.place, restrict)
+            why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; {ALLOWED_TYPES}."
+            raise tokens.rejected(tokens.next) or tokens.error(place, why)
+        const = tokens.accept("const") or const
+        pointer, restrict = tokens.accept("*"), False
+        while pointer and tokens.next.text in ("const", "__restrict__"):
+            restrict |= tokens.take().text == "__restrict__"
+        why = "references and pointers to pointers are outside the subset; pass an array and an index, and return the "
+        tokens.forbid(f"{why}value.", "*", "&", "**", "&&")
+        name = tokens.identifier("the parameter's name")
+        tokens.forbid(f"write the array parameter as a pointer: {kind}* {name.text}.", "[")
+        tokens.forbid(f"{name.text} has a default value; leave it out and pass it every time.", "=")
+        return ast.Parameter(name.text, kind, pointer, const, name.place, restrict)
 
     def declaration(self) -> list[Stmt]:
         """`const int i = ..., j = ...;` or `__shared__ real tile[TILE][TILE];`."""
-        place = self.next.place
-        words = set()
-        while self.next.text in ("const", "__shared__", "extern", "static", "volatile", "constexpr"):
-            words.add(self.take().text)
+        tokens, place, words = self.tokens, self.tokens.next.place, set[str]()
+        while tokens.next.text in STORAGE:
+            words.add(tokens.take().text)
         if outside := words & {"extern", "static", "volatile"}:
             way = "give the array its extents" if "extern" in outside else f"leave {min(outside)} out"
-            raise self.refuse(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
-        kind = self.expect_type()
-        words |= {"const"} if self.accept("const") else set()
-        made: list[Stmt] = []
-        while not made or self.accept(","):
-            made.append(self.variable_of(kind, words, place))
-        self.expect(";")
-        return made
+            raise tokens.error(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
+        kind = self.expressions.expect_type()
+        words |= {"const"} if tokens.accept("const") else set()
+        declared: list[Stmt] = []
+        while not declared or tokens.accept(","):
+            declared.append(self.variable(kind, words))
+        tokens.expect(";")
+        return declared
 
-    def variable_of(self, kind: str, words: set[str], place: Place) -> Declare:
-        """One variable of a declaration, entered into the scope."""
-        self.bar("local pointers and references are outside the subset; use an index.", "*", "&")
-        start = self.at
-        name, dims = self.identifier("a variable's name"), []
-        while self.accept("["):
+    def variable(self, kind: str, words: set[str]) -> ast.Declare:
+        """One variable of a declaration, entered into the symbol table."""
+        tokens, start = self.tokens, self.tokens.at
+        tokens.forbid("local pointers and references are outside the subset; use an index.", "*", "&")
+        name, dims = tokens.identifier("a variable's name"), []
+        while tokens.accept("["):
             dims.append(self.extent(name))
-            self.expect("]")
-        if "__shared__" in words and not dims:
-            raise self.refuse(
+            tokens.expect("]")
+        shared, const = "__shared__" in words, bool(words & {"const", "constexpr"})
+        if shared and not dims:
+            raise tokens.error(
                 name.place, f"{name.text} is one value shared by the block, which is outside the subset; "
                 f"make it an array of one element: __shared__ {kind} {name.text}[1];"
             )  # fmt: skip
-        const = "const" in words or "constexpr" in words
-        made = Declare(name.text, kind, tuple(dims), shared="__shared__" in words, const=const, place=name.place)
-        self.bar(f"write {kind} {name.text} = ...; with an equals sign.", "{", "(")
-        if self.accept("="):
-            made.value, made.values = (None, self.initial()) if dims else (self.expression(), None)
-        given = self.tokens[start + 1 : self.at]
-        if any(t.text == name.text and given[n - 1].text != "." for n, t in enumerate(given)):
-            raise self.refuse(name.place, f"{name.text} is read in its own first value, before it has one.")
-        made.text = f"{kind} {self.words(start)};"
-        self.declare(made)
-        return made
+        variable = ast.Declare(name.text, kind, tuple(dims), shared=shared, const=const, place=name.place)
+        tokens.forbid(f"write {kind} {name.text} = ...; with an equals sign.", "{", "(")
+        if tokens.accept("="):
+            if dims:
+                variable.values = self.initializers()
+            else:
+                variable.value = self.expressions.expression()
+        read = tokens.tokens[start + 1 : tokens.at]
+        if any(t.text == name.text and read[n - 1].text != "." for n, t in enumerate(read)):
+            raise tokens.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
+        variable.text = f"{kind} {tokens.line_since(start)};"
+        self.symbols.declare(variable)
+        return variable
 
     def extent(self, name: Token) -> Expr:
-        """The extent of an array along an axis, with constants of the kernel's own put in."""
-        place = self.next.place
-        self.bar(f"write the extent of {name.text}.", "]")
+        """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
+        place = self.tokens.next.place
+        self.tokens.forbid(f"write the extent of {name.text}.", "]")
 
         def constant(e: Expr) -> Expr | None:
-            found = self.lookup(e.name) if isinstance(e, Name) else None
-            return change(found.value, constant) if isinstance(found, Declare) and found.const and found.value else None
+            symbol = self.symbols.lookup(e.name) if isinstance(e, ast.Name) else None
+            if isinstance(symbol, ast.Declare) and symbol.const and symbol.value is not None:
+                return replace_parts(symbol.value, constant)
+            return None
 
-        e = change(self.expression(), constant)
-        if any(n not in self.macros for n in e.names):
-            raise self.refuse(place, f"the extent of {name.text} must be a constant: a number, a macro or a const int.")
+        e = replace_parts(self.expressions.expression(), constant)
+        if any(n not in self.symbols.macros for n in e.names):
+            why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
+            raise self.tokens.error(place, why)
         return e
 
-    def initial(self) -> tuple[Expr, ...]:
-        """The values in braces of an array."""
-        self.expect("{")
+    def initializers(self) -> tuple[Expr, ...]:
+        """The values of an array, in braces."""
+        self.tokens.expect("{")
         values = []
-        for _ in self.listed("}"):
-            self.bar("write all values of the array in one pair of braces.", "{")
-            values.append(self.expression())
+        for _ in self.tokens.items("}"):
+            self.tokens.forbid("write all values of the array in one pair of braces.", "{")
+            values.append(self.expressions.expression())
         return tuple(values)
 
-    def right_side(self, target: Target, op: Token) -> Expr:
-        """What is assigned. Raises Refused for a float that would be cut to an integer unasked."""
-        value = self.expression()
-        self.bar("assign one variable in a statement.", *ASSIGNMENTS)
-        if floating(value.type) and not floating(target.type):
-            raise self.refuse(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
-        return value
-
-    def writable(self, target: Target) -> None:
-        """Raise Refused where the target is const or no variable."""
-        name = target.name if isinstance(target, Name) else target.array
-        found = next((s for scope in self.scopes for s in scope.values() if s.name == name), None)
-        if found is None:
-            raise self.refuse(target.place, f"{name} cannot be assigned.")
-        if isinstance(found, Param) and found.pointer and self.returns != "void":
-            raise self.refuse(target.place, f"a __device__ function stores into {name}; return the value instead.")
-        if found.const:
-            raise self.refuse(target.place, f"{name} is const and is written here.")
-        if isinstance(found, Param) and not found.pointer and not isinstance(target, Index):
-            raise self.refuse(target.place, f"the parameter {name} is changed here; copy it into a variable first.")
-
-
-class Parser(Declarations):
-    """Reads statements and functions."""
-
-    def function(self, place: Place, name: str, returns: str) -> Function | None:
-        """Parameters and body of a function whose name has been read; None of one that is only declared here."""
-        start, self.returns, self.reading = self.at, returns, name
-        self.scopes.append({})
-        self.expect("(")
-        params = []
-        for _ in self.listed(")"):
-            params.append(self.parameter())
-            self.scopes[-1][params[-1].name] = params[-1]
-        self.scopes.append({})
-        body = [] if self.next.text == ";" else self.block()
-        del self.scopes[-2:]
-        if self.accept(";"):
-            return None
-        return Function(name, returns, tuple(params), body, place, self.words(start), self.declared)
+    # --- statements ---
 
     def block(self) -> list[Stmt]:
         """Statements in braces, or a single one."""
-        self.scopes.append({})
-        made: list[Stmt] = []
-        if self.accept("{"):
-            while not self.accept("}"):
-                made += self.statement()
-        else:
-            made += self.statement()
-        self.scopes.pop()
-        return made
+        body: list[Stmt] = []
+        with self.symbols.scope():
+            if not self.tokens.accept("{"):
+                return self.statement()
+            while not self.tokens.accept("}"):
+                body += self.statement()
+        return body
 
     def statement(self) -> list[Stmt]:
-        """One statement; a declaration of several variables makes several."""
-        token = self.next
-        if token.text == "{" or self.accept(";"):
+        """One statement; a declaration of several variables becomes several."""
+        tokens, token = self.tokens, self.tokens.next
+        if token.text == "{" or tokens.accept(";"):
             return self.block() if token.text == "{" else []
-        readers: dict[str, Callable[[], Stmt]] = {"if": self.branch, "for": self.loop, "while": self.loop_while}
-        readers |= dict.fromkeys(JUMPS, self.jump)
-        if token.text in readers:
-            return [readers[token.text]()]
+        parsers: dict[str, Callable[[], Stmt]] = {"if": self.branch, "for": self.for_loop, "while": self.while_loop}
+        parsers |= dict.fromkeys(JUMPS, self.jump)
+        if token.text in parsers:
+            return [parsers[token.text]()]
         if token.kind == "pragma":
-            return [self.pragma()]
+            return [self.unrolled_loop()]
         if token.kind == "end":
-            raise self.refuse(token.place, f"the file ends within {self.reading}; a }} is missing.")
-        if refused := self.stray(token):
-            raise refused
-        if self.peek() == ":":
-            raise self.refuse(token.place, "labels are outside the differentiable subset; leave a loop with break.")
-        if token.text in ("const", "constexpr", "__shared__", "extern", "static", "volatile") or self.type_here():
+            raise tokens.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
+        if error := tokens.rejected(token):
+            raise error
+        if tokens.peek().text == ":":
+            raise tokens.error(token.place, "labels are outside the differentiable subset; leave a loop with break.")
+        if token.text in STORAGE or self.expressions.peek_type():
             return self.declaration()
-        if token.kind == self.tokens[self.at + 1].kind == "name":
-            raise self.untyped(token)
+        if token.kind == tokens.peek().kind == "name":
+            raise self.expressions.unknown_type(token)
         return [self.simple(";")]
 
-    def pragma(self) -> For:
+    def unrolled_loop(self) -> ast.For:
         """A loop with its `#pragma unroll`."""
-        token = self.take()
-        if "unroll" not in token.text or self.next.text != "for":
-            raise self.refuse(token.place, "of pragmas only #pragma unroll before a for is within the subset.")
-        (loop := self.loop()).pragma = token.text
+        token = self.tokens.take()
+        if "unroll" not in token.text or self.tokens.next.text != "for":
+            raise self.tokens.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
+        (loop := self.for_loop()).pragma = token.text
         return loop
 
-    def branch(self) -> If:
+    def branch(self) -> ast.If:
         """if, with or without else."""
-        start, token = self.at, self.take()
+        start, token = self.tokens.at, self.tokens.take()
         condition = self.condition()
-        text = self.words(start)
+        text = self.tokens.line_since(start)
         then = self.block()
-        return If(condition, then, self.block() if self.accept("else") else [], token.place, text)
+        return ast.If(condition, then, self.block() if self.tokens.accept("else") else [], token.place, text)
 
     def condition(self) -> Expr:
-        """What stands in parentheses behind if or while."""
-        self.bar("if constexpr is outside the subset; write if.", "constexpr")
-        self.expect("(")
-        if self.type_here() and self.peek() != "(":
-            raise self.refuse(self.next.place, f"declare the variable {self.peek()} in a statement ahead of this one.")
-        return self.close(self.expression())
+        """The condition of if or while, in parentheses."""
+        tokens = self.tokens
+        tokens.forbid("if constexpr is outside the subset; write if.", "constexpr")
+        tokens.expect("(")
+        if self.expressions.peek_type() and (name := tokens.peek().text) != "(":
+            raise tokens.error(tokens.next.place, f"declare the variable {name} in a statement ahead of this one.")
+        return self.expressions.close(self.expressions.expression())
 
-    def loop(self) -> For:
-        """for with one variable."""
-        start, token = self.at, self.take()
-        self.scopes.append({})
-        self.expect("(")
-        first: Stmt | None = None
-        if not self.accept(";"):
-            if self.type_here() and self.peek(2) == ":":
-                raise self.refuse(token.place, "a for over all elements is outside the subset; count with an int.")
-            made = self.declaration() if self.type_here() else [self.simple(";")]
-            if len(made) != 1:
-                raise self.refuse(token.place, "a for with several variables; declare the others before the loop.")
-            first = made[0]
-            kind = first.type if isinstance(first, Declare) else first.target.type if isinstance(first, Assign) else ""
-            if floating(kind):
-                raise self.refuse(
-                    token.place, f"the variable of this for is a {kind}; count with an int, or use while."
-                )
-        condition = Number("true", "bool") if self.next.text == ";" else self.expression()
-        self.expect(";")
-        step = None if self.next.text == ")" else self.simple("")
-        self.expect(")")
-        text = self.words(start)
-        body = self.block()
-        self.scopes.pop()
-        return For(first, condition, step, body, "", token.place, text)  # type: ignore[arg-type]
+    def for_loop(self) -> ast.For:
+        """for with at most one variable."""
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
+        with self.symbols.scope():
+            tokens.expect("(")
+            first = None if tokens.accept(";") else self.loop_start(token.place)
+            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expressions.expression()
+            tokens.expect(";")
+            step = None if tokens.next.text == ")" else self.simple("")
+            tokens.expect(")")
+            text = tokens.line_since(start)
+            return ast.For(first, condition, step, self.block(), "", token.place, text)  # type: ignore[arg-type]
 
-    def loop_while(self) -> For:
-        """while."""
-        start, token = self.at, self.take()
+    def loop_start(self, place: Place) -> Stmt:
+        """The first statement of a for loop's header."""
+        declares = self.expressions.peek_type()
+        if declares and self.tokens.peek(2).text == ":":
+            raise self.tokens.error(place, "a for over all elements is outside the subset; count with an int.")
+        first, *others = self.declaration() if declares else [self.simple(";")]
+        if others:
+            raise self.tokens.error(place, "a for with several variables; declare the others before the loop.")
+        variable = first.target if isinstance(first, ast.Assign) else first
+        if isinstance(variable, ast.Declare | ast.Name | ast.Index) and is_float(variable.type):
+            why = f"the variable of this for is a {variable.type}; count with an int, or use while."
+            raise self.tokens.error(place, why)
+        return first
+
+    def while_loop(self) -> ast.For:
+        """A for without start and step."""
+        start, token = self.tokens.at, self.tokens.take()
         condition = self.condition()
-        text = self.words(start)
-        return For(None, condition, None, self.block(), "", token.place, text)
+        text = self.tokens.line_since(start)
+        return ast.For(None, condition, None, self.block(), "", token.place, text)
 
-    def jump(self) -> Jump:
+    def jump(self) -> ast.Jump:
         """break, continue, return."""
-        start, token = self.at, self.take()
-        value = None if self.next.text == ";" else self.expression()
+        start, token = self.tokens.at, self.tokens.take()
+        value = None if self.tokens.next.text == ";" else self.expressions.expression()
         if token.text == "return" and (value is None) != (self.returns == "void"):
             what = f"a {self.returns}" if value is None else "no value"
-            raise self.refuse(token.place, f"{self.reading} returns {what}; so must this return.")
-        self.expect(";")
-        return Jump(token.text, value, token.place, self.words(start))
+            raise self.tokens.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
+        self.tokens.expect(";")
+        return ast.Jump(token.text, value, token.place, self.tokens.line_since(start))
 
-    def simple(self, end: str) -> Assign | Add | Barrier:
+    def simple(self, end: str) -> ast.Assign | ast.AtomicAdd | ast.Barrier:
         """An assignment, a step, an atomicAdd or a barrier, up to `end`."""
-        start, token = self.at, self.next
-        made: Assign | Add | Barrier
-        if token.text == "__syncthreads":
-            self.take()
-            self.expect("(")
-            self.expect(")")
-            made = Barrier(token.place)
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.next
+        parsed: ast.Assign | ast.AtomicAdd | ast.Barrier
+        if tokens.accept("__syncthreads"):
+            tokens.expect("(")
+            tokens.expect(")")
+            parsed = ast.Barrier(token.place)
         elif token.text == "atomicAdd":
-            made = self.atomic()
+            parsed = self.atomic_add()
         else:
-            made = self.assignment()
+            parsed = self.assignment()
         if end:
-            self.expect(end)
-        made.text = self.words(start)
-        return made
+            tokens.expect(end)
+        parsed.text = tokens.line_since(start)
+        return parsed
 
-    def atomic(self) -> Add:
+    def atomic_add(self) -> ast.AtomicAdd:
         """`atomicAdd(&y[i], e)`, its result not used."""
-        token = self.take()
-        target = self.pointed(token)
-        self.expect(",")
-        value = self.close(self.expression())
-        self.writable(target)
-        return Add(target, value, token.place)
+        token = self.tokens.take()
+        target = self.expressions.address(token)
+        self.tokens.expect(",")
+        value = self.expressions.close(self.expressions.expression())
+        self.check_writable(target)
+        return ast.AtomicAdd(target, value, token.place)
 
-    def assignment(self) -> Assign:
+    def assignment(self) -> ast.Assign:
         """`x = e`, `x += e`, `++i`, `i--`."""
-        place = self.next.place
-        step = self.take() if self.next.text in ("++", "--") else None
-        self.bar("write what is assigned as a variable or as an element: y[i] = ...;", "*", "(")
-        name = self.identifier("a statement")
-        if self.next.text == "(":
+        tokens, place = self.tokens, self.tokens.next.place
+        step = tokens.take() if tokens.next.text in ("++", "--") else None
+        tokens.forbid("write the target of the assignment as a variable or as an element: y[i] = ...;", "*", "(")
+        name = tokens.identifier("a statement")
+        if tokens.next.text == "(":
             why = f"the call of {name.text} as a statement is outside the subset; {way_out(name.text)}."
-            raise self.refuse(name.place, why)
-        target = self.element(name)
-        op = step or self.take()
+            raise tokens.error(name.place, why)
+        target = self.expressions.element(name)
+        op = step or tokens.take()
         if op.text not in (*ASSIGNMENTS, "++", "--"):
-            raise self.refuse(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
-        self.writable(target)
+            raise tokens.error(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
+        self.check_writable(target)
         if op.text in ("++", "--"):
-            return Assign(target, f"{op.text[0]}=", Number("1", "int"), place)
-        return Assign(target, op.text, self.right_side(target, op), place)
+            return ast.Assign(target, f"{op.text[0]}=", ast.Number("1", "int"), place)
+        value = self.expressions.expression()
+        tokens.forbid("assign one variable in a statement.", *ASSIGNMENTS)
+        if is_float(value.type) and not is_float(target.type):
+            raise tokens.error(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
+        return ast.Assign(target, op.text, value, place)
+
+    def check_writable(self, target: Target) -> None:
+        """Reject stores into constants, parameters and unknown names."""
+        name = target.name if isinstance(target, ast.Name) else target.array
+        symbol = next((s for scope in self.symbols.scopes for s in scope.values() if s.name == name), None)
+        if symbol is None:
+            why = f"{name} cannot be assigned."
+        elif isinstance(symbol, ast.Parameter) and symbol.pointer and self.returns != "void":
+            why = f"a __device__ function stores into {name}; return the value instead."
+        elif symbol.const:
+            why = f"{name} is const and is written here."
+        elif isinstance(symbol, ast.Parameter) and not symbol.pointer and not isinstance(target, ast.Index):
+            why = f"the parameter {name} is changed here; copy it into a variable first."
+        else:
+            return
+        raise self.tokens.error(target.place, why)

@@ -1,59 +1,38 @@
-"""The tree written as CUDA C++ again."""
+"""The syntax tree printed as CUDA C++."""
 
 from collections.abc import Iterable
 
-from minigrad.adjoint.language.ast import (
-    Add,
-    Assign,
-    Barrier,
-    Binary,
-    Call,
-    Cast,
-    Comment,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Param,
-    Stmt,
-    Ternary,
-    Unary,
-)
-from minigrad.adjoint.language.expressions import PRECEDENCE
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import PRECEDENCE, Expr, Stmt
 
 INDENT = "    "
 TOP, UNARY, PRIMARY = 0, 11, 12
 
 
 def expression(e: Expr, rank: int = TOP) -> str:
-    """The expression as text, in parentheses where an operator of this rank stands beside it."""
+    """The text of an expression, in parentheses if it binds less tightly than `rank`."""
     text, own = _expression(e)
     return f"({text})" if own < rank else text
 
 
 def _expression(e: Expr) -> tuple[str, int]:
     match e:
-        case Number():
+        case ast.Number():
             return e.text, PRIMARY
-        case Name():
+        case ast.Name():
             return e.name, PRIMARY
-        case Index():
+        case ast.Index():
             return e.array + "".join(f"[{expression(i)}]" for i in e.indices), PRIMARY
-        case Call():
+        case ast.Call():
             return f"{e.function}({', '.join(map(expression, e.arguments))})", PRIMARY
-        case Cast():
+        case ast.Cast():
             call = f"{e.type}({expression(e.operand)})"
             return call if " " not in e.type else f"({e.type}){expression(e.operand, UNARY)}", PRIMARY
-        case Unary():
-            return e.op + expression(e.operand, UNARY + (isinstance(e.operand, Unary))), UNARY
-        case Ternary():
+        case ast.Unary():
+            return e.op + expression(e.operand, UNARY + (isinstance(e.operand, ast.Unary))), UNARY
+        case ast.Ternary():
             return f"{expression(e.condition, 1)} ? {expression(e.yes, 1)} : {expression(e.no)}", TOP
-        case Binary():
+        case ast.Binary():
             rank = PRECEDENCE[e.op]
             left, right = e.left, e.right
             mixed = e.op == "||"  # compilers ask for parentheses around && within ||
@@ -61,39 +40,39 @@ def _expression(e: Expr) -> tuple[str, int]:
     raise TypeError(e)
 
 
-def parameter(p: Param) -> str:
+def parameter(p: ast.Parameter) -> str:
     """A parameter as written."""
     star = "*" if p.pointer else ""
     return f"{'const ' if p.const else ''}{p.type}{star}{' __restrict__' if p.restrict else ''} {p.name}"
 
 
 def statements(body: Iterable[Stmt]) -> list[str]:
-    """The lines of a body, one level in."""
+    """The lines of a body, indented once."""
     return [INDENT + line for s in body for line in _lines(s)]
 
 
 def _lines(s: Stmt) -> list[str]:
     match s:
-        case Declare() | Assign() | Add() | Do():
+        case ast.Declare() | ast.Assign() | ast.AtomicAdd() | ast.CallStmt():
             return [simple(s) + ";"]
-        case Barrier():
+        case ast.Barrier():
             return ["__syncthreads();"]
-        case Comment():
+        case ast.Comment():
             return [f"// {s.text}"]
-        case Jump():
+        case ast.Jump():
             return [f"{s.kind}{' ' + expression(s.value) if s.value else ''};"]
-        case For(start=None, step=None):
+        case ast.For(start=None, step=None):
             return [f"while ({expression(s.condition)}) {{", *statements(s.body), "}"]
-        case For():
+        case ast.For():
             pragma = [s.pragma] if s.pragma else []
             return [*pragma, f"for ({_header(s)}) {{", *statements(s.body), "}"]
-        case If():
+        case ast.If():
             return _branch(s)
 
 
-def _branch(s: If) -> list[str]:
+def _branch(s: ast.If) -> list[str]:
     lines = [f"if ({expression(s.condition)}) {{", *statements(s.then)]
-    if len(s.orelse) == 1 and isinstance(s.orelse[0], If):
+    if len(s.orelse) == 1 and isinstance(s.orelse[0], ast.If):
         first, *rest = _branch(s.orelse[0])
         return [*lines, f"}} else {first}", *rest]
     if s.orelse:
@@ -101,32 +80,32 @@ def _branch(s: If) -> list[str]:
     return [*lines, "}"]
 
 
-def _header(s: For) -> str:
+def _header(s: ast.For) -> str:
     start = simple(s.start) if s.start else ""
-    condition = "" if s.condition == Number("true", "bool") else " " + expression(s.condition)
+    condition = "" if s.condition == ast.Number("true", "bool") else " " + expression(s.condition)
     return f"{start};{condition};{' ' + simple(s.step) if s.step else ''}"
 
 
-def simple(s: Declare | Assign | Add | Do) -> str:
-    """A statement that fits on a line, without its semicolon."""
+def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
+    """A statement of one line, without its semicolon."""
     match s:
-        case Declare():
+        case ast.Declare():
             words = f"{'__shared__ ' if s.shared else ''}{'const ' if s.const else ''}{s.type} "
             value = f" = {expression(s.value)}" if s.value is not None else ""
             values = f" = {{{', '.join(map(expression, s.values))}}}" if s.values is not None else ""
             return words + s.name + "".join(f"[{expression(d)}]" for d in s.dims) + value + values
-        case Assign():
-            if s.op in ("+=", "-=") and s.value == Number("1", "int") and isinstance(s.target, Name):
+        case ast.Assign():
+            if s.op in ("+=", "-=") and s.value == ast.Number("1", "int") and isinstance(s.target, ast.Name):
                 return s.op[0] * 2 + s.target.name
             return f"{expression(s.target)} {s.op} {expression(s.value)}"
-        case Add():
+        case ast.AtomicAdd():
             return f"{s.by}(&{expression(s.target)}, {expression(s.value)})"
-        case Do():
+        case ast.CallStmt():
             return f"{s.function}({', '.join(map(expression, s.arguments))})"
 
 
 def function(head: str, params: Iterable[str], body: list[Stmt]) -> str:
-    """A whole function, its parameters folded at 116 columns."""
+    """A function, with its parameters in lines of at most 116 columns."""
     lines, line = [], f"{head}("
     for text in (items := [*params]):
         piece = text + ("," if text is not items[-1] else ") {")

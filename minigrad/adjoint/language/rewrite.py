@@ -1,238 +1,211 @@
-"""Going through statements: what stands inside one, its expressions, and copies with something else in their place."""
+"""Traversal and rewriting of statements, and construction of simplified expressions."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from minigrad.adjoint.language.ast import (
-    NOWHERE,
-    UNSIGNED,
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Cast,
-    Declare,
-    Do,
-    Expr,
-    For,
-    If,
-    Index,
-    Jump,
-    Name,
-    Number,
-    Place,
-    Stmt,
-    Ternary,
-    Unary,
-    common,
-    floating,
-)
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, common_type, is_float
 
 
-def nested(s: Stmt) -> tuple[list[Stmt], ...]:
-    """The bodies inside a statement."""
-    match s:
-        case If():
-            return s.then, s.orelse
-        case For():
-            return (s.body,)
-    return ()
+def bodies(s: Stmt) -> tuple[list[Stmt], ...]:
+    """The statement lists inside a statement."""
+    return (s.then, s.orelse) if isinstance(s, ast.If) else (s.body,) if isinstance(s, ast.For) else ()
 
 
-def heads(s: Stmt) -> tuple[Stmt, ...]:
-    """A statement and, of a for, its start and its step."""
-    return (s, *(part for part in (s.start, s.step) if part)) if isinstance(s, For) else (s,)
+def with_header(s: Stmt) -> tuple[Stmt, ...]:
+    """A statement and, for a for loop, the start and step of its header."""
+    return (s, *(part for part in (s.start, s.step) if part)) if isinstance(s, ast.For) else (s,)
 
 
-def sides(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
-    """The two sides of a branch, each with the condition under which it is run."""
-    return ((s.condition, s.then), (opposite(s.condition), s.orelse)) if isinstance(s, If) else ()
+def guarded_bodies(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
+    """The two sides of a branch, each with the condition under which it runs."""
+    return ((s.condition, s.then), (logical_not(s.condition), s.orelse)) if isinstance(s, ast.If) else ()
 
 
 def conjuncts(e: Expr) -> tuple[Expr, ...]:
-    """The conditions that hold where this one does: the parts that `&&` joins."""
-    return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, Binary) and e.op == "&&" else (e,)
+    """The operands that `&&` joins."""
+    return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, ast.Binary) and e.op == "&&" else (e,)
 
 
-def each(body: Iterable[Stmt]) -> list[Stmt]:
-    """All statements, those inside others too, in the order of the text; a for's start and step stand around it."""
+def flatten(body: Iterable[Stmt]) -> list[Stmt]:
+    """All statements in the order of the text, nested ones too; the body of a for stands between its start and step."""
     found: list[Stmt] = []
     for s in body:
         found.append(s)
-        if isinstance(s, For):
-            found += [*([s.start] if s.start else []), *each(s.body), *([s.step] if s.step else [])]
-        elif isinstance(s, If):
-            found += each(s.then) + each(s.orelse)
+        if isinstance(s, ast.For):
+            found += [*([s.start] if s.start else []), *flatten(s.body), *([s.step] if s.step else [])]
+        elif isinstance(s, ast.If):
+            found += flatten(s.then) + flatten(s.orelse)
     return found
 
 
-def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions that a statement evaluates itself, the indices of its target included."""
+def own_expressions(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement itself evaluates, the indices of its target included."""
     match s:
-        case Declare():
+        case ast.Declare():
             return tuple(e for e in (s.value, *(s.values or ())) if e is not None)
-        case Assign() | Add():
-            return (s.value, *(s.target.indices if isinstance(s.target, Index) else ()))
-        case If() | For():
+        case ast.Assign() | ast.AtomicAdd():
+            return (s.value, *(s.target.indices if isinstance(s.target, ast.Index) else ()))
+        case ast.If() | ast.For():
             return (s.condition,)
-        case Jump():
+        case ast.Jump():
             return (s.value,) if s.value is not None else ()
-        case Do():
+        case ast.CallStmt():
             return s.arguments
     return ()
 
 
-def rewrite(s: Stmt, new: Callable[[Expr], Expr]) -> None:
-    """Put others in place of the expressions that a statement evaluates itself."""
+def map_expressions(s: Stmt, new: Callable[[Expr], Expr]) -> None:
+    """Replace the expressions that a statement itself evaluates."""
     match s:
-        case Declare():
+        case ast.Declare():
             s.value, s.values = s.value and new(s.value), s.values and tuple(map(new, s.values))
-        case Assign() | Add():
-            if isinstance(s.target, Index):
+        case ast.Assign() | ast.AtomicAdd():
+            if isinstance(s.target, ast.Index):
                 s.target = replace(s.target, indices=tuple(map(new, s.target.indices)))
             s.value = new(s.value)
-        case If() | For():
+        case ast.If() | ast.For():
             s.condition = new(s.condition)
-        case Do():
+        case ast.CallStmt():
             s.arguments = tuple(map(new, s.arguments))
 
 
-def renamed(s: Stmt, name: str, value: Expr) -> Stmt:
-    """The statement with a value in place of a name, in it and in all inside it."""
-    for t in each([s]):
-        rewrite(t, partial(change, new=lambda e: value if isinstance(e, Name) and e.name == name else None))
+def substitute(s: Stmt, name: str, value: Expr) -> Stmt:
+    """Replace a name by a value, in a statement and all statements inside it."""
+    new = partial(replace_parts, new=lambda e: value if isinstance(e, ast.Name) and e.name == name else None)
+    for t in flatten([s]):
+        map_expressions(t, new)
     return s
 
 
-def inside(s: Stmt, new: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
-    """A copy of a statement, with others in place of the bodies inside it."""
+def map_bodies(s: Stmt, new: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
+    """A copy of a statement, with its bodies replaced."""
     match s:
-        case If():
+        case ast.If():
             return replace(s, then=new(s.then), orelse=new(s.orelse))
-        case For():
+        case ast.For():
             return replace(s, body=new(s.body))
     return replace(s)
 
 
-def everywhere(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
-    """The change made in each body, the innermost first."""
+def bottom_up(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
+    """Apply a change to each body, the innermost first."""
     for s in body:
         match s:
-            case If():
-                s.then, s.orelse = everywhere(s.then, change), everywhere(s.orelse, change)
-            case For():
-                s.body = everywhere(s.body, change)
+            case ast.If():
+                s.then, s.orelse = bottom_up(s.then, change), bottom_up(s.orelse, change)
+            case ast.For():
+                s.body = bottom_up(s.body, change)
     return change(body)
 
 
-def loops(body: list[Stmt], change: Callable[[For], list[Stmt]]) -> list[Stmt]:
-    """Each loop replaced by what `change` makes of it, the innermost first."""
-    return everywhere(body, lambda body: [t for s in body for t in (change(s) if isinstance(s, For) else [s])])
+def map_loops(body: list[Stmt], new: Callable[[ast.For], list[Stmt]]) -> list[Stmt]:
+    """Replace each loop by the statements that `new` returns for it, the innermost first."""
+    return bottom_up(body, lambda body: [t for s in body for t in (new(s) if isinstance(s, ast.For) else [s])])
 
 
-def without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
-    """Statements in copies of their own, some left out."""
+def copy_without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
+    """A copy of the statements, without those whose ids are in `drop`."""
 
     def again(s: Stmt) -> Stmt:
-        made = inside(s, lambda body: without(body, drop))
-        if isinstance(made, For):
+        made = map_bodies(s, lambda body: copy_without(body, drop))
+        if isinstance(made, ast.For):
             made.start, made.step = made.start and replace(made.start), made.step and replace(made.step)
         return made
 
     return [again(s) for s in body if id(s) not in drop]
 
 
-ONE, ZERO = Number("1", "int"), Number("0", "int")
+ONE, ZERO = ast.Number("1", "int"), ast.Number("0", "int")
 FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 def is_number(e: Expr | None, value: float) -> bool:
-    """Whether an expression is this literal."""
-    return isinstance(e, Number) and e.value == value
+    """True for the literal of this value."""
+    return isinstance(e, ast.Number) and e.value == value
 
 
-def number_of(e: Expr) -> float | None:
-    """The value of a literal or of its negative."""
+def numeric_value(e: Expr) -> float | None:
+    """The value of a literal, a negated or a cast one included."""
     match e:
-        case Unary(op="-") if e.type not in UNSIGNED:
-            inner = number_of(e.operand)
+        case ast.Unary(op="-") if e.type not in UNSIGNED:
+            inner = numeric_value(e.operand)
             return None if inner is None else -inner
-        case Cast():
-            return number_of(e.operand)
-        case Number():
+        case ast.Cast():
+            return numeric_value(e.operand)
+        case ast.Number():
             return e.value
     return None
 
 
-def whole(e: Expr) -> int | None:
-    """The same of type int."""
-    value = number_of(e) if e.type == "int" else None
+def int_value(e: Expr) -> int | None:
+    """The value of such an expression of type int."""
+    value = numeric_value(e) if e.type == "int" else None
     return value if isinstance(value, int) else None
 
 
-def literal(value: int) -> Expr:
-    """A whole number."""
-    made = Number(str(abs(value)), "int")
-    return made if value >= 0 else Unary("-", made, "int")
+def int_literal(value: int) -> Expr:
+    made = ast.Number(str(abs(value)), "int")
+    return made if value >= 0 else ast.Unary("-", made, "int")
 
 
-def converted(e: Expr, kind: str) -> Expr:
-    """The value of an expression as C++ converts it beside an operand of this floating type: 1 / 3.0, not 1 / 3."""
-    if floating(e.type):
+def as_float(e: Expr, kind: str) -> Expr:
+    """The conversion of C++ for an operand next to one of this floating-point type: 1 / 3.0 and not 1 / 3."""
+    if is_float(e.type):
         return e
-    if isinstance(e, Number) and e.text.isdigit() and kind != "real":
-        return Number(f"{e.text}.0{'f' if kind == 'float' else ''}", kind)
-    return Cast(kind, e)
+    if isinstance(e, ast.Number) and e.text.isdigit() and kind != "real":
+        return ast.Number(f"{e.text}.0{'f' if kind == 'float' else ''}", kind)
+    return ast.Cast(kind, e)
 
 
-def offset(e: Expr) -> tuple[Expr, int]:
-    """A whole-number expression taken apart: `n - 1` is n and -1, `7` is 0 and 7."""
-    if (value := whole(e)) is not None:
+def split_constant(e: Expr) -> tuple[Expr, int]:
+    """An integer expression as a sum of an expression and a constant: `n - 1` is n and -1, `7` is 0 and 7."""
+    if (value := int_value(e)) is not None:
         return ZERO, value
-    if isinstance(e, Binary) and e.op in "+-" and e.type == "int":
-        inner, known = offset(e.left)
-        value = whole(e.right)
+    if isinstance(e, ast.Binary) and e.op in "+-" and e.type == "int":
+        inner, known = split_constant(e.left)
+        value = int_value(e.right)
         if value is not None:
             return inner, known + (value if e.op == "+" else -value)
     return e, 0
 
 
-def negated(e: Expr) -> Expr | None:
-    """The operand of a minus that may be moved: not of -u of an unsigned u, which is 4294967296 - u."""
-    return e.operand if isinstance(e, Unary) and e.op == "-" and e.type not in UNSIGNED else None
+def unnegated(e: Expr) -> Expr | None:
+    """The x of -x; None for -u of an unsigned u, which is 4294967296 - u."""
+    return e.operand if isinstance(e, ast.Unary) and e.op == "-" and e.type not in UNSIGNED else None
 
 
 def times(a: Expr, b: Expr) -> Expr:
     """a * b"""
-    x, y = whole(a), whole(b)
+    x, y = int_value(a), int_value(b)
     if x is not None and y is not None:
-        return literal(x * y)
+        return int_literal(x * y)
     if is_number(a, 0) or is_number(b, 0):
         return ZERO
     if is_number(a, 1) or is_number(b, 1):
         return b if is_number(a, 1) else a
-    if (positive := negated(a)) is not None:
+    if (positive := unnegated(a)) is not None:
         return negative(times(positive, b))
-    if (positive := negated(b)) is not None:
+    if (positive := unnegated(b)) is not None:
         return negative(times(a, positive))
     if is_number(a, -1) or is_number(b, -1):
         return negative(b if is_number(a, -1) else a)
-    return Binary("*", a, b, common(a.type, b.type))
+    return ast.Binary("*", a, b, common_type(a.type, b.type))
 
 
 def over(a: Expr, b: Expr) -> Expr:
     """a / b"""
-    if (positive := negated(a)) is not None and b.type not in UNSIGNED:
+    if (positive := unnegated(a)) is not None and b.type not in UNSIGNED:
         return negative(over(positive, b))
-    return a if is_number(b, 1) else Binary("/", a, b, common(a.type, b.type))
+    return a if is_number(b, 1) else ast.Binary("/", a, b, common_type(a.type, b.type))
 
 
 def plus(a: Expr, b: Expr) -> Expr:
     """a + b"""
     if is_number(a, 0) or is_number(b, 0):
         return b if is_number(a, 0) else a
-    if (positive := negated(b)) is not None:
+    if (positive := unnegated(b)) is not None:
         return minus(a, positive)
     return _sum("+", a, b)
 
@@ -241,78 +214,79 @@ def minus(a: Expr, b: Expr) -> Expr:
     """a - b"""
     if is_number(b, 0) or is_number(a, 0):
         return a if is_number(b, 0) else negative(b)
-    if (positive := negated(b)) is not None:
+    if (positive := unnegated(b)) is not None:
         return plus(a, positive)
     return _sum("-", a, b)
 
 
 def _sum(op: str, a: Expr, b: Expr) -> Expr:
-    """a + b or a - b, with whole numbers joined: of `n - 1 + 3` it is `n + 2`."""
-    if whole(b) is None or a.type != "int":
-        return Binary(op, a, b, common(a.type, b.type))
-    e, by = offset(Binary(op, a, b, "int"))
+    """a + b or a - b, with integer constants joined: `n - 1 + 3` becomes `n + 2`."""
+    if int_value(b) is None or a.type != "int":
+        return ast.Binary(op, a, b, common_type(a.type, b.type))
+    e, by = split_constant(ast.Binary(op, a, b, "int"))
     if not by or is_number(e, 0):
-        return e if not by else literal(by)
-    return Binary("+" if by > 0 else "-", e, literal(abs(by)), common(e.type))
+        return e if not by else int_literal(by)
+    return ast.Binary("+" if by > 0 else "-", e, int_literal(abs(by)), common_type(e.type))
 
 
 def negative(a: Expr) -> Expr:
     """-a"""
-    if isinstance(a, Unary) and a.op == "-":
+    if isinstance(a, ast.Unary) and a.op == "-":
         return a.operand
-    if isinstance(a, Binary) and a.op == "*" and isinstance(a.left, Number):
-        return Binary("*", negative(a.left), a.right, a.type)
-    return ZERO if is_number(a, 0) else Unary("-", a, common(a.type))
+    if isinstance(a, ast.Binary) and a.op == "*" and isinstance(a.left, ast.Number):
+        return ast.Binary("*", negative(a.left), a.right, a.type)
+    return ZERO if is_number(a, 0) else ast.Unary("-", a, common_type(a.type))
 
 
-def test(op: str, a: Expr, b: Expr) -> Expr:
-    """A comparison."""
-    return Binary(op, a, b, "bool")
+def comparison(op: str, a: Expr, b: Expr) -> Expr:
+    return ast.Binary(op, a, b, "bool")
 
 
-def ascending(
-    var: Name, bound: Expr, body: list[Stmt], start: Expr = ZERO, step: Expr = ONE, place: Place = NOWHERE
-) -> For:
+def count_up(
+    var: ast.Name, bound: Expr, body: list[Stmt], start: Expr = ZERO, step: Expr = ONE, place: Place = NOWHERE
+) -> ast.For:
     """`for (int var = start; var < bound; var += step)`"""
-    return For(Declare(var.name, "int", value=start), test("<", var, bound), Assign(var, "+=", step), body, place=place)
+    first = ast.Declare(var.name, "int", value=start)
+    return ast.For(first, comparison("<", var, bound), ast.Assign(var, "+=", step), body, place=place)
 
 
-def descending(var: Name, last: Expr, body: list[Stmt], place: Place = NOWHERE) -> For:
+def count_down(var: ast.Name, last: Expr, body: list[Stmt], place: Place = NOWHERE) -> ast.For:
     """`for (int var = last; var >= 0; --var)`"""
-    return For(Declare(var.name, "int", value=last), test(">=", var, ZERO), Assign(var, "-=", ONE), body, place=place)
+    first = ast.Declare(var.name, "int", value=last)
+    return ast.For(first, comparison(">=", var, ZERO), ast.Assign(var, "-=", ONE), body, place=place)
 
 
-def opposite(e: Expr) -> Expr:
-    """Not e. Of floating-point numbers `!(a < b)` stays: beside a NaN it is not `a >= b`."""
-    if isinstance(e, Unary) and e.op == "!":
+def logical_not(e: Expr) -> Expr:
+    """The negation. `!(a < b)` of floating-point numbers stays: with a NaN it differs from `a >= b`."""
+    if isinstance(e, ast.Unary) and e.op == "!":
         return e.operand
-    if isinstance(e, Binary) and e.op in FLIPPED and not (floating(e.left.type) or floating(e.right.type)):
-        return Binary(FLIPPED[e.op], e.left, e.right, "bool")
-    if isinstance(e, Binary) and e.op in ("&&", "||"):
-        left, right = opposite(e.left), opposite(e.right)
-        if not (isinstance(left, Unary) or isinstance(right, Unary)):
-            return Binary("||" if e.op == "&&" else "&&", left, right, "bool")
-    return Unary("!", e, "bool")
+    if isinstance(e, ast.Binary) and e.op in FLIPPED and not (is_float(e.left.type) or is_float(e.right.type)):
+        return ast.Binary(FLIPPED[e.op], e.left, e.right, "bool")
+    if isinstance(e, ast.Binary) and e.op in ("&&", "||"):
+        left, right = logical_not(e.left), logical_not(e.right)
+        if not (isinstance(left, ast.Unary) or isinstance(right, ast.Unary)):
+            return ast.Binary("||" if e.op == "&&" else "&&", left, right, "bool")
+    return ast.Unary("!", e, "bool")
 
 
-def change(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with each part replaced for which `new` has an answer, from the whole down to the leaves."""
-    found = new(e)
-    if found is not None:
+def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
+    """Replace the parts of an expression for which `new` returns another one, from the whole down to the leaves."""
+    if (found := new(e)) is not None:
         return found
+    again = partial(replace_parts, new=new)
     match e:
-        case Index():
-            return Index(e.array, tuple(change(i, new) for i in e.indices), e.type, e.place)
-        case Call():
-            return replace(e, arguments=tuple(change(a, new) for a in e.arguments))
-        case Unary():
-            operand = change(e.operand, new)
-            return Unary(e.op, operand, "bool" if e.op == "!" else common(operand.type))
-        case Cast():
-            return Cast(e.type, change(e.operand, new))
-        case Binary():
-            left, right = change(e.left, new), change(e.right, new)
-            return Binary(e.op, left, right, e.type if e.type == "bool" else common(left.type, right.type))
-        case Ternary():
-            return Ternary(change(e.condition, new), change(e.yes, new), change(e.no, new), e.type)
+        case ast.Index():
+            return replace(e, indices=tuple(map(again, e.indices)))
+        case ast.Call():
+            return replace(e, arguments=tuple(map(again, e.arguments)))
+        case ast.Unary():
+            operand = again(e.operand)
+            return ast.Unary(e.op, operand, "bool" if e.op == "!" else common_type(operand.type))
+        case ast.Cast():
+            return ast.Cast(e.type, again(e.operand))
+        case ast.Binary():
+            left, right = again(e.left), again(e.right)
+            return ast.Binary(e.op, left, right, e.type if e.type == "bool" else common_type(left.type, right.type))
+        case ast.Ternary():
+            return ast.Ternary(again(e.condition), again(e.yes), again(e.no), e.type)
     return e

@@ -1,1 +1,1 @@
-""""""
+"""Passes that make an adjoint shorter and faster: dead code, loops, readable sums."""

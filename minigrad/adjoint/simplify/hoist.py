@@ -1,174 +1,158 @@
-"""What need not be in a loop led out of it: sums, so that one addition is left, branches, loads of outputs' gradients.
-
-Sums in a loop that are the same for all threads of a warp are shared out over them.
-"""
+"""Loop optimizations: sums, branches and loads of output gradients leave a loop; warps share a loop's sums."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.language.ast import (
-    Add,
-    Assign,
-    Binary,
-    Call,
-    Comment,
-    Declare,
-    Expr,
-    For,
-    If,
-    Index,
-    Name,
-    Stmt,
-    Target,
-    Ternary,
-    children,
-    walk,
-)
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Place, Stmt, Target, children, walk
+from minigrad.adjoint.language.dataflow import (
     declared,
+    has_barrier,
     is_sum,
-    mentioned,
-    name_of,
-    reads_in,
-    used_otherwise,
-    waits,
+    names_in,
+    names_used,
+    target_name,
+    used_outside_sums,
     written,
 )
-from minigrad.adjoint.language.rewrite import ZERO, ascending, each, sides, test
+from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
 
 
-def sums_led_out(
-    s: For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
+def hoist_sums(
+    s: ast.For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
 ) -> list[Stmt]:
     """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`.
 
-    arrays: gradients, and whether they are shared. values: of macros, by which a loop is known to make a round.
+    arrays: gradients, True for shared ones. values: of macros, for the trip count.
     """
-    changed, spoilt = written([s]), used_otherwise([s])
-    sums: dict[Target, list[Assign]] = {}
-    for t in each([s]):
-        if is_sum(t) and name_of(t.target) in arrays:
+    changed, read = written([s]), used_outside_sums([s])
+    sums: dict[Target, list[ast.Assign]] = {}
+    for t in flatten([s]):
+        if is_sum(t) and target_name(t.target) in arrays:
             sums.setdefault(t.target, []).append(t)
     before: list[Stmt] = []
     behind: list[Stmt] = []
     header = count(s)
+    runs = header is not None and header.runs(values)
     for target, parts in sums.items():
-        stays = not reads_in(children(target)) & changed and name_of(target) not in spoilt
-        if stays and not (arrays[name_of(target)] and waits([s])):
-            total = Name(fresh(f"{name_of(target)}_sum"), target.type)
-            before.append(Declare(total.name, total.type, value=ZERO, place=s.place))
-            add = Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
-            runs = header is not None and header.runs(values)
-            ways = [_way(s.body, part, changed) for part in parts] if runs else [None]
-            if [] in ways:
-                behind.append(add)
-            elif ways[0] is not None and all(way == ways[0] for way in ways):
-                behind.append(_guarded(ways[0], add))
-            else:  # where no round has run, the element may not exist
-                behind.append(If(test("!=", total, ZERO), [add], [], s.place))
-            for part in parts:
-                part.target, part.owned = total, False
+        name = target_name(target)
+        if names_in(children(target)) & changed or name in read or (arrays[name] and has_barrier([s])):
+            continue
+        total = ast.Name(fresh(f"{name}_sum"), target.type)
+        before.append(ast.Declare(total.name, total.type, value=ZERO, place=s.place))
+        add = ast.Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
+        paths: list[list[Expr] | None] = [_path(s.body, part, changed) for part in parts] if runs else [None]
+        behind.append(_guarded(add, paths, s.place))
+        for part in parts:
+            part.target, part.owned = total, False
     return [*before, s, *behind]
 
 
-def _way(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
-    """The conditions on the way to a statement, none of which changes; None where one does, or in another loop."""
+def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
+    """The conditions around a statement; None where one of them changes, or the statement is in an inner loop."""
     for t in body:
         if t is s:
             return []
-        for condition, side in sides(t):
-            way = _way(side, s, changed)
-            if way is not None:
-                return None if condition.names & changed else [condition, *way]
+        for condition, side in guarded_bodies(t):
+            path = _path(side, s, changed)
+            if path is not None:
+                return None if condition.names & changed else [condition, *path]
     return None
 
 
-def _guarded(way: list[Expr], s: Stmt) -> Stmt:
-    """A statement under conditions."""
-    for condition in reversed(way):
-        s = If(condition, [s], [], s.place)
-    return s
+def _guarded(add: ast.Assign, paths: list[list[Expr] | None], place: Place) -> Stmt:
+    """A sum behind a loop, under the condition of its parts in the loop: the element may not exist where none ran."""
+    if [] in paths:
+        return add
+    if paths[0] is None or any(path != paths[0] for path in paths):
+        return ast.If(comparison("!=", add.value, ZERO), [add], [], place)
+    guarded: Stmt = add
+    for condition in reversed(paths[0]):
+        guarded = ast.If(condition, [guarded], [], add.place)
+    return guarded
 
 
-def shared_out(s: For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
-    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp and the rounds taken in turns.
+def share_over_warp(s: ast.For, uniform: set[str], fresh: Callable[[str], str]) -> list[Stmt]:
+    """`for (j ...) { warp_add(&d_s[j], d); }` becomes one sum of d over the warp, whose threads split the iterations.
 
     uniform: names that are equal in all threads of a block.
     """
-    notes, header = [t for t in s.body if isinstance(t, Comment)], count(s)
-    match [t for t in s.body if not isinstance(t, Comment)]:
-        case [Add(by="warp_add", target=Index()) as add] if header and header.simple and header.exact:
-            named = reads_in((header.bound, *children(add.target))) - {header.var}
+    comments, header = [t for t in s.body if isinstance(t, ast.Comment)], count(s)
+    match [t for t in s.body if not isinstance(t, ast.Comment)]:
+        case [ast.AtomicAdd(by="warp_add", target=ast.Index()) as add] if header and header.simple and header.exact:
+            names = names_in((header.bound, *children(add.target))) - {header.var}
         case _:
             return [s]
-    if add.value.names & written([s]) or not named <= uniform:
+    if add.value.names & written([s]) or not names <= uniform:
         return [s]
-    turn, turns = Name(fresh("turn"), "int"), Name(fresh("turns"), "int")
-    total, value = Name(fresh("d_warp"), add.target.type), add.value
-    if any(isinstance(x, Index) for x in walk(value)) and not header.runs({}):
-        value = Ternary(header.some, value, ZERO, total.type)  # of no round nothing may be read
-    summed = Call("warp_total", (value, turn, turns), total.type)
-    one = Add(add.target, total, add.place, add.text)
-    loop = replace(ascending(Name(header.var, "int"), header.bound, [one], turn, turns, s.place), condition=s.condition)
-    given: list[Stmt] = [Declare(turn.name, "int"), Declare(turns.name, "int")]
-    return [*given, *notes, Declare(total.name, total.type, value=summed, place=add.place), loop]
+    turn, turns = ast.Name(fresh("turn"), "int"), ast.Name(fresh("turns"), "int")
+    total, value = ast.Name(fresh("d_warp"), add.target.type), add.value
+    if any(isinstance(x, ast.Index) for x in walk(value)) and not header.runs({}):
+        value = ast.Ternary(header.some, value, ZERO, total.type)  # without an iteration nothing may be read
+    summed = ast.Call("warp_total", (value, turn, turns), total.type)
+    one = ast.AtomicAdd(add.target, total, add.place, add.text)
+    loop = count_up(ast.Name(header.var, "int"), header.bound, [one], turn, turns, s.place)
+    loop.condition = s.condition
+    declared: list[Stmt] = [ast.Declare(turn.name, "int"), ast.Declare(turns.name, "int")]
+    return [*declared, *comments, ast.Declare(total.name, total.type, value=summed, place=add.place), loop]
 
 
-def regrouped(body: list[Stmt]) -> list[Stmt]:
+def unswitch(body: list[Stmt]) -> list[Stmt]:
     """`for (...) { if (c) { a } } if (c) { b }` becomes `if (c) { for (...) { a } b }`."""
     made: list[Stmt] = []
-    for s in map(_led_out, body):
+    for s in map(_hoist_branch, body):
         last = made[-1] if made else None
-        if isinstance(last, If) and isinstance(s, If) and _alike(last, s):
-            made[-1] = If(last.condition, [*last.then, *s.then], [*last.orelse, *s.orelse], last.place)
+        if isinstance(last, ast.If) and isinstance(s, ast.If) and _can_merge(last, s):
+            made[-1] = ast.If(last.condition, [*last.then, *s.then], [*last.orelse, *s.orelse], last.place)
         else:
             made.append(s)
     return made
 
 
-def _led_out(s: Stmt) -> Stmt:
-    """A branch that is all of a loop's body, with the loop in it."""
-    inner = s.body[0] if isinstance(s, For) and len(s.body) == 1 else None
-    if not isinstance(s, For) or not isinstance(inner, If) or inner.orelse or count(s) is None:
+def _hoist_branch(s: Stmt) -> Stmt:
+    """The branch that is a loop's whole body, with the loop inside it; other statements as they are."""
+    inner = s.body[0] if isinstance(s, ast.For) and len(s.body) == 1 else None
+    if not isinstance(s, ast.For) or not isinstance(inner, ast.If) or inner.orelse or count(s) is None:
         return s
-    if not _anywhere(inner) or inner.condition.names & written([s]) or waits([s]):
+    if not _can_move(inner) or inner.condition.names & written([s]) or has_barrier([s]):
         return s
-    return If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
+    return ast.If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
 
 
-def _alike(a: If, b: If) -> bool:
-    """Whether two branches test the same, the first does not change it, and no name means something else in it."""
-    inside, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
-    apart = not declared(inside) & (mentioned([b]) | own) and not a.condition.names & written(inside)
-    return a.condition == b.condition and _anywhere(a) and apart
+def _can_merge(a: ast.If, b: ast.If) -> bool:
+    """True where two branches test the same, the first does not change it, and no declaration of it hides a name."""
+    first, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
+    separate = not declared(first) & (names_used([b]) | own) and not a.condition.names & written(first)
+    return a.condition == b.condition and _can_move(a) and separate
 
 
-def _anywhere(s: If) -> bool:
-    """Whether a condition can be tested anywhere: it reads variables alone, and divides by none."""
+def _can_move(s: ast.If) -> bool:
+    """True where a condition can be tested anywhere: it reads variables alone, and has no division."""
     parts = walk(s.condition)
-    return not any(isinstance(x, Index | Call) or (isinstance(x, Binary) and x.op in "/%") for x in parts)
+    return not any(isinstance(x, ast.Index | ast.Call) or (isinstance(x, ast.Binary) and x.op in "/%") for x in parts)
 
 
-def read_ahead(body: list[Stmt], given: Container[str]) -> list[Stmt]:
-    """`real d = d_y[i];` moved up to the first loop behind what it reads, so that a thread waits for memory only once.
+def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
+    """Move `real d = d_y[i];` ahead of loops it does not depend on, so that a thread waits for memory only once.
 
-    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where nothing else is
-    left to do while it is on its way. Nobody writes what was given, so it can be read as soon as its index is known.
+    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where no work is left to
+    hide its latency. constant: arrays that no thread writes, which can be read as soon as the index is known.
     """
     made = list(body)
     for s in body:
-        if isinstance(s, Declare) and isinstance(s.value, Index) and s.value.array in given:
-            _move(made, s, s.value.names)
+        if isinstance(s, ast.Declare) and isinstance(s.value, ast.Index) and s.value.array in constant:
+            _hoist_load(made, s, s.value.names)
     return made
 
 
-def _move(body: list[Stmt], s: Declare, names: frozenset[str]) -> None:
+def _hoist_load(body: list[Stmt], s: ast.Declare, names: frozenset[str]) -> None:
+    """Move a declaration ahead of the first loop behind the statements that write the names it reads."""
     at = body.index(s)
     known = next((n + 1 for n in reversed(range(at)) if names & written([body[n]])), 0)
-    loop = next((n for n in range(known, at) if isinstance(body[n], For)), None)
+    loop = next((n for n in range(known, at) if isinstance(body[n], ast.For)), None)
     if loop is not None:
-        note = body[at - 1]
-        alone = at + 1 == len(body) or getattr(body[at + 1], "place", None) != s.place
-        del body[at - (isinstance(note, Comment) and note.place == s.place and alone) : at + 1]
-        body[loop:loop] = [Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]
+        comment = body[at - 1]
+        last = at + 1 == len(body) or getattr(body[at + 1], "place", None) != s.place
+        del body[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
+        body[loop:loop] = [ast.Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]

@@ -1,127 +1,127 @@
-"""What nobody reads, left out: the sweeps are written in full, and only what the gradient needs stays."""
+"""Dead code elimination: the sweeps are written in full, and only the statements that a result needs stay."""
 
 from dataclasses import replace
 
-from minigrad.adjoint.language.ast import Add, Assign, Barrier, Comment, Declare, Do, For, If, Jump, Name, Stmt
-from minigrad.adjoint.language.effects import name_of, read_here, reads_in, written, written_here
-from minigrad.adjoint.language.rewrite import each, heads
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Stmt
+from minigrad.adjoint.language.dataflow import names_in, own_reads, own_writes, target_name, written
+from minigrad.adjoint.language.rewrite import flatten, with_header
+
+Live = set[str]  # names that are read further on
 
 
 class Prune:
-    """Goes through statements from the last to the first, with the set of names that are read further on."""
+    """Liveness analysis, from the last statement to the first; every method returns what is live before its own.
+
+    own: variables, arrays and tapes that end with the kernel; all else that it writes is a result.
+    """
 
     def __init__(self, own: set[str]):
-        self.own = own  # variables, arrays and tapes that end with the kernel; what else is written is its result
-        self.mentioned: set[str] = set()
-        self.jumps = True
-        self.after: dict[str, set[str]] = {}  # what is live where a break or continue leads to
+        self.own = own
+        self.used: set[str] = set()  # names in the statements that stay
+        self.jumps = True  # False while a loop is tried without its jumps
+        self.after: dict[str, Live] = {}  # the names live where a break or continue leads
 
-    def body(self, body: list[Stmt], live: set[str]) -> tuple[list[Stmt], set[str]]:
-        """The statements that matter, and what is live before them."""
-        kept: list[Stmt] = []
+    def body(self, body: list[Stmt], live: Live) -> tuple[list[Stmt], Live]:
+        """The statements that stay; a comment stays with the statement behind it."""
+        kept: list[Stmt] = []  # the last first
         for s in reversed(body):
-            if isinstance(s, Comment):
-                kept = [s, *kept] if kept and kept[0].place == s.place and not isinstance(kept[0], Comment) else kept
-                continue
-            new, live = self.one(s, live)
-            kept = [new, *kept] if new else kept
-        return kept, live
+            if not isinstance(s, ast.Comment):
+                new, live = self.statement(s, live)
+                kept += [new] if new else []
+            elif kept and kept[-1].place == s.place and not isinstance(kept[-1], ast.Comment):
+                kept.append(s)
+        return kept[::-1], live
 
-    def one(self, s: Stmt, live: set[str]) -> tuple[Stmt | None, set[str]]:
-        """A statement, or None where it does not matter."""
+    def statement(self, s: Stmt, live: Live) -> tuple[Stmt | None, Live]:
+        """A statement, or None where it is dead."""
         match s:
-            case Declare():
+            case ast.Declare():
                 return self.declare(s, live)
-            case Assign() | Add():
-                return self.write(s, live)
-            case If():
+            case ast.Assign() | ast.AtomicAdd():
+                return self.store(s, live)
+            case ast.If():
                 return self.branch(s, live)
-            case For():
+            case ast.For():
                 return self.loop(s, live)
-            case Do() if not set(s.writes) - self.own and not set(s.writes) & live:
+            case ast.CallStmt() if not set(s.writes) - self.own and not set(s.writes) & live:
                 return None, live
-            case Jump():
+            case ast.Jump():
                 return (s if self.jumps else None), self.after[s.kind]
-        self.mentioned |= read_here(s)
-        return s, live | read_here(s)
+        self.used |= own_reads(s)
+        return s, live | own_reads(s)
 
-    def declare(self, s: Declare, live: set[str]) -> tuple[Stmt | None, set[str]]:
-        """A declaration stays where the name is used; its value, where the value is."""
-        used = s.name in self.mentioned
-        self.mentioned.discard(s.name)  # what stands before this is another variable of the name
+    def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
+        """A declaration stays while the name is used, its value while the value is."""
+        used = s.name in self.used
+        self.used.discard(s.name)  # ahead of this, the name is another variable
         if s.name in live:
-            self.mentioned |= read_here(s) | reads_in(s.dims)
-            return s, (live - {s.name}) | read_here(s)
-        if used:
-            return Declare(s.name, s.type, s.dims, None, None, s.shared, place=s.place), live
-        return None, live
+            self.used |= own_reads(s) | names_in(s.dims)
+            return s, (live - {s.name}) | own_reads(s)
+        return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
 
-    def write(self, s: Assign | Add, live: set[str]) -> tuple[Stmt | None, set[str]]:
-        """A store stays where it is the kernel's result or is read further on."""
-        name = name_of(s.target)
+    def store(self, s: ast.Assign | ast.AtomicAdd, live: Live) -> tuple[Stmt | None, Live]:
+        """A store stays where it is a result or is read further on."""
+        name = target_name(s.target)
         if name in self.own and name not in live:
             return None, live
-        self.mentioned |= {name} | read_here(s)
-        if isinstance(s, Assign) and s.op == "=" and isinstance(s.target, Name):
+        self.used |= {name} | own_reads(s)
+        if isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name):
             live = live - {name}
-        return s, live | read_here(s)
+        return s, live | own_reads(s)
 
-    def branch(self, s: If, live: set[str]) -> tuple[Stmt | None, set[str]]:
-        """A branch stays where a side of it does."""
+    def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
+        """A branch stays where one of its sides does."""
         then, live_then = self.body(s.then, live)
         orelse, live_else = self.body(s.orelse, live)
         both = [*then, *orelse]
-        if not _matters(both) and not any(isinstance(t, Jump) for t in each(both)):
+        if not _has_effect(both) and not any(isinstance(t, ast.Jump) for t in flatten(both)):
             return None, live
-        self.mentioned |= read_here(s)
-        return If(s.condition, then, orelse, s.place, s.text), live_then | live_else | read_here(s)
+        self.used |= own_reads(s)
+        return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
 
-    def loop(self, s: For, live: set[str]) -> tuple[Stmt | None, set[str]]:
+    def loop(self, s: ast.For, live: Live) -> tuple[Stmt | None, Live]:
         """A loop stays where its body does without its jumps, or where its variable is read behind it."""
-        before, counts = self.jumps, bool(s.step and written_here(s.step) & live)
-        if any(isinstance(t, Jump) for t in each(s.body)):
-            self.jumps = False
-            kept, _ = self.rounds(s, live)
-            if not kept and not counts:
-                self.jumps = before
-                return None, live
+        jumps, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
+        has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
+        self.jumps = jumps and not has_jump
+        kept, before = self.iterations(s, live)
+        if has_jump and (kept or counts):
             self.jumps = True
-        kept, following = self.rounds(s, live)
-        self.jumps = before
+            kept, before = self.iterations(s, live)
+        self.jumps = jumps
         if not kept and not counts:
             return None, live
-        live = following
-        self.mentioned |= read_here(s)
-        start = s.start
+        live, start = before, s.start
+        self.used |= own_reads(s)
         if start:
-            live = (live - written_here(start)) | read_here(start)
-            self.mentioned = (self.mentioned - written_here(start)) | read_here(start)
-        for part in heads(s)[1:]:  # of a variable declared before the loop
-            self.mentioned |= written_here(part) if isinstance(part, Assign) and isinstance(start, Assign) else set()
+            live = (live - own_writes(start)) | own_reads(start)
+            self.used = (self.used - own_writes(start)) | own_reads(start)
+        if isinstance(start, ast.Assign):  # the variable is declared before the loop
+            self.used |= written(with_header(s)[1:])
         return replace(s, start=start, body=kept), live
 
-    def rounds(self, s: For, live: set[str]) -> tuple[list[Stmt], set[str]]:
-        """A loop's body once what is live in it no longer grows: what one round leaves is live in the next.
+    def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], Live]:
+        """A loop's body at the fixed point: the names live before an iteration are live behind the one before it.
 
-        Empty where it does not matter.
+        Empty where the body is dead.
         """
         outer, following = self.after, set(live)
         self.after = {"break": live, "continue": following}
         kept, before = self.body(s.body, following)
-        if not _matters(kept) and not (s.step and written_here(s.step) & live):
+        if not _has_effect(kept) and not (s.step and own_writes(s.step) & live):
             self.after = outer
             return [], live
         filled = s.reversal.filled if s.reversal else frozenset()
-        changed, more = written(s.body), read_here(s).union(read_here(s.step) if s.step else (), before - filled)
+        changed, more = written(s.body), own_reads(s).union(own_reads(s.step) if s.step else (), before - filled)
         while (more - following) & changed:
             following |= more
             kept, before = self.body(s.body, following)
             more = before - filled
-        following |= more
         self.after = outer
-        return kept, following
+        return kept, following | more
 
 
-def _matters(body: list[Stmt]) -> bool:
-    """Whether statements do more than wait and jump."""
-    return not all(isinstance(s, If | Barrier | Jump | Comment) for s in each(body))
+def _has_effect(body: list[Stmt]) -> bool:
+    """False where all statements are barriers, jumps, and branches around them."""
+    return not all(isinstance(s, ast.If | ast.Barrier | ast.Jump | ast.Comment) for s in flatten(body))

@@ -1,134 +1,132 @@
-"""The adjoint made readable: gradients declared where they begin, copies left out, sums joined, loops made simple."""
+"""Readable adjoints: gradients begin at their first sum; copies, repeated sums, counters and reversed order go."""
 
 from collections.abc import Container
 from dataclasses import replace
 
-from minigrad.adjoint.language.ast import Add, Assign, Binary, Comment, Declare, Do, Expr, For, If, Name, Reversal, Stmt
-from minigrad.adjoint.language.effects import (
+from minigrad.adjoint.language import ast
+from minigrad.adjoint.language.ast import Expr, Stmt
+from minigrad.adjoint.language.dataflow import (
     declared,
     is_sum,
-    mentioned,
-    name_of,
-    reads_in,
-    self_read,
-    used_otherwise,
+    names_in,
+    names_used,
+    own_updates,
+    target_name,
+    used_outside_sums,
     written,
 )
-from minigrad.adjoint.language.rewrite import ONE, expressions, is_number, minus, negative, plus, renamed
+from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
 
 
-def sunk(body: list[Stmt]) -> list[Stmt]:
+def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    made, names = list(body), {id(t): mentioned([t]) for t in body}
+    made, names = list(body), {id(t): names_used([t]) for t in body}
     for s in body:
-        if isinstance(s, Declare | Assign) and s in made and is_number(s.value, 0) and not self_read(s):
+        if isinstance(s, ast.Declare | ast.Assign) and s in made and is_number(s.value, 0) and not own_updates(s):
             _sink(made, s, names)
     return made
 
 
-def _sink(body: list[Stmt], s: Declare | Assign, names: dict[int, set[str]]) -> None:
-    """Move a 0 to what first adds to it, if that reads it in no other way. names: those in statements, by id."""
-    name, at = (s.name if isinstance(s, Declare) else name_of(s.target)), body.index(s)
+def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
+    """Move a 0 to the first statement that uses its target. names: those used in statements, by id."""
+    name, at = (s.name if isinstance(s, ast.Declare) else target_name(s.target)), body.index(s)
     user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
     if user is None:
         return
     first = body[user]
-    if isinstance(first, Assign) and _adds_to(first, s):
+    if isinstance(first, ast.Assign) and _only_adds_to(first, s):
         value = negative(first.value) if first.op == "-=" else first.value
         body[user] = begin = replace(s, value=value, place=first.place)
         names[id(begin)] = names[id(first)]
         body.remove(s)
-    elif isinstance(s, Declare) and user > at + 1:
+    elif isinstance(s, ast.Declare) and user > at + 1:
         body.remove(s)
-        comments = isinstance(body[user - 2], Comment) and body[user - 2].place == first.place
-        body.insert(user - 1 - comments, s)
+        has_comment = isinstance(body[user - 2], ast.Comment) and body[user - 2].place == first.place
+        body.insert(user - 1 - has_comment, s)
 
 
-def uncopied(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
-    """`real p_6 = p;` left out where p itself is not changed behind it."""
+def _only_adds_to(s: ast.Assign, zero: ast.Declare | ast.Assign) -> bool:
+    """True where a statement assigns or adds to the target of a zero, and does not read it otherwise."""
+    same = s.target == (ast.Name(zero.name, zero.type) if isinstance(zero, ast.Declare) else zero.target)
+    return same and s.op in ("=", "+=", "-=") and target_name(s.target) not in names_in(own_expressions(s))
+
+
+def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
+    """Replace the variable of `real p_6 = p;` by p where p is not written behind it."""
     for s in body:
-        if isinstance(s, Declare) and s.name in copies and isinstance(s.value, Name):
+        if isinstance(s, ast.Declare) and s.name in copies and isinstance(s.value, ast.Name):
             at = body.index(s)
             if s.value.name not in written(body[at + 1 :]):
-                body = [*body[:at], *(renamed(t, s.name, s.value) for t in body[at + 1 :])]
+                body = [*body[:at], *(substitute(t, s.name, s.value) for t in body[at + 1 :])]
     return body
 
 
-def merged(body: list[Stmt]) -> list[Stmt]:
+def merge_sums(body: list[Stmt]) -> list[Stmt]:
     """`d_x[i] += a; d_x[i] += b;` becomes `d_x[i] += a + b;`: one atomic instead of two.
 
-    What one statement of the kernel adds to one element is joined at the last of the places.
+    The sums to one element that come from one statement of the kernel are merged, at the last of their places.
     """
     made: list[Stmt] = []
     for s in body:
-        first = next((t for t in reversed(made) if isinstance(s, Assign) and _joins(t, s)), None)
-        if isinstance(s, Assign) and isinstance(first, Assign) and _may_wait(first, made):
+        first = next((t for t in reversed(made) if isinstance(s, ast.Assign) and _same_sum(t, s)), None)
+        if isinstance(s, ast.Assign) and isinstance(first, ast.Assign) and _may_be_delayed(first, made):
             value = first.value if first.op == "+=" else negative(first.value)
             value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
             made.remove(first)
-            s = Assign(s.target, "+=", value, s.place, owned=s.owned)
+            s = ast.Assign(s.target, "+=", value, s.place, owned=s.owned)
         made.append(s)
     return made
 
 
-def _joins(a: Stmt, b: Assign) -> bool:
+def _same_sum(a: Stmt, b: ast.Assign) -> bool:
     sums = is_sum(a) and is_sum(b) and a.target == b.target and a.place == b.place
-    return sums and name_of(b.target) not in reads_in((*expressions(a), *expressions(b)))
+    return sums and target_name(b.target) not in names_in((*own_expressions(a), *own_expressions(b)))
 
 
-def _may_wait(s: Assign, body: list[Stmt]) -> bool:
-    """Whether the last statements neither read what this one adds to nor change what it reads."""
+def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
+    """True where the statements behind a sum neither use its target nor change what it reads."""
     behind = body[body.index(s) + 1 :]
-    return name_of(s.target) not in mentioned(behind) and not reads_in(expressions(s)) & written(behind)
+    return target_name(s.target) not in names_used(behind) and not names_in(own_expressions(s)) & written(behind)
 
 
-def _adds_to(s: Assign, zero: Declare | Assign) -> bool:
-    """Whether a statement adds to just what was set to 0, and does not read it otherwise."""
-    same = s.target == (Name(zero.name, zero.type) if isinstance(zero, Declare) else zero.target)
-    return same and s.op in ("=", "+=", "-=") and not any(name_of(s.target) in e.names for e in expressions(s))
-
-
-def in_order(body: list[Stmt]) -> list[Stmt]:
-    """Rounds whose order is free run from first to last, under the header that the kernel itself has."""
+def restore_order(body: list[Stmt]) -> list[Stmt]:
+    """Run independent iterations from first to last, under the kernel's own loop header."""
     for s in body:
-        if isinstance(s, For) and s.reversal and s.reversal.turns and _free(s, s.reversal):
+        if isinstance(s, ast.For) and s.reversal and s.reversal.reorderable and _independent(s, s.reversal):
             start = s.source.start
-            assert isinstance(start, Declare)
+            assert isinstance(start, ast.Declare)
             s.start, s.condition, s.step = start, s.source.condition, s.source.step
-            s.body = [t for t in s.body if not (isinstance(t, Declare) and t.name == start.name)]
+            s.body = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == start.name)]
     return body
 
 
-def _free(s: For, known: Reversal) -> bool:
-    """Whether no round reads what another one writes: all that leaves a round is sums."""
+def _independent(s: ast.For, known: ast.Reversal) -> bool:
+    """True where no iteration reads what another writes: only sums leave an iteration."""
     start, first = s.start, s.source.start
-    assert isinstance(start, Declare) and isinstance(first, Declare)
-    var = first.name
-    inside = [t for t in s.body if not (isinstance(t, Declare) and t.name == var)]
-    if start.name != var and start.name in mentioned(inside):
+    assert isinstance(start, ast.Declare) and isinstance(first, ast.Declare)
+    inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == first.name)]
+    if start.name != first.name and start.name in names_used(inside):
         return False  # it reads a tape
     own = declared(s.body) | known.filled | known.cleared
-    return not written(s.body) - own & used_otherwise(s.body, lambda t: is_sum(t) or isinstance(t, Add | Do))
+    used = used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
+    return not written(s.body) - own & used
 
 
-def uncounted(body: list[Stmt], taped: set[str]) -> list[Stmt]:
-    """Loops without a tape need no check of its length, and none that a formula tells need a counter.
+def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
+    """Without checks of the length of tapes that are not there, and counters of loops with a known trip count.
 
     taped: the counters of loops with a tape.
     """
     for s in body:
-        known = s.reversal if isinstance(s, For) else None
-        if known and known.trips is not None:
-            assert isinstance(s, For)
+        if isinstance(s, ast.For) and (known := s.reversal) and known.trips is not None:
             if known.counter not in taped:
-                s.start = Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
+                s.start = ast.Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
             s.reversal = replace(known, trips=None)
-    return [s for s in body if not (isinstance(s, If) and _in_vain(s.condition, taped))]
+    return [s for s in body if not (isinstance(s, ast.If) and _checks_missing_tape(s.condition, taped))]
 
 
-def _in_vain(condition: Expr, taped: set[str]) -> bool:
-    """Whether a condition is the check of a tape that is not there."""
+def _checks_missing_tape(condition: Expr, taped: set[str]) -> bool:
     match condition:
-        case Binary(left=Name(name=counter), right=Name(name="tape_slots")):
+        case ast.Binary(left=ast.Name(name=counter), right=ast.Name(name="tape_slots")):
             return counter.startswith("trips_") and counter not in taped
     return False

@@ -70,7 +70,7 @@ class Chain:
         self, adjoint: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
         steps: int,
     ):  # fmt: skip
-        read, written = ([p.name for p in adjoint.module.kernel.params].index(name) for name in state)
+        read, written = ([p.name for p in adjoint.file.kernel.params].index(name) for name in state)
         states = [args[read], *(copied(args[written]) for _ in range(steps))]
         self.launches = [list(args) for _ in range(steps)]
         for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
@@ -114,7 +114,7 @@ class Subject:
         """The inputs of this size, and the gradients of the outputs."""
         draw = Draw(self.gpu, self.rung.dtype)
         inputs = self.rung.make(draw, size, work)
-        named = dict(zip((p.name for p in self.adjoint.module.kernel.params), inputs[0], strict=True))
+        named = dict(zip((p.name for p in self.adjoint.file.kernel.params), inputs[0], strict=True))
         return inputs, [draw.real(named[name].size) for name in self.adjoint.outputs]
 
     def verify(self) -> None:

@@ -66,7 +66,7 @@ class Warp:
     def calls(self, subject: Any, args: list, dy: list[Array]) -> tuple[Callable, Callable, dict[str, Array]]:
         """Functions that launch Warp's kernel, and its adjoint after clearing gradients; the gradients by name."""
         kernel, adjoint = self.kernels[subject.name], subject.adjoint
-        named = dict(zip((p.name for p in adjoint.module.kernel.params), args, strict=True))
+        named = dict(zip((p.name for p in adjoint.file.kernel.params), args, strict=True))
         labels = [arg.label for arg in kernel.adj.args]
         upstream = dict(zip(adjoint.outputs, map(copied, dy), strict=True))
         if "out" in labels:  # Warp's version of a kernel in place writes to an array of its own

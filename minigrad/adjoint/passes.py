@@ -1,0 +1,278 @@
+"""The passes that turn the two sweeps into launches: first the plain adjoint, then what makes it fast and readable.
+
+Each pass can be switched off but for those marked as required; without any of the others the adjoint is the plain one,
+which adds every gradient in memory by an atomic, and is right as well.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from minigrad.adjoint.analyse import KernelFacts
+from minigrad.adjoint.analyse.phases import Phases
+from minigrad.adjoint.decide import AdjointLaunch, Choice, Derived
+from minigrad.adjoint.decide.accumulate import Accumulate, cleared
+from minigrad.adjoint.decide.checkpoints import Checkpoints
+from minigrad.adjoint.decide.ownership import Ownership
+from minigrad.adjoint.decide.split import BlockExchange
+from minigrad.adjoint.differentiate.saved import LOST, Saved
+from minigrad.adjoint.language import dataflow
+from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, Expr, For, Index, Stmt
+from minigrad.adjoint.language.dataflow import assigned_once, has_barrier, names_used, target_name, thread_axis, written
+from minigrad.adjoint.language.printer import expression
+from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, map_loops
+from minigrad.adjoint.simplify import hoist, tidy
+from minigrad.adjoint.simplify.prune import Prune
+
+
+@dataclass
+class Draft:
+    """An adjoint that goes through the passes: its sweeps, and what the passes share."""
+
+    derived: Derived
+    sweeps: list[Stmt]  # forward and backward sweep, in full
+    saved: Saved
+    results: set[str]  # what the adjoint leaves behind
+    gradients: dict[str, str]  # of every variable: the name of its gradient
+    enabled: set[str]  # the passes that are switched on
+    totals: dict[str, str] = field(default_factory=dict)  # gradients of scalar parameters in memory
+    sinks: dict[str, bool] = field(default_factory=dict)  # gradients in memory, and whether in shared memory
+    strides: dict[str, str] = field(default_factory=dict)  # of gradients that may be added up in copies
+    atomic: dict[str, str] = field(default_factory=dict)  # elements that need an atomic, and why no thread owns them
+
+    @property
+    def facts(self) -> KernelFacts:
+        """The facts about its function."""
+        return self.derived.facts
+
+    @property
+    def shared(self) -> list[Declare]:
+        """The shared arrays that have a gradient."""
+        return [d for d in self.facts.function.declared.values() if d.shared and d.name in self.facts.active]
+
+    @property
+    def arrays(self) -> set[str]:
+        """The kernel's arrays that several threads see."""
+        function = self.facts.function
+        return {d.name for d in function.declared.values() if d.shared} | {p.name for p in function.params if p.pointer}
+
+    def pruned(self, body: list[Stmt]) -> list[Stmt]:
+        """Without dead code."""
+        own = (written(body) - self.results) | set(self.saved.tapes)
+        size = -1
+        while size != (size := len(flatten(body))):
+            body, _ = Prune(own).body(body, set())
+        return body
+
+    def phases(self, body: list[Stmt]) -> Phases:
+        """The statements that the threads of a block may run at the same time."""
+        facts = self.facts
+        return Phases(body, facts.file.values, {**facts.fixed, **assigned_once(body)}, facts.conditions)
+
+
+Apply = Callable[[Draft, AdjointLaunch], None]
+
+
+def everywhere(change: Callable[[list[Stmt]], list[Stmt]]) -> Apply:
+    """The pass that makes a change in each body of a launch, the innermost first."""
+
+    def apply(draft: Draft, launch: AdjointLaunch) -> None:
+        launch.body = bottom_up(launch.body, change)
+
+    return apply
+
+
+def settle(draft: Draft, launch: AdjointLaunch) -> None:
+    """Remove dead code, then the counters and checks of loops without a tape. Rejects a lost value that is needed."""
+    body = draft.pruned(launch.body)
+    used, tapes = names_used(body), draft.saved.tapes
+    taped = {tape.counter for name, tape in tapes.items() if name in used}
+    launch.body = body = draft.pruned(bottom_up(body, partial(tidy.drop_counters, taped=taped)))
+    if unfilled := (set(tapes) & names_used(body)) - written(body):
+        raise RuntimeError(f"{draft.facts.function.name}: the adjoint reads {min(unfilled)}, which it never fills.")
+    for name in sorted(names_used(body)):
+        if name.startswith(LOST):
+            raise draft.facts.file.error(*draft.saved.why[name])
+
+
+def gather(draft: Draft, launch: AdjointLaunch) -> None:
+    gradients = {draft.gradients[d.name] for d in draft.shared}
+    owners = Ownership(draft.facts, gradients, bool(draft.derived.fills), draft.atomic)
+    launch.body = owners.body(launch.body)
+    draft.derived.choices += owners.choices
+
+
+def hoist_sums(draft: Draft, launch: AdjointLaunch) -> None:
+    known = draft.facts.file.values | dict.fromkeys(launch.blocks, 1)
+    change = partial(hoist.hoist_sums, arrays=draft.sinks, fresh=draft.facts.names.fresh, values=known)
+    launch.body = map_loops(launch.body, change)
+
+
+def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
+    """Make each `+=` in memory an atomic, unless the element is proved to belong to one thread."""
+    facts, body = draft.facts, launch.body
+    begun, gradients = written(draft.derived.body), draft.derived.gradients
+    inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
+    sums = Accumulate(draft.sinks, facts.converged, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
+    rows = sums.decide(body, facts.of_indices(body, launch.blocks), draft.phases(body))
+    launch.choices = (*launch.choices, *(_explained(row, draft.atomic) for row in rows))
+    launch.strided = sums.strided
+    launch.covers = {} if launch.extents else sums.covers  # they are in terms of extents of the kernel's own grid
+
+
+def _explained(row: Choice, atomic: dict[str, str]) -> Choice:
+    """The row of an atomic with the reason why no thread owns the element, where one was looked for."""
+    why = atomic.get(row.what)
+    return row._replace(why=f"{row.why}; {why}") if why and "atomic" in row.how else row
+
+
+def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
+    uniform = {*draft.facts.uniform, *draft.strides.values()}
+    launch.body = map_loops(launch.body, partial(hoist.share_over_warp, uniform=uniform, fresh=draft.facts.names.fresh))
+
+
+def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
+    checkpoints = Checkpoints(draft.saved.tapes, draft.arrays, draft.facts.names.fresh)
+    launch.body = bottom_up(launch.body, checkpoints)
+    draft.derived.costs |= checkpoints.costs
+    draft.derived.never |= checkpoints.obstacle
+
+
+def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
+    """Declare the gradients of shared arrays and set them to 0, with a barrier behind."""
+    facts, used = draft.facts, names_used(launch.body)
+    clear: list[Stmt] = []
+    for d in draft.shared:
+        if (gradient := draft.gradients[d.name]) in used:
+            clear += cleared(d, gradient, facts.conditions, _limited(facts, d.name))
+    if clear:
+        launch.body = [*clear, Barrier(), *launch.body]
+
+
+def _limited(facts: KernelFacts, array: str) -> dict[str, Expr]:
+    """The limits of the block along the axes that every store into an array leaves to threadIdx alone."""
+    stores = [s.target for s in flatten(facts.flow) if isinstance(s, Assign) and target_name(s.target) == array]
+    axes = [{thread_axis(facts.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
+    return {name: e for name, e in facts.limits.items() if all(name[-1] in along for along in axes)}
+
+
+def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
+    launch.body = bottom_up(launch.body, partial(tidy.propagate_copies, copies=draft.saved.registers))
+
+
+def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
+    """Add a barrier ahead of each iteration that fills a shared array, which threads may still read.
+
+    The kernel has it behind the iteration. In the adjoint, reads behind the loop need no barrier there.
+    """
+
+    def change(body: list[Stmt]) -> list[Stmt]:
+        made: list[Stmt] = []
+        for s in body:
+            filled = s.reversal.filled if isinstance(s, For) and s.reversal and has_barrier([s]) else frozenset()
+            if isinstance(s, For) and any(draft.facts.function.declared[name].shared for name in filled):
+                made.append(Barrier(s.place, added=True))
+                s.body = [Barrier(s.place, added=True), *s.body]
+            made.append(s)
+        return made
+
+    launch.body = bottom_up(draft.pruned(launch.body), change)
+
+
+def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
+    shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
+    draft.phases(launch.body).drop_barriers(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
+
+
+def load_early(draft: Draft, launch: AdjointLaunch) -> None:
+    seeds = {draft.gradients.get(n, "") for n in dataflow.outputs(draft.facts.function)} - written(launch.body)
+    launch.body = bottom_up(launch.body, partial(hoist.hoist_loads, constant=seeds))
+
+
+def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
+    """Move sums to launches of their own, which go through the remaining passes, where those end without atomics.
+
+    Returns whether sums remain for the launch itself.
+    """
+    facts, taken = draft.facts, set[int]()
+    inputs = set(draft.strides) - set(draft.totals.values())
+    tapes = set(draft.saved.tapes)
+    exchange = BlockExchange(facts, draft.gradients, inputs, tapes, draft.pruned, draft.atomic)
+    for candidate, sums in exchange.launches(launch.body):
+        before = dict(facts.conditions), dict(facts.limits)
+        facts.uniform |= {name.replace("blocks_", "block_") for name in candidate.blocks}
+        run(draft, candidate, rest)
+        if adds := [expression(s.target) for s in flatten(candidate.body) if isinstance(s, AtomicAdd)]:
+            for known, old in zip((facts.conditions, facts.limits), before, strict=True):
+                known.clear()
+                known |= old
+            why = f"in a launch of its own, with blocks and rounds exchanged, {adds[0]} would need an atomic, too"
+            moved = [s for s in flatten(launch.body) if isinstance(s, Assign) and id(s) in sums]
+            draft.atomic |= {expression(s.target): why for s in moved}
+        else:
+            finish(draft, candidate)
+            taken |= sums
+    if taken:
+        launch.body, launch.of = draft.pruned(copy_without(launch.body, taken)), "others"
+    return not taken or bool(written(launch.body) & draft.results)
+
+
+def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
+    """Send a launch through passes. Returns False where the split leaves nothing of it."""
+    for n, one in enumerate(passes):
+        if one.apply is not None:
+            one.apply(draft, launch)
+        elif one.name == "split" and not split(draft, launch, passes[n + 1 :]):
+            return False
+    return True
+
+
+def finish(draft: Draft, launch: AdjointLaunch) -> None:
+    """Declare the tapes in a thread's own memory, and enter the launch into the record."""
+    derived, used = draft.derived, names_used(launch.body)
+    tapes = [t for t in draft.saved.tapes.values() if t.name in used]
+    pointers = {p.name for p in draft.facts.function.params if p.pointer}
+    derived.replayed |= written(launch.body) & pointers - draft.facts.dropped
+    local: list[Stmt] = [Declare(t.name, t.type, (t.size, *t.dims)) for t in tapes if t.size is not None]
+    launch.body = [*local, *launch.body]
+    derived.launches.append(launch)
+    derived.tapes += tapes
+    derived.choices += launch.choices
+    derived.covers |= launch.covers
+    derived.strides |= {d: stride for d, stride in draft.strides.items() if d in launch.strided}
+
+
+class Pass(NamedTuple):
+    """A step of the pipeline. apply changes a launch; without it, a decision for which another step asks."""
+
+    name: str
+    why: str
+    apply: Apply | None = None
+    required: bool = False
+    functions: bool = False  # device functions go through it, too
+
+
+PASSES = (
+    Pass("seeds once", "the gradient of an output that is stored once is read once, so it need not be cleared"),
+    Pass("settle", "dead code goes, with the values that nobody could save", settle, required=True, functions=True),
+    Pass("forwards", "independent iterations run in kernel order", everywhere(tidy.restore_order), functions=True),
+    Pass("merge", "one atomic where a statement adds to an element twice", everywhere(tidy.merge_sums)),
+    Pass("gather", "the thread that owns an element of a shared gradient sums it up: no shared atomics", gather),
+    Pass("split", "a block that owns a tile of a gradient sums it up, in a launch of its own: no global atomics"),
+    Pass("hoist sums", "one addition to memory behind a loop instead of one in each iteration", hoist_sums),
+    Pass("plain sums", "no atomic where the index proves that the element belongs to one thread"),
+    Pass("first stores", "the first sum to each element is a store, and memory need not be set to 0 before"),
+    Pass("warp sums", "one atomic per warp or block where all its threads add to the same element"),
+    Pass("copies", "blocks add to 256 copies, because atomics on one address wait for one another"),
+    Pass("accumulate", "every other sum in memory is an atomic", accumulate, required=True, functions=True),
+    Pass("share warp sums", "the warp sums of a loop are distributed over the lanes", share_warp_sums),
+    Pass("checkpoint", "a tape of every eighth iteration, where computing those between again is cheaper", checkpoint),
+    Pass("clear shared", "gradients of shared arrays are 0 before they are added to", clear_shared, required=True),
+    Pass("sink zeros", "a gradient is declared at its first sum", everywhere(tidy.sink_zeros), functions=True),
+    Pass("propagate copies", "a variable that does not change needs no copy", propagate_copies, functions=True),
+    Pass("barriers", "no thread stores a tile that others still read", add_barriers, required=True, functions=True),
+    Pass("drop barriers", "barriers between accesses that cannot conflict", drop_barriers, functions=True),
+    Pass("unswitch", "a condition that no iteration changes is tested once", everywhere(hoist.unswitch)),
+    Pass("load early", "gradients of outputs are loaded ahead of loops, which hide the latency", load_early),
+)

@@ -1,0 +1,75 @@
+"""Each pass switched off, alone and with all others: a slower adjoint with the same gradients. And the storage plan."""
+
+import adjoint_oracle as oracle
+import pytest
+from adjoint_rungs import RUNGS
+
+from minigrad.adjoint.analyse import analyse
+from minigrad.adjoint.decide.store_or_recompute import Storage, decide
+from minigrad.adjoint.language.ast import Assign, Index, Name
+from minigrad.adjoint.language.file import parse
+from minigrad.adjoint.language.rewrite import flatten
+
+KERNELS = {kernel.name: rung for rung, (kernel, *_) in reversed(RUNGS.items())}
+
+
+def check(rung, off, known=()):
+    """Check an adjoint, unless its source is among those known. Returns the source."""
+    kernel, args, grid, block = RUNGS[rung]
+    made = oracle.without(off, kernel)
+    if made.source not in known:
+        oracle.check(made, args, grid, block)
+    return made.source
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_plain_adjoint_is_right(name):
+    """Only the passes that are required: every sum in memory that no statement owns is an atomic."""
+    source = check(KERNELS[name], oracle.OPTIONAL)
+    assert not any(word in source for word in ("warp_add", "block_add", "near", "_of["))
+
+
+@pytest.mark.parametrize("name", oracle.OPTIONAL)
+def test_each_pass_can_be_left_out(name):
+    """On three kernels of the ladder that it changes, and there is none that changes nothing."""
+    changed = 0
+    for rung in KERNELS.values():
+        source = oracle.without((), RUNGS[rung][0]).source
+        changed += check(rung, [name], [source]) != source
+        if changed == 3:
+            break
+    assert changed
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", oracle.OPTIONAL)
+def test_each_pass_left_out_on_all_kernels(name):
+    for rung in RUNGS:
+        check(rung, [name], [oracle.without((), RUNGS[rung][0]).source])
+
+
+LOOP = """extern "C" __global__ void f(const double* x, double* c, double* y, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double v = x[i], w = 2;
+    for (int r = 0; r < m; ++r) {
+        for (int j = 0; j < BOUND; ++j) { v = v * c[i]; }
+        double u = w * v;
+        w = u * x[i];
+        c[i] = w;
+    }
+    y[i] = v * w;
+}"""
+
+
+@pytest.mark.parametrize(("bound", "storage"), [("n", Storage.TAPE), ("(int)v", Storage.LOST)])
+def test_the_plan_says_where_each_value_is_found(bound, storage):
+    """x is never overwritten, u is set again by the iteration, w overwritten in it; c changes in the loop around."""
+    facts = analyse(parse(LOOP.replace("BOUND", bound), "f.cu", "f", {}), ["x", "c"])
+    plan = decide(facts, facts.flow)
+    line = {s.place.line: s for s in flatten(facts.flow) if isinstance(s, Assign) and id(s) in plan.points}
+    element = Index("c", (Name("i", "int"),), "double")
+    assert plan.storage(line[5], element) is storage
+    assert plan.storage(line[5], Name("v", "double")) is Storage.REGISTER
+    assert plan.storage(line[7], Index("x", (Name("i", "int"),), "double")) is Storage.REREAD
+    assert plan.storage(line[7], Name("u", "double")) is Storage.RECOMPUTE
+    assert plan.storage(line[8], Name("w", "double")) is Storage.RECOMPUTE
