@@ -47,7 +47,7 @@ def _further(op: Any) -> dict[str, str]:
 
 
 def _own(op: Any) -> bool:
-    """Whether "forward" is a kernel of its own and not another name for a variant."""
+    """True where "forward" is a kernel of its own and not another name for a variant."""
     return not any(k.name == op.kernels["forward"].name for n, k in op.kernels.items() if n != "forward")
 
 

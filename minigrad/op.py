@@ -94,13 +94,13 @@ class Op:
             self.calls.keep(key, taking_numbers(self.name, call, args))
         return call(tensors)
 
-    def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "Call":
+    def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "PreparedCall":
         """The call for arrays like these; it is kept where the device replays launches."""
         replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
         key = key_of([x.spec for x in arrays], params) if replays else None  # type: ignore[union-attr]
         if key is None:
-            return Call(self, arrays, params, replays=False)
-        return self.calls.get(key) or self.calls.keep(key, Call(self, arrays, params, replays=True))
+            return PreparedCall(self, arrays, params, replays=False)
+        return self.calls.get(key) or self.calls.keep(key, PreparedCall(self, arrays, params, replays=True))
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
@@ -132,7 +132,7 @@ class Op:
     ) -> tuple[Any, partial]:
         """The output, and the function from its gradient to those of the inputs: a node without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
-        call = Call(self, arrays, params, replays=False)
+        call = PreparedCall(self, arrays, params, replays=False)
         y = self.run(arrays, params)
         rule = Rule(call, needs or tuple(has_gradient(a.dtype) for a in arrays), arrays, y)
         return y, rule.saving((*arrays, y) if self.outputs == 1 else (*arrays, *y))
@@ -191,7 +191,7 @@ class Op:
         return display.html(self)
 
 
-class Call:
+class PreparedCall:
     """An op for inputs of certain specs and certain parameters: runs it, and records it where a gradient is required.
 
     Only `run` depends on the device. It is `Op.execute`; where the device replays launches, those of `Op.execute` are
@@ -239,7 +239,7 @@ class Call:
 class Rule:
     """The gradient rule of a call, for the inputs that require a gradient: which arrays it saves, and the pull."""
 
-    def __init__(self, call: Call, needs: tuple[bool, ...], arrays: Sequence[AnyArray], result: Any):
+    def __init__(self, call: PreparedCall, needs: tuple[bool, ...], arrays: Sequence[AnyArray], result: Any):
         self.op, self.needs, self.shapes, self.replays = call.op, needs, call.shapes, call.replays
         self.single = call.op.outputs == 1
         self._places, self._constants = call.op.saved(arrays, call.params, needs)

@@ -12,11 +12,11 @@ import numpy as np
 DROPPED = {"float32": 0, "tf32": 13, "bf16": 16}
 
 
-class _Mode(threading.local):
+class _Permitted(threading.local):
     precision = "float32"
 
 
-mode = _Mode()
+mode = _Permitted()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ MOST = 4096  # entries of one cache: more means sizes that differ every time
 
 
 class Cache(dict):
-    """A dict that starts anew when it is full."""
+    """A dict that is emptied when it is full."""
 
     def keep(self, key: Any, value: Any) -> Any:
         """Store the value and return it."""

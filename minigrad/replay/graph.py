@@ -24,7 +24,7 @@ def graph(step: Callable[..., Any]) -> "Graph":
     has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
     What is returned are the same tensors every time, with new values; numbers are those of the capture. The step must
     forget the gradients that it makes (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's
-    numbers have changed, or a gradient that the step reads is another, the step is captured anew, which takes longer
+    numbers have changed, or a gradient that the step reads is another, the step is captured again, which takes longer
     than a step that just runs; a warning says so where that happens every time. `sim` and `numpy` just run the step.
     """
     return Graph(a("mg.graph", step, Callable, "a function of tensors"))
@@ -83,7 +83,7 @@ class Graph:
 
     @property
     def name(self) -> str:
-        """That of the step."""
+        """The name of the step."""
         return getattr(self.step, "__name__", "a step")
 
     @property

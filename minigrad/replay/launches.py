@@ -1,7 +1,7 @@
 """Launches recorded once, then replayed on other arrays of the same specs: the fast way to call an op again.
 
 The function runs once on arrays without memory, and a device without a GPU records its allocations and launches. A
-replay allocates memory, writes addresses into the packed arguments and launches: it checks and computes nothing anew.
+replay allocates memory, writes addresses into the packed arguments and launches: it checks and computes nothing again.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What a captured training step does besides launching kernels, so that every replay can do it too."""
+"""The effects of a captured training step besides its launches, which every replay repeats."""
 
 from collections.abc import Iterable
 from typing import Any

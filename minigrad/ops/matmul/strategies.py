@@ -26,7 +26,7 @@ Sizes = tuple[int, int, int]  # m, n, k
 
 @dataclass(frozen=True)
 class Strategy:
-    """How one product is computed. chunk: the terms of a sum that one block adds up, where several share it."""
+    """The way one product is computed. chunk: the terms of a sum that one block adds up, where several share it."""
 
     name: str
     kernel: Kernel
