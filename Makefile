@@ -1,4 +1,5 @@
 # make lab    the notebooks in JupyterLab          make test   every test and every notebook
+# make soak   long random searches: kernels and adjoints against their oracles
 # Both set up .venv first. Choose the interpreter with PYTHON=python3.12.
 PYTHON ?= python3
 VENV   := .venv
@@ -7,10 +8,10 @@ STAMP  := $(VENV)/.installed
 # In a container one is often root, which JupyterLab refuses unless told otherwise.
 LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 
-.PHONY: help lab test notebooks venv gpu cuda clean
+.PHONY: help lab test soak notebooks venv gpu cuda clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -2
+	@sed -n 's/^# //p' Makefile | head -3
 
 lab: gpu
 	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
@@ -19,6 +20,9 @@ lab: gpu
 # A process that is brought down is not started anew, which would begin its file again and again.
 test: gpu
 	$(PY) -m pytest --nbval --numprocesses logical --maxprocesses 8 --dist loadfile --max-worker-restart 0
+
+soak: $(STAMP)
+	$(PY) -m pytest -m soak --numprocesses logical --maxprocesses 8
 
 # Runs the notebooks again and stores what they and the README show of records. Some: make notebooks ONLY="07 08"
 notebooks: $(STAMP)
