@@ -1,4 +1,4 @@
-"""The arguments of an op's call: inputs and parameters told apart, numbers made tensors, and the key of its cache."""
+"""The arguments of an op's call: inputs apart from parameters, numbers as tensors, and the key of a prepared call."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ class CallSignature:
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
 
     def split(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """Inputs and parameters of a call written as NumPy's: `reshape(x, (2, 3))`, `concatenate([a, b], 1)`.
+        """Inputs and parameters of a call in NumPy's style: `reshape(x, (2, 3))`, `concatenate([a, b], 1)`.
 
         Raises TypeError for arguments that are missing, unknown or given twice.
         """
@@ -33,12 +33,12 @@ class CallSignature:
             inputs, rest = (args[0], args[1:]) if args and isinstance(args[0], list | tuple) else (args, ())
         params = dict(zip(self.params, rest, strict=False))
         if twice := params.keys() & named.keys():
-            raise TypeError(f"{self.op}: {', '.join(sorted(twice))} is given twice, by place and by name.")
+            raise TypeError(f"{self.op}: {', '.join(sorted(twice))} is given twice, by position and by name.")
         params |= named
         missing = len(inputs) < len(self.names) and not self.variadic
         if missing or len(rest) > len(self.params) or not self.required <= params.keys() <= set(self.params):
             takes, got = ", ".join([*self.names, *self.params]), ", ".join([f"{len(args)} arguments", *named])
-            way_out = " Give inputs by their place, without a name." if {*self.names} & named.keys() else ""
+            way_out = " Give inputs by position, without a name." if {*self.names} & named.keys() else ""
             raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
         return inputs, params
 
@@ -72,7 +72,7 @@ def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list[Tensor]:
 def key_of(kinds: Sequence[Any], params: Mapping[str, Any]) -> tuple | None:
     """The key of a call in an op's cache: the specs of its inputs, or types of numbers, and its parameters.
 
-    None where a parameter cannot be hashed, as a list.
+    None where a parameter cannot be hashed, such as a list.
     """
     types = [*map(type, params.values())]
     if PLAIN.issuperset(types):
@@ -95,7 +95,7 @@ def tagged(value: Any) -> tuple:
 
 
 def call_key(args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
-    """The key of a call of tensors and numbers with named parameters; None for anything else, as a NumPy array."""
+    """The key of a call of tensors and numbers with named parameters; None with anything else, as NumPy arrays."""
     try:
         return key_of([type(x) if type(x) in NUMBERS else x.array.spec for x in args], named)
     except AttributeError:

@@ -48,7 +48,7 @@ class Op:
     launch: Callable
     launch_backward: Callable | None = None
     prepare: Callable | None = None  # (*arrays, **params): checks shapes and completes the parameters, on every device
-    uses: Sequence[str] = ()  # for each input, the inputs that its gradient uses, by name; a 0 stands in for the others
+    uses: Sequence[str] = ()  # for each input, the inputs that its gradient uses, by name; others are replaced by a 0
     cost: Callable | None = None  # (*arrays, **params): FLOPs and bytes, each input read once, the output written once
     backward_flops: int = 0  # of the gradient, as a multiple of the forward pass's, where counted
     broadcasts: bool = False  # gradients are summed over the axes along which an input was broadcast
@@ -90,7 +90,7 @@ class Op:
         tensors = as_tensors(self.name, inputs, self.integers)
         arrays = [t.array for t in tensors]
         call = self._call(arrays, self.prepare(*arrays, **params) if self.prepare else params)
-        if key and call.replays and len(args) == len(inputs):  # no parameter by its place
+        if key and call.replays and len(args) == len(inputs):  # all parameters by name
             self.calls.keep(key, taking_numbers(self.name, call, args))
         return call(tensors)
 
@@ -103,14 +103,14 @@ class Op:
         return self.calls.get(key) or self.calls.keep(key, PreparedCall(self, arrays, params, replays=True))
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
-        """The forward pass on arrays, on their device, by its fastest way; nothing is recorded."""
+        """The forward pass on arrays, replayed where the device replays launches; the tape records nothing."""
         return self._call(arrays, params).run(arrays)
 
     def execute(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass: the NumPy reference, or one launch after the other."""
         if isinstance(arrays[0], Array):
             return self.launch(self.running, *arrays, **params)
-        with np.errstate(all="ignore"):  # as a GPU does: 1/0 is inf and log(-1) is nan, in silence
+        with np.errstate(all="ignore"):  # as on a GPU, 1/0 is inf and log(-1) is nan without a warning
             y = self.forward(*arrays, **params)
         return np.asarray(y) if self.outputs == 1 else tuple(map(np.asarray, y))
 
@@ -144,7 +144,7 @@ class Op:
     def saved(
         self, arrays: Sequence[AnyArray], params: Mapping[str, Any], needs: tuple[bool, ...]
     ) -> tuple[dict[str, int], dict[str, Any]]:
-        """Where the rule finds what it names: arrays by number, inputs first and then outputs; all else by value."""
+        """The sources of the names in the rule: arrays by number, inputs before outputs; all else by value."""
         inputs = [] if self.inputs.variadic else self.inputs.names
         outputs = ["y"] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
         places = dict(
@@ -174,7 +174,7 @@ class Op:
     def with_kernel(self, name: str, kernel: Kernel) -> "Op":
         """The same op with another kernel under that name, `matmul.with_kernel("tiled", mine)`: in all its roles.
 
-        The fast kernels stand back, so that it runs; where it is one of them, it keeps its own roles.
+        Fast kernels no longer replace it; one that is replaced itself keeps its roles.
         """
         old = self[name]
         kernels = {key: kernel if each is old else each for key, each in self.kernels.items()}
@@ -250,7 +250,7 @@ class Rule:
         self._saves_nothing = partial(self.pull, ())
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
-        """The node for these inputs, and outputs but the last, and the last output."""
+        """The node for these tensors: the inputs and, before the last output `result`, any others."""
         if not self._numbers:
             return tape.Node(self.op.name, parents, self._saves_nothing, (), result.array)
         everything = (*tensors, result)
@@ -276,9 +276,9 @@ class Rule:
 
     def _complete(self, dys: tuple) -> tuple:
         """The gradients of all outputs: zeros where none has arrived."""
-        device = next(d for d in dys if d is not None)
+        known = next(d for d in dys if d is not None)
         return tuple(
-            (Array.zeros(device.device, *like) if isinstance(device, Array) else np.zeros(*like)) if d is None else d
+            (Array.zeros(known.device, *like) if isinstance(known, Array) else np.zeros(*like)) if d is None else d
             for d, like in zip(dys, self._outputs, strict=True)
         )
 

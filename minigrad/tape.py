@@ -1,7 +1,7 @@
 """The tape: a node for every operation that is recorded, and the backward pass over the nodes.
 
 A node keeps its parents and a rule `vjp` (vector-Jacobian product: the gradient of the output in, those of the inputs
-out). The rule holds arrays, never nodes, so a graph has no reference cycles: memory is free when the last name goes.
+out). The rule holds arrays, never nodes, so a graph has no reference cycles: memory is freed with the last reference.
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
 Parent = Union["Node", Any, None]  # a node, a leaf tensor, or None for an input that requires no gradient
-Saved = tuple[str, "Version"]  # an array that a rule saves, by its name in the rule
+Saved = tuple[str, "Version"]  # an array that a rule saves: its name in the rule, and its version
 
 
 class Version:
@@ -35,7 +35,7 @@ class Node:
         self.saved: Sequence = [(name, version, version.count) for name, version in saved] if saved else ()
         self.vjp: Any = vjp  # None once the graph was freed
         self.shape = array.shape
-        self.output = weakref.ref(array)  # for pictures only: the tape keeps no values alive
+        self.output = weakref.ref(array)  # weak: only pictures read it, and the tape keeps no values alive
 
     def check(self) -> None:
         """Raise RuntimeError where the rule was freed, or an array that it saved has been changed."""
@@ -57,7 +57,7 @@ class Node:
 
 
 def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
-    """A node for each output of an operation with several: it hands its gradient to the node of the operation.
+    """A node for each of several outputs: it passes its gradient to the node of the operation.
 
     The operation's rule then receives one tuple, with None for each output that no gradient reaches.
     """
@@ -69,7 +69,7 @@ def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
 
 
 class Recorder(Protocol):
-    """A training step that is being captured (`mg.graph`) learns here what the step does besides launching kernels."""
+    """The interface of `mg.graph`: a step that is being captured reports its effects besides kernel launches."""
 
     def reads_grad(self, leaf: Any) -> None:
         """The step reads `leaf.grad`."""
@@ -88,7 +88,7 @@ class Recorder(Protocol):
 
 
 class Tracer(Protocol):
-    """A function that is being fused (`mg.fuse`) receives each op here, instead of the op being run."""
+    """The interface of `mg.fuse`: while a function is traced, its ops are recorded and not run."""
 
     def trace(self, op: Any, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """One op of the function; returns the value that stands for its output."""
@@ -105,7 +105,7 @@ class _Mode(threading.local):
 mode, _lock = _Mode(), threading.Lock()
 
 
-# Each change of any leaf's requires_grad: its number, and the memory of the leaf. A captured step looks for its own.
+# The last changes of any leaf's requires_grad: number, and address of the leaf. A captured step looks for its leaves.
 requires_grad_changes: deque[tuple[int, int]] = deque([(0, 0)], maxlen=64)
 
 
@@ -146,7 +146,7 @@ def tracing(tracer: Tracer) -> AbstractContextManager[None]:
 
 
 def topological_order(root: Parent) -> list[Any]:
-    """Every node and leaf behind `root`, each after all that it feeds: the order of the backward pass."""
+    """Every node and leaf behind `root`, consumers first: the order of the backward pass."""
     visited: set[int] = set()
     postorder: list[Any] = []
     stack = [(root, False)]
@@ -165,7 +165,7 @@ def topological_order(root: Parent) -> list[Any]:
 def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, Any]]:
     """The backward pass from `root`: yields each node or leaf with its complete gradient.
 
-    Every rule is checked before the first one runs, so a backward that raises has changed nothing.
+    The arrays that rules saved are checked before the first rule runs: where one has changed, no gradient has.
     """
     order = topological_order(root)
     for at in order:

@@ -30,7 +30,7 @@ class Tensor(Operators):
     dtype = property(lambda self: self.array.dtype, doc="The type of an element.")
     device = property(lambda self: device_of(self.array), doc="The name of the device: `numpy`, `sim`, `cuda`.")
 
-    is_leaf = property(lambda self: self.node is None, doc="True where a user made it, and no recorded operation.")
+    is_leaf = property(lambda self: self.node is None, doc="True unless a recorded operation made it.")
 
     def numpy(self) -> np.ndarray:
         """A copy as a NumPy array, from any device."""
@@ -40,13 +40,15 @@ class Tensor(Operators):
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def _numpy_function(self, function: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
-        """A NumPy function that is no op takes the values, as np.argmax(x) does.
+        """Call a NumPy function that has no op of its name on the values, as in np.argmax(x).
 
         Raises TypeError where its result would lack a gradient that a tensor requires.
         """
         tensors: list[Tensor] = []
         result = function(*_values(inputs, tensors), **{name: _values(x, tensors) for name, x in named.items()})
-        if np.asarray(result).dtype.kind == "f" and tape.grad_enabled() and any(t.requires_grad for t in tensors):
+        parts = result if isinstance(result, tuple) else (result,)
+        floats = any(isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc" for x in parts)
+        if floats and tape.grad_enabled() and any(t.requires_grad for t in tensors):
             name = f"np.{function.__name__}"
             raise TypeError(
                 f"{name} of a tensor that requires a gradient: no op has that name, so the result would have no "
@@ -69,8 +71,8 @@ class Tensor(Operators):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(
-                f"a tensor of shape {self.shape} has no one truth. Ask its .numpy() for .all() or .any(), or choose "
-                "element by element: mg.where(x > 0, a, b)."
+                f"a tensor of shape {self.shape} is neither true nor false. Ask its .numpy() for .all() or .any(), or "
+                "choose element by element: mg.where(x > 0, a, b)."
             )
         return bool(self.item())
 
@@ -151,7 +153,7 @@ class Tensor(Operators):
                 at._grad = grad
             elif not retain_graph:
                 at.free()
-            del total  # its memory may serve the next rule
+            del total  # the next rule may reuse its memory
 
     def _seed(self, grad: Union["Tensor", None]) -> Any:
         if not self.requires_grad:
@@ -214,13 +216,13 @@ class Tensor(Operators):
         return other
 
     def __reduce__(self) -> tuple:
-        """For copy.deepcopy and pickle: values, device and requires_grad; a gradient is not taken along."""
+        """For copy.deepcopy and pickle: values, device and requires_grad; not the gradient."""
         if self.node is not None:
             raise RuntimeError("copy, pickle: this tensor was computed, and a tape is not copied. Use .detach().")
         return _restored, (self.numpy(), self.device, self._requires_grad)
 
     def to(self, device: str) -> "Tensor":
-        """The same values on another device; itself where it is there already. Gradients travel back."""
+        """The same values on another device; itself where it is there already. The gradient is copied back."""
         if check(device) == (source := self.device):
             return self
         return self._converted("to", move(self.array, device), lambda dy: (move(dy, source),))
@@ -254,7 +256,7 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _values(given: Any, tensors: list[Tensor]) -> Any:
-    """The arguments of a NumPy function with arrays for tensors, also within lists; notes the tensors."""
+    """The arguments of a NumPy function with tensors replaced by arrays, in lists too; collects the tensors."""
     if isinstance(given, list | tuple):
         return (list if isinstance(given, list) else tuple)(_values(x, tensors) for x in given)
     if isinstance(given, Tensor):

@@ -71,7 +71,9 @@ def test_random_numbers_have_a_fraction(make):
 
 def test_a_tensor_of_many_has_no_one_truth():
     assert mg.tensor([2.0]) and not mg.tensor(0.0)
-    with pytest.raises(ValueError, match=r"a tensor of shape \(2,\) has no one truth\. .* mg\.where\(x > 0, a, b\)"):
+    with pytest.raises(
+        ValueError, match=r"a tensor of shape \(2,\) is neither true nor false\. .* mg\.where\(x > 0, a, b\)"
+    ):
         assert mg.tensor([1.0, 2.0]) > 0
 
 

@@ -145,7 +145,7 @@ def test_the_mean_of_ones_is_one(dtype, device):
 
 
 def test_a_parameter_is_given_once():
-    with pytest.raises(TypeError, match="sum: axis is given twice, by place and by name"):
+    with pytest.raises(TypeError, match="sum: axis is given twice, by position and by name"):
         mg.sum(mg.ones(2, 3), 0, axis=1)
 
 
