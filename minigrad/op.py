@@ -65,7 +65,7 @@ class Op:
         self.__name__, self.__doc__ = self.name, self.forward.__doc__
         self.inputs = CallSignature(self.name, self.forward)
         wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
-        self.saves, self._asks_needs = [key for key in wanted if key != "needs"], "needs" in wanted
+        self.keeps, self._asks_needs = [key for key in wanted if key != "needs"], "needs" in wanted
         self._choose(self.kernels, self.fast)
         if self.listed:
             OPS.setdefault(self.name, self)
@@ -157,8 +157,8 @@ class Op:
             used = {name for names, need in zip(self.uses, needs, strict=True) if need for name in names.split()}
             constants |= {name: zero_like(x) for name, x in zip(inputs, arrays, strict=True) if name not in used}
             places = {name: i for name, i in places.items() if name in used or name not in inputs}
-        by_number = {name: places[name] for name in self.saves if name in places}
-        return by_number, {name: constants[name] for name in self.saves if name not in places}
+        by_number = {name: places[name] for name in self.keeps if name in places}
+        return by_number, {name: constants[name] for name in self.keeps if name not in places}
 
     def using(self, variant: str | None = None, **tunables: int) -> "Op":
         """The same op through another kernel or block size: `matmul.using("naive")`, `relu.using(BLOCK=64)`."""
@@ -285,7 +285,7 @@ class Rule:
     def _gradients(self, arrays: Sequence[AnyArray]) -> tuple:
         count = self.op.outputs
         named = self._constants | dict(zip([*self._places, *self._arrays], arrays[count:], strict=True))
-        saved = {name: named[name] for name in self.op.saves}
+        saved = {name: named[name] for name in self.op.keeps}
         return self.op.pull(saved, self.shapes, self.needs, arrays[0] if count == 1 else tuple(arrays[:count]))
 
 
