@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from minigrad.devices.dtypes import must_be_floats
 from minigrad.errors import short
 from minigrad.tensor import Tensor, as_tensor
@@ -41,14 +43,6 @@ class CallSignature:
             way_out = " Give inputs by position, without a name." if {*self.names} & named.keys() else ""
             raise TypeError(f"{self.op} takes ({takes}); got {got}.{way_out}")
         return inputs, params
-
-    def accepts(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """True where a call with these arguments would be split without an error."""
-        try:
-            self.split(args, named)
-        except TypeError:
-            return False
-        return True
 
 
 def as_tensors(op: str, inputs: Sequence[Any], any_dtype: bool) -> list[Tensor]:
@@ -91,7 +85,7 @@ def tagged(value: Any) -> tuple:
         return tuple, *map(tagged, value)
     if isinstance(value, slice):
         return slice, *map(tagged, (value.start, value.stop, value.step))
-    return type(value), repr(value) if isinstance(value, float) else value
+    return type(value), repr(value) if isinstance(value, float | np.floating) else value
 
 
 def call_key(args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:

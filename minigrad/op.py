@@ -20,12 +20,13 @@ from minigrad.devices.array import Array, Spec
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
 from minigrad.kernels import variants
-from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.operators import OPS
 from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
+_generation = object()  # another one after each change of preferred tunables: calls of an older one are prepared again
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
@@ -60,6 +61,7 @@ class Op:
     cases: Sequence[Case] = ()
     rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
     listed: bool = True  # it joins the registry
+    running: dict[str, Kernel] = field(init=False)  # the kernel of each role
 
     def __post_init__(self) -> None:
         self.__name__, self.__doc__ = self.name, self.forward.__doc__
@@ -71,19 +73,31 @@ class Op:
             OPS.setdefault(self.name, self)
 
     def _choose(self, kernels: Mapping[str, Kernel], fast: Mapping[str, str]) -> None:
-        self.kernels, self.fast, self.calls = MappingProxyType(dict(kernels)), fast, Cache()
-        self.running = {**kernels, **{role: kernels[name] for role, name in fast.items()}}
+        running = {**kernels, **{role: kernels[name] for role, name in fast.items()}}
+        vars(self).update(kernels=MappingProxyType(dict(kernels)), fast=fast, running=running)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the prepared calls: kernels have other tunables."""
+        self._by_arguments, self._prepared, self._generation = Cache(), Cache(), _generation
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "kernels" and "running" in vars(self):
+            raise AttributeError(f"{self.name}.kernels cannot be set; with_kernels(kernels) gives an op that has them.")
+        super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
-        if self.rounds and rounding.mode.precision != "float32":
-            named = {"precision": rounding.mode.precision, **named}
+        if self._generation is not _generation:
+            self._forget()
         try:
             key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them
             key = call_key(args, named)
-        if call := self.calls.get(key):
-            return call(args)
+        if self.rounds and rounding.permissions and key:
+            key = (rounding.current(), *key)
+        if apply := self._by_arguments.get(key):
+            return apply(args)
         inputs, params = self.inputs.split(args, named)
         if tracer := tape.mode.tracer:
             return tracer.trace(self, inputs, params)
@@ -91,16 +105,18 @@ class Op:
         arrays = [t.array for t in tensors]
         call = self._call(arrays, self.prepare(*arrays, **params) if self.prepare else params)
         if key and call.replays and len(args) == len(inputs):  # all parameters by name
-            self.calls.keep(key, taking_numbers(self.name, call, args))
-        return call(tensors)
+            self._by_arguments.keep(key, taking_numbers(self.name, call.apply, args))
+        return call.apply(tensors)
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "PreparedCall":
         """The call for arrays like these; it is kept where the device replays launches."""
+        if self._generation is not _generation:
+            self._forget()
         replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
         key = key_of([x.spec for x in arrays], params) if replays else None  # type: ignore[union-attr]
         if key is None:
             return PreparedCall(self, arrays, params, replays=False)
-        return self.calls.get(key) or self.calls.keep(key, PreparedCall(self, arrays, params, replays=True))
+        return self._prepared.get(key) or self._prepared.keep(key, PreparedCall(self, arrays, params, replays=True))
 
     def run(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> Any:
         """The forward pass on arrays, replayed where the device replays launches; the tape records nothing."""
@@ -194,8 +210,7 @@ class Op:
 class PreparedCall:
     """An op for inputs of certain specs and certain parameters: runs it, and records it where a gradient is required.
 
-    Only `run` depends on the device. It is `Op.execute`; where the device replays launches, those of `Op.execute` are
-    recorded once and replayed from then on.
+    Only `run` depends on the device: it is `Op.execute`, with launches replayed where the device does that.
     """
 
     def __init__(self, op: Op, arrays: Sequence[AnyArray], params: Mapping[str, Any], replays: bool):
@@ -205,11 +220,11 @@ class PreparedCall:
         if replays:
             specs = [x.spec for x in arrays]  # type: ignore[union-attr]
             self.run = replayed_one(self.run, specs) if op.outputs == 1 else replayed(self.run, specs)
-        self._tensors = output if op.outputs == 1 else _several
+        self._tensors: Callable = output if op.outputs == 1 else lambda ys, _: tuple([output(y, None) for y in ys])
         self._shares, self._differentiable = op.shares, op.backward is not None
         self._rules: dict[tuple[bool, ...], Rule] = {}
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+    def apply(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
         y = self.run([t.array for t in tensors])
         result: Any = self._tensors(y, tensors[0].version if self._shares else None)
@@ -233,7 +248,7 @@ class PreparedCall:
         else:
             node = rule.node((*tensors, *result[:-1]), parents, result[-1])
             for each, own in zip(result, tape.outputs(node, [r.array for r in result]), strict=True):
-                each.node = own
+                each.node = own if has_gradient(each.dtype) else None
 
 
 class Rule:
@@ -247,12 +262,12 @@ class Rule:
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
         self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
-        self._saves_nothing = partial(self.pull, ())
+        self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only where rules are kept
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
         """The node for these tensors: the inputs and, before the last output `result`, any others."""
         if not self._numbers:
-            return tape.Node(self.op.name, parents, self._saves_nothing, (), result.array)
+            return tape.Node(self.op.name, parents, self._saves_nothing or partial(self.pull, ()), (), result.array)
         everything = (*tensors, result)
         saved = [(name, everything[i].version) for name, i in self._places.items()]
         pull = partial(self.pull, [everything[i].array for i in self._numbers])
@@ -289,11 +304,6 @@ class Rule:
         return self.op.pull(saved, self.shapes, self.needs, arrays[0] if count == 1 else tuple(arrays[:count]))
 
 
-def _several(arrays: Sequence[AnyArray], version: tape.Version | None) -> tuple[Tensor, ...]:
-    """The outputs of an op with several."""
-    return tuple([output(array, version) for array in arrays])
-
-
 def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | None:
     """Sum a gradient over the axes along which its input was broadcast: the gradients of all copies add up."""
     if grad is None or grad.shape == shape:
@@ -302,3 +312,11 @@ def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | Non
     axes = tuple(i for i in range(grad.ndim) if i < extra or (shape[i - extra] == 1 and grad.shape[i] != 1))
     total = OPS["sum"].run([grad], {"axis": axes, "keepdims": True})
     return total.reshape(shape)
+
+
+def _next_generation() -> None:
+    global _generation
+    _generation = object()
+
+
+RETUNED.append(_next_generation)

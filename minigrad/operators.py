@@ -83,10 +83,7 @@ class Operators:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return OPS["transpose"](self, axes=order if axes else None)
 
-    @property
-    def T(self) -> Any:
-        """The tensor with its axes reversed."""
-        return OPS["transpose"](self, axes=None)
+    T = property(lambda self: OPS["transpose"](self, axes=None), doc="The tensor with its axes reversed.")
 
     def reshape(self, *shape: int) -> Any:
         """The same elements in another shape; one extent may be -1. Shares memory with this tensor."""
@@ -109,10 +106,11 @@ class Operators:
 
     def __array_function__(self, function: Any, types: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """np.sum(x, axis=1) calls the op of that name, where it takes such arguments."""
-        op = OPS.get(function.__name__)
-        if op and op.inputs.accepts(inputs, named):
-            return op(*inputs, **named)
-        return self._numpy_function(function, inputs, named)
+        try:
+            OPS[function.__name__].inputs.split(inputs, named)
+        except (KeyError, TypeError):
+            return self._numpy_function(function, inputs, named)
+        return OPS[function.__name__](*inputs, **named)
 
     def _numpy_function(self, function: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """A NumPy function that is no op. Raises TypeError; a tensor hands over its values instead."""

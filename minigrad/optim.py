@@ -9,10 +9,10 @@ from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import move
 from minigrad.errors import a, number
-from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
 from minigrad.ops.elementwise import per_element
-from minigrad.replay.launches import replayed
+from minigrad.replay.launches import Program, Unrecordable
 from minigrad.tape import mode, no_grad
 from minigrad.tensor import Tensor
 
@@ -20,6 +20,7 @@ SGD_STEP = per_element("optim.cu", "sgd_step")  # of one parameter: the kernel t
 SGD_STEPS, ADAM_STEPS = multi_tensor("optim.cu", "sgd_steps"), multi_tensor("optim.cu", "adam_steps")
 ADAM_COUNTS = Kernel("optim.cu", "adam_counts", ("1",), (str(MANY),))
 _REPLAYED = Cache()  # updates of all parameters of a device, by optimizer, settings and specs
+RETUNED.append(_REPLAYED.clear)
 
 
 def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
@@ -88,8 +89,8 @@ class Optimizer:
         specs = [array.spec for array in arrays]
         key = (type(self), self.settings, *specs)
         try:
-            return _REPLAYED.get(key) or _REPLAYED.keep(key, replayed(self._update_all, specs))
-        except TypeError:  # a list among the settings: any element may change
+            return _REPLAYED.get(key) or _REPLAYED.keep(key, Program(self._update_all, specs))
+        except (TypeError, Unrecordable):  # a list among the settings, which may change; an update that reads values
             return self._update_all
 
     def _update_all(self, arrays: Sequence[Any]) -> tuple:

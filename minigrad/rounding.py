@@ -16,7 +16,8 @@ class _Permitted(threading.local):
     precision = "float32"
 
 
-mode = _Permitted()
+mode, _lock = _Permitted(), threading.Lock()
+permissions = 0  # contexts that are open on any thread: with none, a call need not ask for the precision
 
 
 @contextmanager
@@ -27,11 +28,16 @@ def precision(name: str) -> Iterator[None]:
     A gradient rounds as its forward pass did. This is a permission: a GPU that has no kernel for it, or a faster one,
     rounds less. `numpy` and `sim` always round, so that they show the error to expect. Also a function decorator.
     """
+    global permissions
     before, mode.precision = mode.precision, known(name)
+    with _lock:
+        permissions += 1
     try:
         yield
     finally:
         mode.precision = before
+        with _lock:
+            permissions -= 1
 
 
 def known(name: Any) -> str:

@@ -6,10 +6,9 @@ out). The rule holds arrays, never nodes, so a graph has no reference cycles: me
 
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol, Union
+from typing import Any, ClassVar, Protocol, Union
 
 Vjp = Callable[[Any], Sequence]
 Parent = Union["Node", Any, None]  # a node, a leaf tensor, or None for an input that requires no gradient
@@ -105,14 +104,18 @@ class _Mode(threading.local):
 mode, _lock = _Mode(), threading.Lock()
 
 
-# The last changes of any leaf's requires_grad: number, and address of the leaf. A captured step looks for its leaves.
-requires_grad_changes: deque[tuple[int, int]] = deque([(0, 0)], maxlen=64)
+class RequiresGrad:
+    """The changes of any leaf's `requires_grad`, numbered, so that a captured step finds those of its own leaves."""
 
+    changes = 0
+    last: ClassVar[dict[int, int]] = {}  # the number of the last change, by the address of the leaf on its device
 
-def note_requires_grad(address: int) -> None:
-    """A leaf with this memory now requires a gradient, or no longer."""
-    with _lock:
-        requires_grad_changes.append((requires_grad_changes[-1][0] + 1, address))
+    @classmethod
+    def note(cls, address: int) -> None:
+        """A leaf at this address now requires a gradient, or no longer."""
+        with _lock:
+            cls.changes += 1
+            cls.last[address] = cls.changes
 
 
 def grad_enabled() -> bool:

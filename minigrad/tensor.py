@@ -46,13 +46,13 @@ class Tensor(Operators):
         """
         tensors: list[Tensor] = []
         result = function(*_values(inputs, tensors), **{name: _values(x, tensors) for name, x in named.items()})
-        parts = result if isinstance(result, tuple) else (result,)
-        floats = any(isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "fc" for x in parts)
-        if floats and tape.grad_enabled() and any(t.requires_grad for t in tensors):
-            name = f"np.{function.__name__}"
+        lost = _has_floats(result) and tape.grad_enabled() and any(t.requires_grad for t in tensors)
+        if lost and not function.__name__.endswith("_like"):  # zeros_like and its kin: their gradient is 0
+            name = f"{function.__module__}.{function.__name__}".replace("numpy", "np", 1)
+            why = "its op takes no such arguments" if function.__name__ in OPS else "no op has that name"
             raise TypeError(
-                f"{name} of a tensor that requires a gradient: no op has that name, so the result would have no "
-                f"gradient. Write it with ops, as a @ b, or {name}(x.detach()) for the values alone."
+                f"{name} of a tensor that requires a gradient: {why}, so the result would have no gradient. "
+                f"Write it with ops, as a @ b, or {name}(x.detach()) for the values alone."
             )
         return result
 
@@ -111,7 +111,8 @@ class Tensor(Operators):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
         if wanted != self._requires_grad:
             self._requires_grad = bool(wanted)
-            tape.note_requires_grad(self.array.buffer.address if isinstance(self.array, Array) else 0)
+            if isinstance(self.array, Array):
+                tape.RequiresGrad.note(self.array.buffer.address)
 
     @property
     def grad(self) -> "Tensor | None":
@@ -263,6 +264,13 @@ def _values(given: Any, tensors: list[Tensor]) -> Any:
         tensors.append(given)
         return given.numpy()
     return given
+
+
+def _has_floats(result: Any) -> bool:
+    """True where the result of a NumPy function holds floating-point or complex numbers."""
+    if isinstance(result, list | tuple):
+        return any(map(_has_floats, result))
+    return isinstance(result, np.ndarray | np.generic) and result.dtype.kind in "fc"
 
 
 def _restored(values: np.ndarray, device: str, requires_grad: bool) -> Tensor:

@@ -15,8 +15,9 @@ from minigrad.devices.device import MAX_BLOCK, MAX_GRID, Dim3
 from minigrad.errors import LaunchError, a
 from minigrad.kernels import arguments
 from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
-from minigrad.operators import OPS
 from minigrad.source import CUDA, Listing, Source
+
+RETUNED: list[Callable[[], Any]] = []  # called after every change of preferred tunables, of any kernel
 
 
 class Kernel:
@@ -76,10 +77,10 @@ class Kernel:
         self._retuned()
 
     def _retuned(self) -> None:
-        """Drop the planned launches, and let every op drop the calls that it prepared with them."""
+        """Drop the launches that were planned, and tell those who prepared calls with them."""
         self._plans.clear()
-        for op in OPS.values():
-            op.calls.clear()
+        for listener in RETUNED:
+            listener()
 
     def preferred(self, *sizes: int) -> dict[str, int]:
         """The preferred values of the nearest sizes: distance = sum of |log2| ratios, in whole doublings."""

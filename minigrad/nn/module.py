@@ -1,9 +1,7 @@
 """Module: a part of a network, with parameters, buffers and a state that can be saved; Sequential joins several."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from minigrad.devices import check
 from minigrad.devices.dtypes import move, to_host
@@ -43,28 +41,29 @@ class Module:
         """Switch to evaluation: layers such as batch norm use their buffers."""
         return self.train(False)
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Each parameter with its path, e.g. "0.weight"; a shared one has several."""
-        return self._named(lambda module, name, x: isinstance(x, Tensor) and x.is_leaf and x.requires_grad)
-
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Each buffer with its path, e.g. "1.running_mean"."""
-        return self._named(lambda module, name, x: name in module._buffers)
-
-    def _named(self, wanted: Callable[["Module", str, Any], bool], prefix: str = "") -> Iterator[tuple[str, Any]]:
         for name, value in self._children():
             if isinstance(value, Module):
-                yield from value._named(wanted, f"{prefix}{name}.")
-            elif wanted(self, name, value):
+                yield from value.named_parameters(f"{prefix}{name}.")
+            elif isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
                 yield f"{prefix}{name}", value
+
+    def named_buffers(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+        """Each buffer with its path, e.g. "1.running_mean"."""
+        own = ((name, getattr(self, name, None)) for name in self._buffers)
+        yield from ((f"{prefix}{name}", x) for name, x in own if isinstance(x, Tensor) and not x.requires_grad)
+        for name, value in self._children():
+            if isinstance(value, Module):
+                yield from value.named_buffers(f"{prefix}{name}.")
 
     def parameters(self) -> list[Tensor]:
         """Every parameter once, in the order of the attributes."""
-        return _once(self.named_parameters())
+        return list({id(x): x for _, x in self.named_parameters()}.values())
 
     def buffers(self) -> list[Tensor]:
         """Every buffer once."""
-        return _once(self.named_buffers())
+        return list({id(x): x for _, x in self.named_buffers()}.values())
 
     def zero_grad(self) -> None:
         """Clear all gradients; the next backward starts from none."""
@@ -78,7 +77,7 @@ class Module:
             tensor.array, tensor.grad = move(tensor.array, device), None
         return self
 
-    def state_dict(self) -> dict[str, np.ndarray]:
+    def state_dict(self) -> dict[str, Any]:
         """A copy of every parameter and buffer by name, as NumPy arrays, to be saved."""
         return {name: tensor.numpy() for name, tensor in self._named_state()}
 
@@ -111,10 +110,6 @@ class Module:
 
     def __call__(self, *inputs: Any) -> Any:
         return self.forward(*inputs)
-
-
-def _once(named: Iterable[tuple[str, Tensor]]) -> list[Tensor]:
-    return list({id(tensor): tensor for _, tensor in named}.values())
 
 
 class Sequential(Module):

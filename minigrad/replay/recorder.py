@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from minigrad.tape import Version, requires_grad_changes
+from minigrad.tape import RequiresGrad, Version
 from minigrad.tensor import Tensor
 
 ADDS = (
@@ -54,17 +54,15 @@ class StepRecorder:
 
     def finish(self, memory: Iterable[int]) -> None:
         """After the capture: note the addresses that its launches work on."""
-        self._memory, self._checked = set(memory), requires_grad_changes[-1][0]
+        self._memory, self._checked = set(memory), RequiresGrad.changes
 
     @property
     def frozen_or_thawed(self) -> bool:
         """True where a leaf of the step requires a gradient that did not, or no longer: then the step is another."""
-        if self._checked == requires_grad_changes[-1][0]:
+        if (checked := self._checked) == RequiresGrad.changes:
             return False
-        changes, checked = list(requires_grad_changes), self._checked
-        self._checked = changes[-1][0]
-        forgotten = changes[0][0] > checked + 1  # more changes than are kept: one may have been ours
-        return forgotten or any(number > checked and address in self._memory for number, address in changes)
+        self._checked = RequiresGrad.changes
+        return any(RequiresGrad.last.get(address, 0) > checked for address in self._memory)
 
     @property
     def outdated(self) -> bool:

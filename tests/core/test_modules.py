@@ -44,3 +44,12 @@ def test_evaluation_mode_reaches_every_module_and_freezes_buffers():
     assert net.state_dict()["0.0.largest"].tolist() == [8]
     with pytest.raises(TypeError, match="train: mode takes True or False"):
         net.train("no")
+
+
+def test_buffers_of_a_sequential_are_saved_and_one_that_is_gone_is_not():
+    net = nn.Sequential(nn.Linear(1, 1))
+    net.register_buffer("mean", mg.zeros(1))
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "mean"]
+    net.mean = None
+    assert list(net.state_dict()) == ["0.weight", "0.bias"]
+    assert [name for name, _ in net.named_parameters("net.")] == ["net.0.weight", "net.0.bias"]

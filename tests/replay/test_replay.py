@@ -1,5 +1,7 @@
 """What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -244,3 +246,63 @@ def test_a_planned_product_is_that_of_its_precision(device):
         close(mg.matmul(a, b, precision=name), wanted)
         assert np.array_equal(wanted.numpy(), (hosts[0] @ hosts[1]).numpy()) == (name == "float32")
     assert device.repeated
+
+
+class Peeking(mg.optim.Optimizer):
+    """An update that reads values, so that its launches alone are not what it does."""
+
+    states = 0
+
+    def _start(self, p):
+        return []
+
+    def _update(self, p, g):
+        p.copy_from(Array.upload(p.device, p.numpy() - self.lr * g.numpy()))
+
+
+def test_an_update_that_cannot_be_recorded_is_that_of_its_own_optimizer(device):
+    (a, b), _ = tensors(device, [np.zeros(1, np.float32), np.zeros(1, np.float32)])
+    one, other = Peeking([a], 1.0), Peeking([b], 1.0)
+    a.grad, b.grad = (mg.Tensor(Array.upload(device, np.ones(1, np.float32))) for _ in range(2))
+    one.step()
+    one.lr = 100.0
+    other.step()
+    assert (a.item(), b.item()) == (-1, -1)
+
+
+def test_other_tunables_reach_every_prepared_call(device):
+    (x, y), _ = tensors(device, [np.ones(64, np.float32), np.ones(64, np.float32)])
+    copied = mg.add.with_kernels(mg.add.kernels)
+    kernel = copied.running["forward"]
+    copied(x, y), copied(x, y)
+    before = device.prepared
+    kernel.prefer((64,), {"BLOCK": 64})
+    try:
+        copied(x, y)
+        assert device.prepared == before + 1
+    finally:
+        kernel.forget()
+
+
+def test_the_precision_is_part_of_the_key_of_a_call(device):
+    host = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    (a, b), _ = tensors(device, [host, host])
+    exact = mg.matmul(a, b, precision=None).numpy()
+    with mg.precision("bf16"):
+        assert abs(mg.matmul(a, b, precision=None).numpy() - exact).max() > 1e-4
+        assert abs(mg.matmul(a, b).numpy() - exact).max() > 1e-4
+        assert (mg.matmul(a, b, "float32").numpy() == exact).all()
+    assert (mg.matmul(a, b).numpy() == exact).all()
+
+
+def test_recorded_ops_leave_no_reference_cycles():
+    x = mg.ones(3, requires_grad=True, device="numpy")
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(20):
+            ((x * 2).tanh() + x).sum().backward()
+        assert len(gc.get_objects()) < before + 200
+    finally:
+        gc.enable()
