@@ -26,7 +26,7 @@ from minigrad.devices.dtypes import convert, copied, move, to_host
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.arguments import C_NAMES, bind
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Extent
+from minigrad.kernels.limits import Extent
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 

@@ -10,7 +10,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.errors import flag
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.span import ceil_div
 from minigrad.op import Case
 
 Axis = int | Sequence[int] | None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.devices import gpu_name
 from minigrad.devices.array import Array
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
@@ -16,7 +17,7 @@ from minigrad.devices.cuda.context import Context
 from minigrad.devices.cuda.launch import prepared
 from minigrad.devices.cuda.memory import Allocator, CapturedGraph, PooledBuffer
 from minigrad.devices.cuda.prefetch import Prefetcher
-from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, gpu_name
+from minigrad.devices.device import Arguments, Dim3, PlacedLaunch
 from minigrad.errors import DeviceError
 from minigrad.source import Source
 

@@ -5,10 +5,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from minigrad.devices.array import TensorMap
 from minigrad.devices.cuda.context import Context
 from minigrad.devices.cuda.libcuda import REGISTERS, SHARED, DriverCall, DriverError, LaunchConfig
 from minigrad.devices.device import MAX_SHARED, PlacedLaunch
+from minigrad.devices.tensor_map import TensorMap
 
 BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
 LAYOUT = (0, 3, 2, 0)  # rows not interleaved, SWIZZLE_128B, L2_PROMOTION_128B, zeros outside

@@ -18,7 +18,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
 from minigrad.errors import words
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.span import ceil_div
 from minigrad.lab.bench.timer import Timing, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
