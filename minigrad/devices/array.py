@@ -1,4 +1,4 @@
-"""Array: device memory with a shape and a dtype, and its Spec, by which calls of an op are told apart."""
+"""Array: device memory with a shape and a dtype, and its Spec: device, shape, dtype and alignment."""
 
 import math
 from collections.abc import Sequence

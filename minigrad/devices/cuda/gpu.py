@@ -3,7 +3,7 @@
 import atexit
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.chip import Chip, chip_of
 from minigrad.devices.cuda.context import Context
+from minigrad.devices.cuda.graph import CapturedGraph
 from minigrad.devices.cuda.launch import prepared
-from minigrad.devices.cuda.memory import Allocator, CapturedGraph, PooledBuffer
+from minigrad.devices.cuda.memory import Allocator
+from minigrad.devices.cuda.pool import PooledBuffer
 from minigrad.devices.cuda.prefetch import Prefetcher
 from minigrad.devices.device import Arguments, Dim3, PlacedLaunch
 from minigrad.errors import DeviceError
@@ -138,7 +140,7 @@ class GPU:
     def replay(self, captured: CapturedGraph) -> None:
         """Queue a captured graph."""
         with self.context.lock:
-            self.context.queue([captured.replay.call])  # type: ignore[union-attr]
+            self.context.queue([captured.launch])
 
     def touch(self, *arrays: Array) -> None:
         """Let the graph that this thread captures, if any, keep these arrays."""
@@ -159,8 +161,8 @@ class GPU:
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
         """Registers per thread, bytes of static shared memory and bytes of local memory of a compiled kernel."""
         with self.context.guarded():
-            function = module.function(name)
-            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
+            read = partial(libcuda.attribute, self.context.library, module.function(name))
+            return read(libcuda.REGISTERS), read(libcuda.SHARED), read(libcuda.LOCAL)
 
     def mark(self) -> Any:
         """An event at this place in the stream."""

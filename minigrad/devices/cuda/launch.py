@@ -6,7 +6,16 @@ from math import prod
 from typing import Any
 
 from minigrad.devices.cuda.context import Context
-from minigrad.devices.cuda.libcuda import REGISTERS, SHARED, DriverCall, DriverError, LaunchConfig
+from minigrad.devices.cuda.libcuda import (
+    MAX_DYNAMIC_SHARED,
+    REGISTERS,
+    SHARED,
+    DriverCall,
+    DriverError,
+    LaunchConfig,
+    attribute,
+    checked,
+)
 from minigrad.devices.device import MAX_SHARED, PlacedLaunch
 from minigrad.devices.tensor_map import TensorMap
 
@@ -29,9 +38,9 @@ def prepared(context: Context, launch: PlacedLaunch) -> list[DriverCall]:
     for i, tensor_map in maps:
         encode, parameters[i] = _encoded(context.library, tensor_map, places[i])
         calls.append(encode)
-    arguments = ctypes.byref(config), function.handle, ctypes.byref(parameters), None  # as C takes them: no conversion
+    arguments = ctypes.byref(config), function, ctypes.byref(parameters), None  # as C takes them: no conversion
     call = DriverCall(context.library.cuLaunchKernelEx, *arguments)
-    call.name, call.message, call.keep = name, partial(_message, name, function, config), packed
+    call.name, call.message, call.keep = name, partial(_message, context.library, name, function, config), packed
     return [*calls, call]
 
 
@@ -56,17 +65,18 @@ def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[DriverCal
 
 def _allow_shared(context: Context, function: Any, name: str, shared: int) -> None:
     try:
-        function.allow_shared(shared)
+        checked(context.library, "cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, shared)
     except DriverError as error:
         text = f"{name}: this GPU has no {shared} bytes of shared memory for a block: {error}."
         raise context.failure(error, f"{text} Choose another kernel.") from error
 
 
-def _message(name: str, function: Any, config: LaunchConfig, error: Exception) -> str:
+def _message(library: Any, name: str, function: Any, config: LaunchConfig, error: Exception) -> str:
     """The error message of a launch that the driver rejects."""
     grid, block = (config.grid_x, config.grid_y, config.grid_z), (config.block_x, config.block_y, config.block_z)
+    registers, shared = (attribute(library, function, number) for number in (REGISTERS, SHARED))
     return (
-        f"{name}: the GPU rejected grid={grid}, block={block}: {error}. It needs {function.attribute(REGISTERS)} "
-        f"registers per thread, {function.attribute(SHARED) + config.shared} bytes of shared memory per block. "
+        f"{name}: the GPU rejected grid={grid}, block={block}: {error}. It needs {registers} registers per thread, "
+        f"{shared + config.shared} bytes of shared memory per block. "
         "Choose a smaller block."
     )
