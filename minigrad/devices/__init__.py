@@ -17,7 +17,7 @@ from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
 _GPU = re.compile(r"cuda:(0|[1-9]\d{0,8})")
-_made: dict[str, Device] = {}  # by every name that was asked for
+_made: dict[str, Device] = {}
 _lock = RLock()  # two threads that ask first would both make the device
 
 
@@ -48,11 +48,6 @@ def canonical(name: str) -> str:
 
 def get(name: str) -> Device:
     """The device of that name, made at its first use. Raises ValueError, or DeviceError where it is not available."""
-    device = _made.get(name)
-    return device or _make(name)
-
-
-def _make(name: str) -> Device:
     own = canonical(name)
     if own == "numpy":
         raise ValueError("device 'numpy' runs no kernels; choose 'sim' or 'cuda'.")
@@ -63,13 +58,12 @@ def _make(name: str) -> Device:
             else:
                 number = int(own[len("cuda:") :] or current_gpu())
                 _made[own] = import_module("minigrad.devices.cuda.gpu").GPU(number)
-        _made[name] = _made[own]
-    return _made[name]
+        return _made[own]
 
 
 def in_use() -> list[Device]:
     """The devices that have been used so far, `numpy` apart."""
-    return [device for name, device in list(_made.items()) if name == device.name]
+    return list(_made.values())
 
 
 @cache

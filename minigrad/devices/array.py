@@ -69,7 +69,6 @@ class Array:
 
     @classmethod
     def zeros(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
-        """Memory filled with zero bytes."""
         array = cls.empty(device, shape, dtype)
         device.zero(array.address, array.nbytes)
         return array

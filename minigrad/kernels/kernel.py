@@ -71,7 +71,6 @@ class Kernel:
         return list(self._plans.values())
 
     def forget(self) -> None:
-        """Drop all preferences."""
         self._preferred.clear()
         self._retuned()
 

@@ -52,12 +52,10 @@ class Launch:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks in the grid."""
         return prod(self.grid)
 
     @property
     def threads(self) -> int:
-        """The number of threads in the grid."""
         return self.blocks * prod(self.block)
 
     def __repr__(self) -> str:

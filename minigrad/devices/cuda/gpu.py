@@ -72,11 +72,9 @@ class GPU:
             self.context.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Queue a copy within the device."""
         self.context.call(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Queue a fill with zero bytes."""
         self.context.call(self.context.library.cuMemsetD8Async, address, 0, nbytes)
 
     # --- kernels ---
@@ -91,7 +89,6 @@ class GPU:
         return self._modules[key]
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Queue a kernel on the stream."""
         packed = arguments.packed
         places = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
         calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
@@ -138,7 +135,6 @@ class GPU:
     # --- graphs ---
 
     def replay(self, captured: CapturedGraph) -> None:
-        """Queue a captured graph."""
         with self.context.lock:
             self.context.queue([captured.launch])
 

@@ -53,10 +53,10 @@ class CapturedGraph:
         self.nodes = count.value
 
     def abandon(self) -> None:
-        """Drop the record. A capture that a forbidden call has spoilt ends by itself: its error is of no interest."""
+        """Drop the record or the graph. Where nothing is captured, as after a forbidden call, the driver says so in vain."""
         with suppress(LaunchError):
             self._library.cuGraphDestroy(self._end())
-        self.close()  # Ctrl-C may have come after the graph was made
+        self.close()
 
     def _end(self) -> ctypes.c_void_p:
         graph = ctypes.c_void_p()
@@ -70,7 +70,6 @@ class CapturedGraph:
             raise LaunchError(f"{error}; this step cannot be captured. Run it without graph.") from error
 
     def close(self) -> None:
-        """Return the graph to the driver."""
         if self._instance:
             self._library.cuGraphExecDestroy(self._instance)
             self._instance.value = None

@@ -56,7 +56,6 @@ class LoadedModule:
         return self.functions[name]
 
     def unload(self) -> None:
-        """Return it to the driver."""
         checked(self._library, "cuModuleUnload", self._handle)
 
 

@@ -59,15 +59,12 @@ class Allocator:
                 self.pool, self._capture, context.capturing = captured.pool, captured, True
                 for other in others:
                     other.barred = get_ident()
-                try:  # Ctrl-C may come between any two lines
-                    captured.begin()
-                    yield captured
-                    captured.end()
-                except BaseException:
-                    captured.abandon()
-                    raise
+                captured.begin()
+                yield captured
+                captured.end()
                 self._graphs.add(captured)
-            except BaseException:
+            except BaseException:  # Ctrl-C may come between any two lines
+                captured.abandon()
                 self._shared.adopt(captured.pool)  # a piece of it may be in use
                 raise
             finally:

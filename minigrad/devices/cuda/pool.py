@@ -21,7 +21,6 @@ class CachingPool:
         self._adopted: list[tuple[int, list[int], int]] = []  # size, another pool's free list, its pieces in use
 
     def allocate(self, nbytes: int) -> "PooledBuffer":
-        """A buffer of at least nbytes."""
         free = self.fitting.get(nbytes) or self._free_for(nbytes)
         buffer = PooledBuffer()
         buffer._free, buffer.address, buffer.nbytes = free, free.pop(), nbytes

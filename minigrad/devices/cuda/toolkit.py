@@ -61,7 +61,7 @@ def driver_version(driver: Path) -> str:
 
 
 def gpu_names(driver: Path) -> list[str]:
-    """The names of the GPUs, "NVIDIA H200". Initialises the driver and makes no context; Raises OSError where it does not start."""
+    """The names of the GPUs, "NVIDIA H200", from the driver without a context. Raises OSError where it does not start."""
     library, count, names = ctypes.CDLL(str(driver)), ctypes.c_int(), []
     if (code := library.cuInit(0)) == 100:  # CUDA_ERROR_NO_DEVICE
         return []
@@ -93,7 +93,6 @@ def release(folder: Path) -> list[int]:
 
 
 def first_file(candidates: Iterable[Path]) -> Path | None:
-    """The first candidate that is a file."""
     return next((path for path in candidates if path.is_file()), None)
 
 
