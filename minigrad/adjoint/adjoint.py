@@ -16,8 +16,8 @@ from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.adjoint.run import examine
 from minigrad.display import column
+from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.limits import Extent
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.source_kernel import source_of
 from minigrad.source import Source

@@ -94,9 +94,8 @@ class Array:
 
     def rows(self, start: int, count: int) -> "Array":
         """A view of `count` rows of a matrix."""
-        columns = self.shape[1]
-        address = self.address + start * columns * self.dtype.itemsize
-        return Array(self.device, (count, columns), self.dtype, self.buffer, address)
+        address = self.address + start * self.shape[1] * self.dtype.itemsize
+        return Array(self.device, (count, self.shape[1]), self.dtype, self.buffer, address)
 
     def copy_from(self, other: "Array") -> None:
         """Overwrite this array with another of the same shape and dtype."""

@@ -12,9 +12,8 @@ from minigrad.devices.caches import Cache
 from minigrad.devices.device import MAX_BLOCK, MAX_GRID, Dim3
 from minigrad.errors import LaunchError
 from minigrad.kernels import arguments
+from minigrad.kernels.extents import Extent, Span, check_limits, dim3, parse_sizes
 from minigrad.kernels.launch import Launch, complete_sizes
-from minigrad.kernels.limits import Extent, check_limits, dim3
-from minigrad.kernels.span import Span, parse_sizes
 from minigrad.operators import OPS
 from minigrad.source import Listing, Source
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from minigrad.devices.device import Dim3
 from minigrad.errors import LaunchError
-from minigrad.kernels.limits import check_limits
-from minigrad.kernels.span import Span
+from minigrad.kernels.extents import Span, check_limits
 
 
 def complete_sizes(kernel: Any, sizes: Sequence[int], named: Mapping[str, int]) -> dict[str, int]:

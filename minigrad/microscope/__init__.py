@@ -13,9 +13,9 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, a
+from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
-from minigrad.kernels.limits import Extent
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.source_kernel import source_of
 from minigrad.microscope.counts import Branch, Line

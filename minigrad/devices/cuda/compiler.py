@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from minigrad.devices import caches
-from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.devices.cuda.toolkit import find_nvcc, output
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, LaunchError
@@ -42,9 +42,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 @cache
 def _version() -> str:
     compiler = find_nvcc()
-    if not compiler:
-        return "nvrtc"
-    return subprocess.run([str(compiler), "--version"], capture_output=True, text=True, check=True).stdout
+    return output([compiler, "--version"]) if compiler else "nvrtc"
 
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:

@@ -56,18 +56,14 @@ class GPU:
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
-        with self.context.guarded():
-            self.context.must_not_capture(
-                "sends data to the GPU", "Pass what changes as an argument; numbers stay the same."
-            )
+        instead = "Pass what changes as an argument; numbers stay the same."
+        with self.context.uncaptured("sends data to the GPU", instead):
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
-        with self.context.guarded():
-            self.context.must_not_capture(
-                "reads a tensor on the host", "Return the tensor, and read it after the step."
-            )
+        instead = "Return the tensor, and read it after the step."
+        with self.context.uncaptured("reads a tensor on the host", instead):
             self._driver.memcpy_dtoh_async(host, address, self.stream)
             self.context.wait()
 

@@ -53,7 +53,7 @@ class CapturedGraph:
         self.nodes = count.value
 
     def abandon(self) -> None:
-        """Drop the record or the graph. Where nothing is captured, as after a forbidden call, the driver says so in vain."""
+        """Drop the record or the graph. A forbidden call has ended the capture: that error is of no interest."""
         with suppress(LaunchError):
             self._library.cuGraphDestroy(self._end())
         self.close()

@@ -28,8 +28,7 @@ class Prefetcher:
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used after `arrive` with the event that is returned with it."""
-        with self._gpu.context.guarded():
-            self._gpu.context.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
+        with self._gpu.context.uncaptured("sends a batch", "Take the batch from its iterator before the step."):
             array = Array.empty(self._gpu, host.shape, host.dtype)
             memory = self._next_buffer(host)
             memory[...] = host
@@ -43,8 +42,7 @@ class Prefetcher:
 
     def arrive(self, sent: Sequence[Any]) -> None:
         """Let later launches wait for these copies; the host goes on."""
-        with self._gpu.context.guarded():
-            self._gpu.context.must_not_capture("takes a batch", "Take it from its iterator before the step.")
+        with self._gpu.context.uncaptured("takes a batch", "Take it from its iterator before the step."):
             self._wait_for(sent)
 
     def let_go(self, sent: Sequence[Any]) -> None:

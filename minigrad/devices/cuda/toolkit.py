@@ -61,7 +61,7 @@ def driver_version(driver: Path) -> str:
 
 
 def gpu_names(driver: Path) -> list[str]:
-    """The names of the GPUs, "NVIDIA H200", from the driver without a context. Raises OSError where it does not start."""
+    """The names of the GPUs, "NVIDIA H200". Makes no context. Raises OSError where the driver does not start."""
     library, count, names = ctypes.CDLL(str(driver)), ctypes.c_int(), []
     if (code := library.cuInit(0)) == 100:  # CUDA_ERROR_NO_DEVICE
         return []
