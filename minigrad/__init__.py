@@ -7,7 +7,7 @@ from typing import Any
 from minigrad import ops  # noqa: F401  importing the rooms registers the ops
 from minigrad.create import manual_seed, ones, randn, tensor, uniform, zeros
 from minigrad.devices import devices, kernel_device
-from minigrad.kernels.kernel import kernel
+from minigrad.kernels.source_kernel import kernel
 from minigrad.op import OPS
 from minigrad.rounding import precision
 from minigrad.tape import no_grad

@@ -4,6 +4,7 @@ Wrong shapes and axes raise ValueError, wrong types TypeError, misuse of the tap
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +24,7 @@ class LaunchError(ValueError):
     """A launch that was rejected before it ran: its arguments, block, grid or shared memory do not fit."""
 
 
+@dataclass(eq=False, repr=False)
 class KernelError(RuntimeError):
     """A kernel that failed while it ran.
 
@@ -31,23 +33,20 @@ class KernelError(RuntimeError):
     reason is the fault and the way out, without the location. Unknown fields are None.
     """
 
-    def __init__(
-        self,
-        message: str,
-        kernel: str,
-        kind: str,
-        buffer: str | None = None,
-        block: tuple[int, int, int] | None = None,
-        thread: tuple[int, int, int] | None = None,
-        line: int | None = None,
-        file: str | None = None,
-        address: int | None = None,
-        reason: str = "",
-    ):
-        super().__init__(message)
-        self.reason = reason or message
-        self.kernel, self.kind, self.buffer, self.address = kernel, kind, buffer, address
-        self.block, self.thread, self.line, self.file = block, thread, line, file
+    message: str
+    kernel: str
+    kind: str
+    buffer: str | None = None
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+    line: int | None = None
+    file: str | None = None
+    address: int | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+        self.reason = self.reason or self.message
 
 
 LARGEST = float(np.finfo(np.float64).max)

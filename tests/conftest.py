@@ -102,7 +102,7 @@ class Repeating(Simulator):
     def queued(self, launch):
         module, name, grid, block, shared, packed, at, _ = launch
         self.prepared += 1
-        bare = Arguments(packed, ctypes.sizeof(packed), [])  # the arrays of a repetition are others
+        bare = Arguments(packed, [])  # the arrays of a repetition are others
 
         def queue():
             for (field, *_), place in zip(packed._fields_, at, strict=True):

@@ -204,8 +204,8 @@ class Driver:
     def cuModuleGetFunction(self, place, module, name):
         source, defines, _ = self.handles[module.value]
         real = np.dtype({"float": np.float32, "double": np.float64}[defines.get("real", "float")])
-        layout, size = _layout(source.signature(name.decode()).params, real)
-        found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout, size
+        layout = _layout(source.signature(name.decode()).params, real)
+        found = self.handles[module.value], get("sim").build(source, defines), name.decode(), layout
         return self.status(lambda: self.hand_out("get_function", place, found))
 
     def cuFuncGetAttribute(self, place, number, function):
@@ -213,14 +213,14 @@ class Driver:
         return 0
 
     def cuLaunchKernelEx(self, config, function, parameters, extra):
-        (_, _, context), module, name, layout, size = self.handles[address(function)]
+        (_, _, context), module, name, layout = self.handles[address(function)]
         packed, c = layout(), config._obj
         assert self.streams[c.stream - 1].context == context, "the kernel is that of another GPU"
         for i, (field, *_) in enumerate(layout._fields_):
             into = getattr(layout, field)
             ctypes.memmove(ctypes.addressof(packed) + into.offset, parameters._obj[i], into.size)
         grid, block = (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z)
-        launch = (module, name, grid, block, c.shared, Arguments(packed, size, []))
+        launch = (module, name, grid, block, c.shared, Arguments(packed, []))
         return self.status(lambda: self.queue("launch", c.stream, lambda: get("sim").launch(*launch)))
 
     def cuMemcpyDtoDAsync_v2(self, target, source, nbytes, stream):

@@ -16,9 +16,10 @@ from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.adjoint.run import examine
 from minigrad.display import column
-from minigrad.kernels.kernel import Kernel, source_of
-from minigrad.kernels.kernel import kernel as compiled
-from minigrad.kernels.launch import Extent
+from minigrad.kernels.extents import Extent
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import kernel as compiled
+from minigrad.kernels.source_kernel import source_of
 from minigrad.source import Source
 from minigrad.tensor import Tensor
 

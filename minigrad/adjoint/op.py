@@ -11,8 +11,8 @@ from minigrad.adjoint.language.ast import is_float
 from minigrad.adjoint.language.dataflow import names_used, written
 from minigrad.adjoint.run import fitted
 from minigrad.devices.dtypes import copied, device_of, move
+from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Extent
 from minigrad.tensor import Tensor
 
 

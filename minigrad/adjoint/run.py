@@ -25,8 +25,8 @@ from minigrad.devices.array import Array
 from minigrad.devices.dtypes import convert, copied, move, to_host
 from minigrad.errors import LaunchError, short
 from minigrad.kernels.arguments import C_NAMES, bind
+from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Extent
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 

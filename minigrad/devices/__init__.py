@@ -10,15 +10,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from threading import RLock, get_ident
+from threading import RLock, local
 
-from minigrad.devices.device import Device, Launcher, current_gpu, gpu_name
+from minigrad.devices.device import Device, Launcher
 from minigrad.errors import DeviceError
 
 NAMES = ("numpy", "sim", "cuda")
 _GPU = re.compile(r"cuda:(0|[1-9]\d{0,8})")
-_made: dict[str, Device] = {}  # by every name that was asked for
+_made: dict[str, Device] = {}
 _lock = RLock()  # two threads that ask first would both make the device
+
+
+def current_gpu() -> int:
+    """The number of the GPU that is called `cuda`: CUDA_DEVICE, or 0."""
+    number = os.environ.get("CUDA_DEVICE") or "0"
+    if not number.isdecimal():
+        raise DeviceError(f"CUDA_DEVICE={number!r} is not the number of a GPU; set it to 0, 1, ...")
+    return int(number)
+
+
+def gpu_name(number: int) -> str:
+    """The one name of a GPU as a device: `cuda` for the current one, `cuda:N` for another."""
+    return "cuda" if number == current_gpu() else f"cuda:{number}"
 
 
 def canonical(name: str) -> str:
@@ -35,11 +48,6 @@ def canonical(name: str) -> str:
 
 def get(name: str) -> Device:
     """The device of that name, made at its first use. Raises ValueError, or DeviceError where it is not available."""
-    device = _made.get(name)
-    return device or _make(name)
-
-
-def _make(name: str) -> Device:
     own = canonical(name)
     if own == "numpy":
         raise ValueError("device 'numpy' runs no kernels; choose 'sim' or 'cuda'.")
@@ -50,13 +58,12 @@ def _make(name: str) -> Device:
             else:
                 number = int(own[len("cuda:") :] or current_gpu())
                 _made[own] = import_module("minigrad.devices.cuda.gpu").GPU(number)
-        _made[name] = _made[own]
-    return _made[name]
+        return _made[own]
 
 
 def in_use() -> list[Device]:
     """The devices that have been used so far, `numpy` apart."""
-    return [device for name, device in list(_made.items()) if name == device.name]
+    return list(_made.values())
 
 
 @cache
@@ -105,24 +112,27 @@ def kernel_device() -> str:
     return "sim" if why_not("cuda") else "cuda"
 
 
-_instead: list[tuple[int, Launcher]] = []  # by thread, the device that replaces `sim`, the innermost last
+class _Replacement(local):
+    """The launcher that replaces `sim` on this thread."""
+
+    launcher: Launcher | None = None
+
+
+_replacement = _Replacement()
 
 
 def for_launch(device: Device | None) -> Launcher:
     """The device for a launch with arrays on this one, or without arrays; a microscope in use replaces `sim`."""
-    if _instead and (device is None or device.name == "sim"):
-        mine = [other for thread, other in _instead if thread == get_ident()]
-        if mine:
-            return mine[-1]
+    if _replacement.launcher and (device is None or device.name == "sim"):
+        return _replacement.launcher
     return device or get(check(kernel_device()))
 
 
 @contextmanager
 def through(launcher: Launcher) -> Iterator[None]:
     """Send every launch that this thread makes on `sim` to a microscope, or to a `sim.using(...)`."""
-    entry = get_ident(), launcher
-    _instead.append(entry)
+    before, _replacement.launcher = _replacement.launcher, launcher
     try:
         yield
     finally:
-        _instead.remove(entry)
+        _replacement.launcher = before

@@ -1,8 +1,8 @@
-"""Array: device memory with a shape and a dtype, its Spec, and TensorMap, a description of boxes in an array."""
+"""Array: device memory with a shape and a dtype, and its Spec: device, shape, dtype and alignment."""
 
-import ctypes
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -51,6 +51,12 @@ class Array:
     """Device memory with a shape and a dtype, always contiguous in C order."""
 
     __slots__ = ("__weakref__", "address", "buffer", "spec")
+    device = property(attrgetter("spec.device"))
+    shape = property(attrgetter("spec.shape"))
+    dtype = property(attrgetter("spec.dtype"))
+    size = property(attrgetter("spec.size"))
+    nbytes = property(attrgetter("spec.nbytes"))
+    ndim = property(lambda self: len(self.spec.shape))
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype, buffer: Buffer, address: int = 0):
         self.buffer, self.address = buffer, address or buffer.address
@@ -63,7 +69,6 @@ class Array:
 
     @classmethod
     def zeros(cls, device: Device, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
-        """Memory filled with zero bytes."""
         array = cls.empty(device, shape, dtype)
         device.zero(array.address, array.nbytes)
         return array
@@ -75,30 +80,6 @@ class Array:
         if host.size:
             device.upload(array.address, np.ascontiguousarray(host))
         return array
-
-    @property
-    def device(self) -> Device:
-        return self.spec.device
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.spec.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.spec.dtype
-
-    @property
-    def size(self) -> int:
-        return self.spec.size
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.spec.nbytes
 
     def numpy(self) -> np.ndarray:
         """A copy in host memory; waits for the kernels that write this array."""
@@ -113,15 +94,14 @@ class Array:
 
     def rows(self, start: int, count: int) -> "Array":
         """A view of `count` rows of a matrix."""
-        columns = self.shape[1]
-        address = self.address + start * columns * self.dtype.itemsize
-        return Array(self.device, (count, columns), self.dtype, self.buffer, address)
+        address = self.address + start * self.shape[1] * self.dtype.itemsize
+        return Array(self.device, (count, self.shape[1]), self.dtype, self.buffer, address)
 
     def copy_from(self, other: "Array") -> None:
         """Overwrite this array with another of the same shape and dtype."""
         if self.size and self.address != other.address:
             if self.device.repeats:
-                self.device.touch(self, other)  # type: ignore[attr-defined]
+                self.device.touch(self, other)
             self.device.copy(self.address, other.address, self.nbytes)
 
     def __repr__(self) -> str:
@@ -133,18 +113,3 @@ def array_over(buffer: Buffer, spec: Spec, new: Any = object.__new__) -> Array:
     array = new(Array)
     array.spec, array.buffer, array.address = spec, buffer, buffer.address
     return array
-
-
-class TensorMap(ctypes.Structure):
-    """The argument of a kernel that takes a `const __grid_constant__ TensorMap`.
-
-    The array is viewed in `shape`, in C order, and fetched in boxes of shape `box`; elements outside the array are 0.
-    Rows must be multiples of 16 bytes, and the rows of a box 128 bytes: they arrive in shared memory swizzled. This is
-    a description; a launch on the device `cuda` replaces it by the driver's 128 bytes.
-    """
-
-    _fields_ = (("address", ctypes.c_void_p), ("rest", ctypes.c_uint64 * 15))
-
-    def __init__(self, array: Array, shape: Sequence[int], box: Sequence[int]):
-        super().__init__(array.address)
-        self.array, self.shape, self.box = array, tuple(shape), tuple(box)

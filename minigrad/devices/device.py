@@ -1,14 +1,12 @@
 """Device: the protocol of a device that runs kernels. `sim` and `cuda` follow it, so a launch is written once."""
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from minigrad.errors import DeviceError
 from minigrad.source import Source
 
 Dim3 = tuple[int, int, int]
@@ -29,19 +27,6 @@ def index_of(number: int, extent: Dim3) -> Dim3:
     return number % x, number // x % y, number // (x * y)
 
 
-def current_gpu() -> int:
-    """The number of the GPU that is called `cuda`: CUDA_DEVICE, or 0."""
-    number = os.environ.get("CUDA_DEVICE") or "0"
-    if not number.isdecimal():
-        raise DeviceError(f"CUDA_DEVICE={number!r} is not the number of a GPU; set it to 0, 1, ...")
-    return int(number)
-
-
-def gpu_name(number: int) -> str:
-    """The one name of a GPU as a device: `cuda` for the current one, `cuda:N` for another."""
-    return "cuda" if number == current_gpu() else f"cuda:{number}"
-
-
 class Buffer(Protocol):
     """Device memory, freed when the object is collected."""
 
@@ -54,7 +39,6 @@ class Arguments:
     """A kernel's arguments: one packed field per parameter, in the layout of CUDA's parameter buffer."""
 
     packed: ctypes.Structure
-    size: int  # up to the end of the last parameter: a C struct is padded behind it, CUDA's buffer is not
     arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
     maps: Maps = ()
 
@@ -94,7 +78,10 @@ class Device(Launcher, Protocol):
     """A launcher with memory."""
 
     is_gpu: bool  # launches return before the kernel has run, and steps can be captured as graphs
-    repeats: bool  # the device is a Repeater
+    # It replays recorded launches: queued(a PlacedLaunch) gives the steps that queue it, as often as they are taken;
+    # repeat(a Program, arrays) fills in the addresses of these arrays and of new memory, takes the steps, and returns
+    # the memory; touch(*arrays) lets the graph that is being captured, if any, keep these arrays.
+    repeats: bool
     arch: str  # the target of the compiler, e.g. "sm_90a"; empty where that is no GPU
     processors: int  # multiprocessors, each of which runs blocks of its own
 
@@ -112,16 +99,3 @@ class Device(Launcher, Protocol):
 
     def zero(self, address: int, nbytes: int) -> None:
         """Fill with zero bytes."""
-
-
-class Repeater(Device, Protocol):
-    """A device that records the launches of an op once and replays them with other addresses."""
-
-    def queued(self, launch: PlacedLaunch) -> Sequence[Step]:
-        """The steps that queue this launch, as often as they are taken."""
-
-    def repeat(self, program: Any, arrays: Sequence[Any]) -> list[Buffer]:
-        """Fill in the addresses of arrays and of new memory, queue the program's steps, return the new memory."""
-
-    def touch(self, *arrays: Any) -> None:
-        """Let the graph that is being captured, if any, keep these arrays."""

@@ -51,7 +51,6 @@ class DryRun:
         return FakeBuffer(address, nbytes)
 
     def download(self, address: int, host: np.ndarray) -> None:
-        """Fill the array with zeros."""
         host.fill(0)
 
     def _nothing(self, *arguments: Any) -> None:
@@ -60,11 +59,9 @@ class DryRun:
     upload = copy = zero = synchronize = _nothing
 
     def build(self, source: Source, defines: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
-        """The source and the macros of the build."""
         return source, dict(defines)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Record the launch."""
         source, defines = module
         self.launches.append(RecordedLaunch(name, source, defines, grid, block, shared, tuple(arguments.arrays)))
 

@@ -31,7 +31,6 @@ def is_bfloat16(dtype: np.dtype) -> bool:
 
 
 def has_gradient(dtype: np.dtype) -> bool:
-    """True for dtypes whose tensors can be differentiated."""
     return dtype in FLOATS or is_bfloat16(dtype)
 
 
@@ -42,7 +41,6 @@ def move(array: Any, device: str) -> Any:
 
 
 def device_of(array: Any) -> str:
-    """The name of an array's device."""
     return array.device.name if isinstance(array, Array) else "numpy"
 
 

@@ -29,12 +29,8 @@ class BandedBuffer:
     """Memory with a band before and behind it."""
 
     whole: Buffer
+    address: int  # behind the first band
     nbytes: int
-
-    @property
-    def address(self) -> int:
-        """The address behind the first band."""
-        return self.whole.address + BAND
 
 
 class Guard:
@@ -53,7 +49,7 @@ class Guard:
         """Memory full of NaN, between bands of the same."""
         whole = self.device.allocate(nbytes + 2 * BAND)
         self.device.upload(whole.address, np.full(nbytes + 2 * BAND, POISON, np.uint8))
-        return BandedBuffer(whole, nbytes)
+        return BandedBuffer(whole, whole.address + BAND, nbytes)
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Run the kernel, then check the bands of every array among its arguments. Raises KernelError."""

@@ -11,8 +11,8 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.fusion.trace import Trace
 from minigrad.fusion.write import FusedSource
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import OPS
 from minigrad.ops import reduction

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigrad.devices.array import Array, TensorMap
+from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Device
 from minigrad.devices.dtypes import is_bfloat16
+from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.view import View
 from minigrad.source import Param
@@ -74,8 +75,8 @@ def bind(kernel: str, params: tuple[Param, ...], args: Sequence[Any]) -> BoundAr
         if param.type == "TensorMap":
             arrays.append((param.name, arg.array))
             maps.append((i, arg))
-    layout, size = _layout(params, real)
-    return BoundArguments(Arguments(layout(*values), size, arrays, maps), _one_device(kernel, arrays), real, written)
+    packed = _layout(params, real)(*values)
+    return BoundArguments(Arguments(packed, arrays, maps), _one_device(kernel, arrays), real, written)
 
 
 def _array(kernel: str, i: int, param: Param, arg: Any) -> Array:
@@ -150,8 +151,8 @@ def _scalar(kernel: str, i: int, param: Param, kind: str, arg: Any) -> Any:
 
 
 @cache
-def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Structure], int]:
-    """A C struct with one field per parameter, in natural alignment as in CUDA, and its size without final padding."""
+def _layout(params: tuple[Param, ...], real: np.dtype) -> type[ctypes.Structure]:
+    """A C struct with one field per parameter, in natural alignment as in CUDA."""
 
     def c_type(param: Param) -> Any:
         if param.pointer:
@@ -160,9 +161,7 @@ def _layout(params: tuple[Param, ...], real: np.dtype) -> tuple[type[ctypes.Stru
         return _SCALARS[kind] if kind in _SCALARS else STRUCTS[kind]
 
     fields = [(f"p{i}", c_type(param)) for i, param in enumerate(params)]
-    layout = type("Packed", (ctypes.Structure,), {"_fields_": fields})
-    last = getattr(layout, f"p{len(params) - 1}", None)
-    return layout, last.offset + last.size if last else 0
+    return type("Packed", (ctypes.Structure,), {"_fields_": fields})
 
 
 def _place(kernel: str, i: int, param: Param) -> str:

@@ -1,10 +1,8 @@
 """Kernel: one `__global__` function, checked, compiled and launched the same way on `sim` and `cuda`."""
 
 import copy
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +10,11 @@ import numpy as np
 from minigrad.devices import for_launch
 from minigrad.devices.caches import Cache
 from minigrad.devices.device import MAX_BLOCK, MAX_GRID, Dim3
-from minigrad.errors import LaunchError, a
+from minigrad.errors import LaunchError
 from minigrad.kernels import arguments
-from minigrad.kernels.launch import Extent, Launch, Span, check_limits, dim3, parse_sizes
-from minigrad.source import CUDA, Listing, Source
+from minigrad.kernels.extents import Extent, Span, check_limits, dim3, parse_sizes
+from minigrad.kernels.launch import Launch, complete_sizes
+from minigrad.source import Listing, Source
 
 RETUNED: list[Callable[[], Any]] = []  # called after every change of preferred tunables, of any kernel
 
@@ -44,7 +43,7 @@ class Kernel:
         self.source = Source.read(source) if isinstance(source, str) else source
         self.signature = self.source.signature(name)
         self.name = name
-        self.grid, self.block = tuple(map(Span.parse, grid)), tuple(map(Span.parse, block))
+        self.grid, self.block = (tuple(Span(*words.split("/")) for words in extent) for extent in (grid, block))
         self.sizes = parse_sizes(sizes)
         self.tunables, self.fit, self.shared = tunables, fit, shared
         self.values = {key: legal[0] for key, legal in tunables.items()}
@@ -72,7 +71,6 @@ class Kernel:
         return list(self._plans.values())
 
     def forget(self) -> None:
-        """Drop all preferences."""
         self._preferred.clear()
         self._retuned()
 
@@ -94,12 +92,11 @@ class Kernel:
         """The launch for these sizes and tunables: it shows its arithmetic, and runs when it is called."""
         if not named and sizes in self._plans:
             return self._plans[sizes]
-        work = {key: value for key, value in named.items() if key in self.sizes}
-        preferred = self.preferred(*sizes, *(work[key] for key in self.sizes if key in work))
         chosen = self._legal({key: value for key, value in named.items() if key not in self.sizes})
-        fitted = self.fit(**self.sizes | dict(zip(self.sizes, sizes, strict=False)) | work) if self.fit else {}
-        values = self.values | fitted | preferred | chosen
-        return self._plans.keep((*sizes, *named.items()), Launch.plan(self, sizes, work, values))
+        work = complete_sizes(self, sizes, {key: named[key] for key in named if key in self.sizes})
+        fitted = self.fit(**work) if self.fit else {}
+        values = self.values | fitted | self.preferred(*work.values()) | chosen
+        return self._plans.keep((*sizes, *named.items()), Launch.plan(self, work, values))
 
     def __call__(self, *args: Any, grid: Extent | None = None, block: Extent | None = None, shared: int = 0) -> None:
         """Run the kernel over an explicit grid; it writes its outputs in place."""
@@ -174,31 +171,3 @@ class Kernel:
 
     def _repr_html_(self) -> str:
         return self.listing._repr_html_()
-
-
-def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:
-    """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
-
-    source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
-    that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
-    """
-    a("mg.kernel", name, str, "the name of a kernel as its second argument")
-    a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
-    for macro, value in (defines or {}).items():
-        if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
-            raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
-    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
-    made.waits = True
-    return made
-
-
-def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
-    """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
-    text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
-    if "__global__" in text or "\n" in text:
-        return Source(text, f"{name}.cu", CUDA)
-    path = Path(text)
-    if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
-        shown = text if len(text) < 100 else f"{text[:100]}..."
-        raise FileNotFoundError(f"no file {shown!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
-    return Source(path.read_text(), path.name, path.parent)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 
 MANY, BLOCK, CHUNK = 8, 256, 1024  # parameters that a launch updates; threads of a block, and elements
 Row = Sequence[Any]  # an array with what goes with it: a parameter, its gradient, its states, its size

@@ -17,7 +17,7 @@ from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
-from minigrad.kernels.kernel import kernel
+from minigrad.kernels.source_kernel import kernel
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right

@@ -13,9 +13,11 @@ import numpy as np
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
 from minigrad.errors import LaunchError, a
-from minigrad.kernels.kernel import Kernel, source_of
-from minigrad.kernels.kernel import kernel as compiled
-from minigrad.kernels.launch import Extent, Launch
+from minigrad.kernels.extents import Extent
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.launch import Launch
+from minigrad.kernels.source_kernel import kernel as compiled
+from minigrad.kernels.source_kernel import source_of
 from minigrad.microscope.counts import Branch, Line
 from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection

@@ -177,7 +177,7 @@ class MovedArguments:
                 at = self._starts[array.buffer.address] + array.address - array.buffer.address
                 setattr(self.packed, field, at)
                 arrays.append((name, Array(array.device, array.shape, array.dtype, array.buffer, at)))
-        return Arguments(self.packed, self._arguments.size, arrays)
+        return Arguments(self.packed, arrays)
 
     def leave(self) -> list[bytes]:
         """Copy the results back. Returns the buffers' contents before the launch."""

@@ -9,8 +9,8 @@ from typing import Any
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
 from minigrad.errors import flag
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 from minigrad.op import Case
 
 Axis = int | Sequence[int] | None

@@ -120,7 +120,7 @@ class _Capture:
             self.outputs = outputs = _detached(outputs)
             if any(x.version is version for x in given for version in self.recorder.written):
                 raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
-            if not self.captured.replay.nodes:
+            if not self.captured.nodes:
                 raise RuntimeError("mg.graph: the step launched nothing on the GPU; is its model there? .to('cuda')")
         except BaseException:
             self.recorder.undo()
@@ -138,7 +138,7 @@ class _Capture:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.dtype} {array.shape}" for array in self.arrays)
-        return f"{self.captured.replay.nodes} launches and copies for {inputs} in {self.captured.pool.held} bytes"
+        return f"{self.captured.nodes} launches and copies for {inputs} in {self.captured.pool.held} bytes"
 
     def __del__(self) -> None:
         if hasattr(self, "outputs"):

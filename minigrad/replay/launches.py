@@ -27,7 +27,7 @@ class Program:
     """The launches of a function from a list of arrays of these specs to arrays, or None. Raises Unrecordable."""
 
     def __init__(self, function: Callable[[Sequence[Array]], Sequence[Any]], specs: Sequence[Spec]):
-        self.device: Any = specs[0].device  # a Repeater
+        self.device: Any = specs[0].device  # one that `repeats`
         recording = RecordingDevice(self.device, len(specs))
         results = function([recording.input(number, spec) for number, spec in enumerate(specs)])
         self.sizes = recording.sizes

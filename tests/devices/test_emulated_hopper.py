@@ -8,9 +8,10 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices import get
-from minigrad.devices.array import Array, TensorMap
+from minigrad.devices.array import Array
+from minigrad.devices.tensor_map import TensorMap
+from minigrad.kernels.extents import Span
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View, broadcast
 from minigrad.lab.show.matmul_ladder import on_tensor_cores
 from minigrad.ops.matmul.strategies import BOXES

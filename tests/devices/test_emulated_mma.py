@@ -9,8 +9,8 @@ import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import is_bfloat16
+from minigrad.kernels.extents import Span
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View
 from minigrad.lab.show.matmul_ladder import on_tensor_cores, owners
 from minigrad.microscope import watching

@@ -8,7 +8,7 @@ import minigrad as mg
 from minigrad.devices import canonical, check, get, is_gpu, why_not
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.gpu import GPU
-from minigrad.devices.cuda.memory import piece_size
+from minigrad.devices.cuda.pool import piece_size
 from minigrad.errors import DeviceError, KernelError, LaunchError
 from minigrad.kernels.arguments import bind
 from minigrad.kernels.kernel import Kernel

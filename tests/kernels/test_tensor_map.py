@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.devices.array import Array, TensorMap
+from minigrad.devices.array import Array
+from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.replay.launches import Program

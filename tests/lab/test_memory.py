@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.array import Array
-from minigrad.devices.cuda.memory import piece_size
+from minigrad.devices.cuda.pool import piece_size
 from minigrad.lab.memory import timeline
 
 

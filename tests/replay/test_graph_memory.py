@@ -8,7 +8,7 @@ import pytest
 from graph_steps import Network, batch, on
 
 import minigrad as mg
-from minigrad.devices.cuda.memory import piece_size
+from minigrad.devices.cuda.pool import piece_size
 from minigrad.errors import LaunchError
 
 

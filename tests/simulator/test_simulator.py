@@ -8,7 +8,7 @@ import pytest
 from sim_kernels import array, filled, works
 
 from minigrad.devices import get
-from minigrad.kernels.kernel import kernel
+from minigrad.kernels.source_kernel import kernel
 from minigrad.simulator import Simulator
 
 

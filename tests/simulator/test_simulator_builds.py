@@ -14,7 +14,8 @@ from sim_kernels import filled, python, works
 
 from minigrad.devices import get
 from minigrad.errors import CompileError
-from minigrad.kernels.kernel import Kernel, kernel
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import kernel
 from minigrad.source import Source
 
 

@@ -12,7 +12,8 @@ from sim_kernels import error_of, faults, filled, line_of, python
 
 from minigrad.devices import get
 from minigrad.errors import KernelError, LaunchError
-from minigrad.kernels.kernel import Kernel, kernel
+from minigrad.kernels.kernel import Kernel
+from minigrad.kernels.source_kernel import kernel
 from minigrad.source import Source
 
 FEW_ADDRESSES = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from minigrad.devices import caches
-from minigrad.devices.cuda.toolkit import find_nvcc
+from minigrad.devices.cuda.toolkit import find_nvcc, output
 from minigrad.devices.device import MAX_SHARED
 from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, LaunchError
@@ -42,9 +42,7 @@ def cubin(source: Source, defines: Mapping[str, str], arch: str) -> bytes:
 @cache
 def _version() -> str:
     compiler = find_nvcc()
-    if not compiler:
-        return "nvrtc"
-    return subprocess.run([str(compiler), "--version"], capture_output=True, text=True, check=True).stdout
+    return output([compiler, "--version"]) if compiler else "nvrtc"
 
 
 def _nvcc(compiler: str, source: Source, options: list[str], image: Path) -> None:
@@ -77,8 +75,7 @@ def _nvrtc(source: Source, options: list[str]) -> bytes:
 
 def explain(source: Source, log: str) -> Exception:
     """The compiler's log as an exception: its errors alone, each with its source line and at most one hint."""
-    too_much = re.search(r"Entry function '(\w+)' uses too much shared data \(0x([0-9a-f]+)", log)
-    if too_much:
+    if too_much := re.search(r"Entry function '(\w+)' uses too much shared data \(0x([0-9a-f]+)", log):
         return LaunchError(
             f"{too_much[1]}: static shared memory of {int(too_much[2], 16)} bytes; a block may use {MAX_SHARED}. "
             "Choose a smaller tile."
@@ -88,8 +85,7 @@ def explain(source: Source, log: str) -> Exception:
     lines = source.text.splitlines()
     errors = []
     for line in log.splitlines():
-        found = re.match(r"(.+)\((\d+)\): (?:catastrophic )?error: (.*)", line)
-        if found:
+        if found := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error: (.*)", line):
             number = int(found[2])
             shown = lines[number - 1].strip() if found[1] == source.name and number <= len(lines) else ""
             errors.append(f"{found[1]}({number}): error: {found[3]}\n    {shown}")

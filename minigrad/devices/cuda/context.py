@@ -108,10 +108,13 @@ class Context:
             self.stream.synchronize()
             self.launched.clear()
 
-    def must_not_capture(self, what: str, instead: str) -> None:
-        """Raise RuntimeError while this thread captures a graph; the lock is held, so another's capture has ended."""
-        if self.capturing:
-            raise RuntimeError(f"mg.graph: the step {what} while it is captured, and a replay would not. {instead}")
+    @contextmanager
+    def uncaptured(self, what: str, instead: str) -> Iterator[None]:
+        """Like `guarded`. Raises RuntimeError while this thread captures a graph; another's has ended at the lock."""
+        with self.guarded():
+            if self.capturing:
+                raise RuntimeError(f"mg.graph: the step {what} while it is captured, and a replay would not. {instead}")
+            yield
 
     def failure(self, error: Exception, message: str) -> Exception:
         """A LaunchError where a call was rejected and no harm done; after a fault of a kernel every call fails."""

@@ -3,20 +3,23 @@
 import atexit
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from minigrad.devices import gpu_name
 from minigrad.devices.array import Array
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.chip import Chip, chip_of
 from minigrad.devices.cuda.context import Context
+from minigrad.devices.cuda.graph import CapturedGraph
 from minigrad.devices.cuda.launch import prepared
-from minigrad.devices.cuda.memory import Allocator, CapturedGraph, PooledBuffer
+from minigrad.devices.cuda.memory import Allocator
+from minigrad.devices.cuda.pool import PooledBuffer
 from minigrad.devices.cuda.prefetch import Prefetcher
-from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, gpu_name
+from minigrad.devices.device import Arguments, Dim3, PlacedLaunch
 from minigrad.errors import DeviceError
 from minigrad.source import Source
 
@@ -53,27 +56,21 @@ class GPU:
 
     def upload(self, address: int, host: np.ndarray) -> None:
         """Copy a host array to the device, in the order of the stream."""
-        with self.context.guarded():
-            self.context.must_not_capture(
-                "sends data to the GPU", "Pass what changes as an argument; numbers stay the same."
-            )
+        instead = "Pass what changes as an argument; numbers stay the same."
+        with self.context.uncaptured("sends data to the GPU", instead):
             self._driver.memcpy_htod_async(address, host, self.stream)
 
     def download(self, address: int, host: np.ndarray) -> None:
         """Copy to the host, after every launch before it."""
-        with self.context.guarded():
-            self.context.must_not_capture(
-                "reads a tensor on the host", "Return the tensor, and read it after the step."
-            )
+        instead = "Return the tensor, and read it after the step."
+        with self.context.uncaptured("reads a tensor on the host", instead):
             self._driver.memcpy_dtoh_async(host, address, self.stream)
             self.context.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Queue a copy within the device."""
         self.context.call(self.context.library.cuMemcpyDtoDAsync_v2, target, source, nbytes)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Queue a fill with zero bytes."""
         self.context.call(self.context.library.cuMemsetD8Async, address, 0, nbytes)
 
     # --- kernels ---
@@ -88,7 +85,6 @@ class GPU:
         return self._modules[key]
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        """Queue a kernel on the stream."""
         packed = arguments.packed
         places = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
         calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
@@ -135,9 +131,8 @@ class GPU:
     # --- graphs ---
 
     def replay(self, captured: CapturedGraph) -> None:
-        """Queue a captured graph."""
         with self.context.lock:
-            self.context.queue([captured.replay.call])  # type: ignore[union-attr]
+            self.context.queue([captured.launch])
 
     def touch(self, *arrays: Array) -> None:
         """Let the graph that this thread captures, if any, keep these arrays."""
@@ -158,8 +153,8 @@ class GPU:
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
         """Registers per thread, bytes of static shared memory and bytes of local memory of a compiled kernel."""
         with self.context.guarded():
-            function = module.function(name)
-            return tuple(map(function.attribute, (libcuda.REGISTERS, libcuda.SHARED, libcuda.LOCAL)))
+            read = partial(libcuda.attribute, self.context.library, module.function(name))
+            return read(libcuda.REGISTERS), read(libcuda.SHARED), read(libcuda.LOCAL)
 
     def mark(self) -> Any:
         """An event at this place in the stream."""

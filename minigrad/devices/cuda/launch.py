@@ -5,17 +5,17 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from minigrad.devices.array import TensorMap
+from minigrad.devices.cuda import libcuda
 from minigrad.devices.cuda.context import Context
-from minigrad.devices.cuda.libcuda import REGISTERS, SHARED, DriverCall, DriverError, LaunchConfig
 from minigrad.devices.device import MAX_SHARED, PlacedLaunch
+from minigrad.devices.tensor_map import TensorMap
 
 BFLOAT16 = 9  # CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
 LAYOUT = (0, 3, 2, 0)  # rows not interleaved, SWIZZLE_128B, L2_PROMOTION_128B, zeros outside
 SIZE, ALIGNED = 128, 64  # bytes of a map and its alignment
 
 
-def prepared(context: Context, launch: PlacedLaunch) -> list[DriverCall]:
+def prepared(context: Context, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
     """The driver calls that queue a launch; each time they read its parameters at the launch's places."""
     module, name, grid, block, shared, packed, places, maps = launch
     function = module.functions.get(name)
@@ -24,18 +24,18 @@ def prepared(context: Context, launch: PlacedLaunch) -> list[DriverCall]:
             function = module.function(name)
             if shared > MAX_SHARED:  # more than every GPU has must be asked for
                 _allow_shared(context, function, name, shared)
-    config = LaunchConfig(*grid, *block, shared, context.stream.handle)
+    config = libcuda.LaunchConfig(*grid, *block, shared, context.stream.handle)
     parameters, calls = (ctypes.c_void_p * len(places))(*places), []
     for i, tensor_map in maps:
         encode, parameters[i] = _encoded(context.library, tensor_map, places[i])
         calls.append(encode)
-    arguments = ctypes.byref(config), function.handle, ctypes.byref(parameters), None  # as C takes them: no conversion
-    call = DriverCall(context.library.cuLaunchKernelEx, *arguments)
-    call.name, call.message, call.keep = name, partial(_message, name, function, config), packed
+    arguments = ctypes.byref(config), function, ctypes.byref(parameters), None  # as C takes them: no conversion
+    call = libcuda.DriverCall(context.library.cuLaunchKernelEx, *arguments)
+    call.name, call.message, call.keep = name, partial(_message, context.library, name, function, config), packed
     return [*calls, call]
 
 
-def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[DriverCall, int]:
+def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[libcuda.DriverCall, int]:
     """The call that encodes the map of the array whose address it finds at `place`, and the address of that map."""
     shape, itemsize = tensor_map.shape[::-1], tensor_map.array.dtype.itemsize  # the innermost axis first
     rank = len(shape)
@@ -45,7 +45,7 @@ def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[DriverCal
     memory = ctypes.create_string_buffer(SIZE + ALIGNED)
     target = -(-ctypes.addressof(memory) // ALIGNED) * ALIGNED
     address = ctypes.c_void_p.from_address(place)
-    call = DriverCall(library.cuTensorMapEncodeTiled, ctypes.c_void_p(target), BFLOAT16, rank, address, *layout)
+    call = libcuda.DriverCall(library.cuTensorMapEncodeTiled, ctypes.c_void_p(target), BFLOAT16, rank, address, *layout)
     call.keep = memory
     call.message = lambda error: (
         f"no tensor map of {tensor_map.shape} in boxes of {tensor_map.box}: {error}. "
@@ -56,17 +56,18 @@ def _encoded(library: Any, tensor_map: TensorMap, place: int) -> tuple[DriverCal
 
 def _allow_shared(context: Context, function: Any, name: str, shared: int) -> None:
     try:
-        function.allow_shared(shared)
-    except DriverError as error:
+        libcuda.checked(context.library, "cuFuncSetAttribute", function, libcuda.MAX_DYNAMIC_SHARED, shared)
+    except libcuda.DriverError as error:
         text = f"{name}: this GPU has no {shared} bytes of shared memory for a block: {error}."
         raise context.failure(error, f"{text} Choose another kernel.") from error
 
 
-def _message(name: str, function: Any, config: LaunchConfig, error: Exception) -> str:
+def _message(library: Any, name: str, function: Any, config: libcuda.LaunchConfig, error: Exception) -> str:
     """The error message of a launch that the driver rejects."""
     grid, block = (config.grid_x, config.grid_y, config.grid_z), (config.block_x, config.block_y, config.block_z)
+    registers, shared = (libcuda.attribute(library, function, number) for number in (libcuda.REGISTERS, libcuda.SHARED))
     return (
-        f"{name}: the GPU rejected grid={grid}, block={block}: {error}. It needs {function.attribute(REGISTERS)} "
-        f"registers per thread, {function.attribute(SHARED) + config.shared} bytes of shared memory per block. "
+        f"{name}: the GPU rejected grid={grid}, block={block}: {error}. It needs {registers} registers per thread, "
+        f"{shared + config.shared} bytes of shared memory per block. "
         "Choose a smaller block."
     )

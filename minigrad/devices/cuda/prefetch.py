@@ -1,8 +1,8 @@
 """Prefetch: copy data to the GPU while it computes, on a second stream, from page-locked memory."""
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,28 +22,27 @@ class Prefetcher:
 
     def __init__(self, gpu: Any, driver: Any):
         self._gpu, self._driver = gpu, driver
-        self._locked: dict[tuple, list[LockedBuffer]] = {}
+        self._locked: dict[tuple, deque[LockedBuffer]] = {}
         with gpu.context.guarded():
             self._stream = driver.Stream(NON_BLOCKING)
 
     def send(self, host: np.ndarray) -> tuple[Array, Any]:
         """Start to copy an array. It may be used after `arrive` with the event that is returned with it."""
-        with self._gpu.context.guarded():
-            self._gpu.context.must_not_capture("sends a batch", "Take the batch from its iterator before the step.")
+        with self._gpu.context.uncaptured("sends a batch", "Take the batch from its iterator before the step."):
             array = Array.empty(self._gpu, host.shape, host.dtype)
-            buffer = self._next_buffer(host)
-            buffer.memory[...] = host
+            memory = self._next_buffer(host)
+            memory[...] = host
             # Earlier launches may still read the memory that the pool has handed out again for this array.
             self._stream.wait_for_event(self._driver.Event().record(self._gpu.stream))
             if host.size:
-                self._driver.memcpy_htod_async(array.address, buffer.memory, self._stream)
-            buffer.sent = self._driver.Event().record(self._stream)
-        return array, buffer.sent
+                self._driver.memcpy_htod_async(array.address, memory, self._stream)
+            sent = self._driver.Event().record(self._stream)
+            self._locked[host.shape, host.dtype].append(LockedBuffer(memory, sent))
+        return array, sent
 
     def arrive(self, sent: Sequence[Any]) -> None:
         """Let later launches wait for these copies; the host goes on."""
-        with self._gpu.context.guarded():
-            self._gpu.context.must_not_capture("takes a batch", "Take it from its iterator before the step.")
+        with self._gpu.context.uncaptured("takes a batch", "Take it from its iterator before the step."):
             self._wait_for(sent)
 
     def let_go(self, sent: Sequence[Any]) -> None:
@@ -59,30 +58,22 @@ class Prefetcher:
         for event in sent:
             self._gpu.stream.wait_for_event(event)
 
-    def _next_buffer(self, host: np.ndarray) -> "LockedBuffer":
-        """The less recently used buffer of this kind, once its last copy has ended."""
+    def _next_buffer(self, host: np.ndarray) -> np.ndarray:
+        """Page-locked memory for this array: the less recently used of its kind, once its last copy has ended."""
         kind = host.shape, host.dtype
-        buffers = self._locked.pop(kind, [])
+        buffers = self._locked.pop(kind, deque())
         if len(self._locked) >= KINDS:
             for buffer in self._locked.pop(next(iter(self._locked))):
-                buffer.wait()
+                buffer.sent.synchronize()
         self._locked[kind] = buffers  # last: the first kind is the least recently used
         if len(buffers) < 2:
-            buffers.append(LockedBuffer(self._driver.pagelocked_empty(host.shape, host.dtype)))
-        else:
-            buffers.append(buffers.pop(0))
-        buffers[-1].wait()
-        return buffers[-1]
+            return self._driver.pagelocked_empty(host.shape, host.dtype)
+        buffers[0].sent.synchronize()
+        return buffers.popleft().memory
 
 
-@dataclass
-class LockedBuffer:
+class LockedBuffer(NamedTuple):
     """Page-locked memory, and the event at the end of its last copy."""
 
     memory: np.ndarray
-    sent: Any = None
-
-    def wait(self) -> None:
-        """Wait until the last copy has finished, so the buffer can be reused."""
-        if self.sent:
-            self.sent.synchronize()
+    sent: Any

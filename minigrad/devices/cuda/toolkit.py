@@ -61,7 +61,7 @@ def driver_version(driver: Path) -> str:
 
 
 def gpu_names(driver: Path) -> list[str]:
-    """The names of the GPUs, "NVIDIA H200". Makes no context. Raises OSError."""
+    """The names of the GPUs, "NVIDIA H200". Makes no context. Raises OSError where the driver does not start."""
     library, count, names = ctypes.CDLL(str(driver)), ctypes.c_int(), []
     if (code := library.cuInit(0)) == 100:  # CUDA_ERROR_NO_DEVICE
         return []
@@ -93,7 +93,6 @@ def release(folder: Path) -> list[int]:
 
 
 def first_file(candidates: Iterable[Path]) -> Path | None:
-    """The first candidate that is a file."""
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -22,8 +22,8 @@ from minigrad.devices.array import Array
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.dtypes import copied
 from minigrad.errors import words
+from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Extent
 from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, Resources
 from minigrad.lab.bench.ladder import RUNGS, Inputs
 from minigrad.lab.bench.measure import Draw, Reference

@@ -8,8 +8,8 @@ import numpy as np
 
 from minigrad.adjoint import ladder
 from minigrad.devices.array import Array
+from minigrad.kernels.extents import Extent, ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Extent, ceil_div
 from minigrad.lab.bench.costs import saturated
 from minigrad.lab.bench.measure import Draw
 

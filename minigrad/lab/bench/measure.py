@@ -17,8 +17,8 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
 from minigrad.errors import words
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 from minigrad.lab.bench.timer import Timing, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minigrad.create import tensor
-from minigrad.kernels.kernel import kernel
+from minigrad.kernels.source_kernel import kernel
 
 _SUM = """extern "C" __global__ void k(const float* x, float* y) {
     __shared__ float s[256];

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from minigrad.devices import get, why_not
 from minigrad.display import WIDTH as COLUMNS
 from minigrad.errors import a
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import Launch, ceil_div
+from minigrad.kernels.launch import Launch
 from minigrad.lab import bench
 from minigrad.lab.show.draw import bands
 from minigrad.lab.show.draw.colours import BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PALE, VERMILLION

@@ -11,7 +11,7 @@ from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.device import MAX_THREADS
 from minigrad.devices.dry_run import RecordedLaunch
 from minigrad.errors import a, whole
-from minigrad.kernels.launch import ceil_div
+from minigrad.kernels.extents import ceil_div
 from minigrad.op import Op
 
 WARP = 32

@@ -9,8 +9,8 @@ from minigrad.devices.array import Spec
 from minigrad.devices.device import MAX_GRID, PROCESSORS
 from minigrad.devices.dtypes import is_bfloat16
 from minigrad.errors import LaunchError
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 from minigrad.ops.matmul.shapes import ENDS, Products
 
 TILES = (16, 4, 8, 32)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minigrad.devices.array import MAX_ELEMENTS, Array, Spec, TensorMap
+from minigrad.devices.array import MAX_ELEMENTS, Array, Spec
 from minigrad.devices.device import MAX_GRID
+from minigrad.devices.tensor_map import TensorMap
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.launch import ceil_div
 from minigrad.kernels.view import View
 from minigrad.op import OPS
 from minigrad.ops.matmul.kernels import SMALL, STRIP, has_tensor_cores, is_small, pick, tile

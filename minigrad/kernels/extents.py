@@ -1,0 +1,90 @@
+"""The extents of a grid or block: as arithmetic on the sizes of the work, and their limits.
+
+The limits are checked on the host. They are those of every GPU, and the same for `sim` and `cuda`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.device import MAX_GRID, MAX_SHARED, MAX_THREADS, Dim3
+from minigrad.errors import LaunchError
+
+Extent = int | Sequence[int]
+
+
+def ceil_div(a: int, b: int) -> int:
+    """ceil(a / b)."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Span:
+    """An axis of a grid or block: a size, or ceil(size / piece), each a name, a number, or a product of these.
+
+    "n/4*BLOCK" are pieces of 4 * BLOCK.
+    """
+
+    size: str
+    piece: str = ""
+
+    def value(self, numbers: Mapping[str, int]) -> int:
+        """The extent for these sizes and tunables."""
+        return ceil_div(_number(self.size, numbers), self.step(numbers))
+
+    def step(self, numbers: Mapping[str, int]) -> int:
+        """The size of a piece."""
+        return _number(self.piece or "1", numbers)
+
+    def words(self) -> str:
+        """In words: ceil(n / BLOCK)."""
+        piece = self.piece.replace("*", " * ")
+        return f"ceil({self.size} / {f'({piece})' if ' ' in piece else piece})" if self.piece else self.size
+
+    def filled(self, numbers: Mapping[str, int]) -> str:
+        """In numbers: ceil(1000 / 256)."""
+        size = _number(self.size, numbers)
+        return f"ceil({size} / {self.step(numbers)})" if self.piece else str(size)
+
+
+def _number(word: str, numbers: Mapping[str, int]) -> int:
+    return prod(int(factor) if factor.isdigit() else numbers[factor] for factor in word.split("*"))
+
+
+def parse_sizes(words: str) -> dict[str, int | None]:
+    """Parse "m n k batch=1": each name with its default, or None for a required size."""
+    pairs = (word.partition("=") for word in words.split())
+    return {name: int(default) if default else None for name, _, default in pairs}
+
+
+def dim3(name: str, what: str, extent: Extent, limit: Dim3) -> Dim3:
+    """An int or up to three ints as (x, y, z), each from 1 to the limit. Raises LaunchError."""
+    values = tuple(extent) if isinstance(extent, Sequence) else (extent,)
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) for v in values):
+        raise LaunchError(f"{name}: {what}={extent!r} must be one to three whole numbers.")
+    for axis, value, most in zip("xyz", values, limit, strict=False):
+        if not 1 <= value <= most:
+            raise LaunchError(f"{name}: {what}.{axis}={value} is outside 1 to {most}; choose it within.")
+    x, y, z = (*map(int, values), 1, 1)[:3]
+    return x, y, z
+
+
+def check_limits(kernel: Any, grid: Dim3, block: Dim3, shared: int, values: Mapping[str, int]) -> None:
+    """Raise LaunchError for too many threads in a block, blocks in a grid, or bytes of shared memory."""
+    if prod(block) > MAX_THREADS:
+        tuned = ", ".join(f"{key}={value}" for key, value in values.items()) or f"block={' x '.join(map(str, block))}"
+        legal = ", ".join(f"{key} in {sorted(kernel.tunables[key])}" for key in values)
+        raise LaunchError(
+            f"{kernel.name}: {tuned} needs {prod(block)} threads in a block; a device allows {MAX_THREADS}. "
+            f"Choose smaller values{f': {legal}' if legal else f', at most {MAX_THREADS} threads in all'}."
+        )
+    for axis, value, most in zip("xyz", grid, MAX_GRID, strict=True):
+        if value > most:
+            raise LaunchError(f"{kernel.name}: grid.{axis}={value} blocks; a device allows {most}. Use larger blocks.")
+    if isinstance(shared, bool) or not isinstance(shared, int | np.integer) or not 0 <= shared <= MAX_SHARED:
+        raise LaunchError(
+            f"{kernel.name}: shared={shared!r} bytes; a block may use 0 to {MAX_SHARED} bytes of shared memory."
+        )

@@ -1,0 +1,38 @@
+"""mg.kernel: a kernel from a reader's own CUDA C++, given as text or as the path of a file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minigrad.errors import a
+from minigrad.kernels.kernel import Kernel
+from minigrad.source import CUDA, Source
+
+
+def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | None = None) -> Kernel:
+    """Your own CUDA C++: `k = kernel(text, "scale"); k(x, y, 3.0, n, grid=4, block=256)`.
+
+    source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
+    that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
+    """
+    a("mg.kernel", name, str, "the name of a kernel as its second argument")
+    a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
+    for macro, value in (defines or {}).items():
+        if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
+            raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
+    made = Kernel(source_of(f"mg.kernel {name}", source_or_path, name), name, defines=defines)
+    made.waits = True
+    return made
+
+
+def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
+    """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
+    text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
+    if "__global__" in text or "\n" in text:
+        return Source(text, f"{name}.cu", CUDA)
+    path = Path(text)
+    if not os.path.isfile(path):  # Path.is_file raises where the text is too long for a name
+        shown = text if len(text) < 100 else f"{text[:100]}..."
+        raise FileNotFoundError(f"no file {shown!r}; give the path of a .cu file or CUDA C++ with a __global__ kernel.")
+    return Source(path.read_text(), path.name, path.parent)
