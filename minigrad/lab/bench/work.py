@@ -61,7 +61,7 @@ class Work:
         y, pull = op.pullback(arrays, self.case.params)
         device.launches.clear()
         dy = Array.empty(device, y.shape, y.dtype)
-        moved = [dy, *pull.args[0].values(), *pull(dy)]  # upstream gradient, saved arrays, gradients
+        moved = [dy, *pull.args[0], *pull(dy)]  # upstream gradient, saved arrays, gradients
         nbytes = sum({x.address: x.nbytes for x in moved if isinstance(x, Array)}.values())  # each array once
         return DryWork(tuple(device.launches), op.backward_flops * flops, nbytes, y.shape)
 
