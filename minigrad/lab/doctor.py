@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 
 import numpy as np
@@ -31,10 +32,6 @@ extern "C" __global__ void twice(float* x, int n) {
 """
 
 
-class Missing(Exception):
-    """A part is not installed."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One part: state "ok", "missing" or "failed"; found: its version, or the error."""
@@ -48,13 +45,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The table of all parts."""
-
     rows: tuple[Row, ...]
 
     @property
     def next_step(self) -> str:
-        """The step for the first row that is not ok."""
         bad = next((row for row in self.rows if row.state != "ok"), None)
         return f"Next, for {bad.part}: {bad.step}" if bad else "Everything is here."
 
@@ -82,7 +76,9 @@ def doctor() -> Report:
 def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
     try:
         return Row(part, "ok", find(), needed_for, step)
-    except (Missing, DeviceError) as lack:
+    except metadata.PackageNotFoundError:
+        return Row(part, "missing", "not installed", needed_for, step)
+    except DeviceError as lack:
         return Row(part, "missing", str(lack), needed_for, step)
     except Exception as error:  # any error of a part is a row of the table
         return Row(part, "failed", f"{type(error).__name__}: {error}", needed_for, step)
@@ -97,43 +93,26 @@ def try_kernel(device: str) -> str:
     return "a kernel compiled and ran"
 
 
-def _compiler() -> str:
-    return find_compiler().version
-
-
-def _version_of(distribution: str) -> Callable[[], str]:
-    def find() -> str:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError as error:
-            raise Missing("not installed") from error
-
-    return find
-
-
 def _driver() -> str:
-    driver = find_driver()
-    if driver is None:
-        raise Missing("no libcuda.so.1")
+    if not (driver := find_driver()):
+        raise DeviceError("no libcuda.so.1")
     return f"runs CUDA {driver_version(driver)}"
 
 
 def _gpu() -> str:
     driver = find_driver()
-    names = gpu_names(driver) if driver else []
-    if not names:
-        raise Missing("no GPU")
+    if not (driver and (names := gpu_names(driver))):
+        raise DeviceError("no GPU")
     return ", ".join(names)
 
 
 def _nvcc() -> str:
-    nvcc = find_nvcc()
-    if nvcc:
+    if nvcc := find_nvcc():
         return f"{nvcc_version(nvcc)} {nvcc}"
     try:
         return f"NVRTC {metadata.version('nvidia-cuda-nvrtc')}, cuda-bindings {metadata.version('cuda-bindings')}"
     except metadata.PackageNotFoundError as error:
-        raise Missing("neither nvcc nor NVRTC") from error
+        raise DeviceError("neither nvcc nor NVRTC") from error
 
 
 def _cuda_kernel() -> str:
@@ -150,17 +129,17 @@ NO_GPU = "none is needed, kernels run on sim. With an NVIDIA GPU in this machine
 
 CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("Python", platform.python_version, "everything", "install Python 3.11 or newer."),
-    ("NumPy", _version_of("numpy"), "everything", "pip install numpy"),
-    ("C++ compiler", _compiler, "device sim", "install g++ or clang++, or: pip install ziglang"),
+    ("NumPy", partial(metadata.version, "numpy"), "everything", "pip install numpy"),
+    ("C++ compiler", lambda: find_compiler().version, "device sim", "install g++ or clang++, or: pip install ziglang"),
     ("simulator", lambda: try_kernel("sim"), "device sim", "see the message; the C++ compiler above may be too old."),
-    ("JupyterLab", _version_of("jupyterlab"), "notebooks", LAB),
-    ("ipywidgets", _version_of("ipywidgets"), "sliders", LAB),
-    ("matplotlib", _version_of("matplotlib"), "plots", LAB),
-    ("scikit-learn", _version_of("scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
+    ("JupyterLab", partial(metadata.version, "jupyterlab"), "notebooks", LAB),
+    ("ipywidgets", partial(metadata.version, "ipywidgets"), "sliders", LAB),
+    ("matplotlib", partial(metadata.version, "matplotlib"), "plots", LAB),
+    ("scikit-learn", partial(metadata.version, "scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
     ("NVIDIA driver", _driver, "device cuda", NO_GPU),
     ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
     ("CUDA compiler", _nvcc, "device cuda", CUDA),
-    ("PyCUDA", _version_of("pycuda"), "device cuda", CUDA),
+    ("PyCUDA", partial(metadata.version, "pycuda"), "device cuda", CUDA),
     ("CUDA kernel", _cuda_kernel, "device cuda", "see the message above."),
 )
 

@@ -311,7 +311,7 @@ def test_a_choice_is_timed_once_and_then_known(tmp_path, monkeypatch):
     [
         (("relu",), {}, r"relu takes \(x\); got 0 arguments. Give each input by its shape, e.g. \(1024, 1024\)"),
         (("relu", (3,), (4,)), {}, r"relu takes \(x\); got 2 arguments"),
-        (("matmul", (3, 4)), {}, r"matmul takes \(a, b\); got 1 arguments"),
+        (("matmul", (3, 4)), {}, r"matmul takes \(a, b, precision\); got 1 arguments"),
         (("relu", (3,)), {"foo": 1}, r"relu takes \(x\); got 1 arguments, foo"),
         (("sum", (3,)), {"axis": 7}, "sum: axis 7 does not exist"),
         (("concatenate",), {}, "concatenate got no inputs"),

@@ -106,9 +106,9 @@ class Subject:
 
     @cached_property
     def resources(self) -> tuple[Resources, Resources]:
-        """Registers and memory of the compiled kernel and of its adjoint."""
+        """Those of the compiled kernel and of its adjoint, the largest of each if that is several kernels."""
         before, *after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, *self.adjoint.kernels))
-        return before, tuple(map(max, *after)) if len(after) > 1 else after[0]
+        return before, tuple(map(max, zip(*after, strict=True)))
 
     def at(self, size: int, work: int) -> tuple[Inputs, list[Array]]:
         """The inputs of this size, and the gradients of the outputs."""
@@ -141,9 +141,8 @@ class Subject:
         return partial(self.rung.kernel, *args, grid=grid, block=block), backward
 
     def ratio(self, size: int, work: int) -> tuple[Ratio, Backward | Chain]:
-        """Time the kernel and its adjoint in turns."""
         forward, backward = self.calls(size, work)
-        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4)), backward
+        return Ratio(**timer().interleaved({"primal": forward, "adjoint": backward}, REPEATS)), backward
 
 
 def _on_sim(x: Array) -> Array:
@@ -163,7 +162,7 @@ def cost(subject: Subject, rival: Any = None) -> AdjointCost:
 
 
 def resources(kernel: Kernel, dtype: str, gpu: Any) -> Resources:
-    """Registers per thread, bytes of static shared and of local memory, and the spills among the local bytes."""
+    """Those of one compiled kernel, from the driver."""
     macros = kernel.macros(kernel.values, np.dtype(dtype))
     return (*gpu.resources(gpu.build(kernel.source, macros), kernel.name), spills(kernel, macros, gpu.arch))
 

@@ -174,7 +174,7 @@ class Experiment:
         ]  # sets of inputs, each followed by the upstream gradient of a backward work
 
     def hosts(self) -> list[np.ndarray]:
-        """The first set of inputs as NumPy arrays."""
+        """The first set of inputs."""
         pairs = zip(self._fixed, self._places, strict=True)
         return [self.random.host(*place) if x is None else x for x, place in pairs]
 
@@ -184,7 +184,6 @@ class Experiment:
 
     @cached_property
     def wanted(self) -> list[Reference]:
-        """NumPy's results for the first set of inputs."""
         return [Reference(self.device, y) for y in self.reference_call()()]
 
     def calls(self, op: Op | None = None) -> Callable[[], Sequence[Any]]:
@@ -302,7 +301,7 @@ def timed(experiment: Experiment, against: Sequence[str] = (), repeats: int = 20
     """Check, then time, in turns with the rivals; NumPy on the host's clock."""
     contestants = verified(experiment, against)
     numpy = contestants.pop("numpy", None)
-    times = dict(zip(contestants, timer().interleaved(list(contestants.values()), repeats, 2e-4), strict=True))
+    times = timer().interleaved(contestants, repeats)
     if numpy:
         times["numpy"] = wall(numpy)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in experiment.dry.launches))
