@@ -147,9 +147,7 @@ RUNGS: dict[str, Rung] = {
     ),
     "elementwise": Rung(ladder("elementwise"), lambda d, n, _: flat(n, d.real(n), 0.3, d.real(n), n), MANY),
     "gelu": Rung(ladder("gelu"), elementwise, MANY),
-    "gather": Rung(
-        ladder("gather"), lambda d, n, _: flat(n, d.real(INDEX), d.whole(n, 0, INDEX), d.real(n), n), MANY
-    ),
+    "gather": Rung(ladder("gather"), lambda d, n, _: flat(n, d.real(INDEX), d.whole(n, 0, INDEX), d.real(n), n), MANY),
     "scatter": Rung(
         ladder("scatter"), lambda d, n, _: flat(n, d.real(n), d.whole(n, 0, INDEX), d.real(INDEX), n), MANY
     ),

@@ -54,7 +54,8 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     """Time a step of the network 784-512-256-10 with 128 images a batch, in turns with those of `against`.
 
     "torch": PyTorch, eager and as a CUDA graph. "numpy": NumPy by hand and minigrad on `numpy`, which need no GPU.
-    Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed.
+    Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed,
+    ImportError without PyTorch.
     """
     must_be_known(optimizer)
     against = words("mg.bench.training_step", "against", against, RIVALS)
@@ -66,7 +67,9 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
         works["minigrad"] = ours(optimizer, "cuda", images, labels)
         works["minigrad, graph"] = ours(optimizer, "cuda", images, labels, graph)
     if "torch" in against:
-        works |= pytorch(optimizer, images, labels)
+        from minigrad.lab.bench.rivals.pytorch import steps
+
+        works |= steps(optimizer, start(), images, labels)
     if "numpy" in against:
         works["minigrad on numpy"] = ours(optimizer, "numpy", images, labels)
         works["NumPy by hand"] = numpy_steps.step(optimizer, start(), images, labels)
@@ -103,13 +106,6 @@ def batch() -> tuple[np.ndarray, np.ndarray]:
 def start() -> list[np.ndarray]:
     """The weights and biases that every step begins with."""
     return [p.numpy() for p in network("numpy").parameters()]
-
-
-def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str, Call]:
-    """The step by PyTorch. Raises ImportError if it is not installed."""
-    from minigrad.lab.bench.rivals import pytorch
-
-    return pytorch.steps(optimizer, start(), images, labels)
 
 
 def network(device: str) -> Sequential:

@@ -18,18 +18,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.errors import a, whole
 from minigrad.kernels.kernel import Kernel
-from minigrad.source import CUDA, Source
 
-SPIN = r"""
-extern "C" __global__ void spin(long long* ended, long long nanoseconds) {
-    long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < nanoseconds);
-    *ended = now;
-}
-"""
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
 ENOUGH = 0.3  # seconds for all runs of a call
 Call = Callable[[], Any]
@@ -70,7 +59,7 @@ class Timer:
 
     def __init__(self, gpu: Any):
         self.gpu = gpu
-        self._spin = Kernel(Source(SPIN, "spin.cu", CUDA), "spin")
+        self._spin = Kernel("bench/spin.cu", "spin")
         self._ended = Array.zeros(gpu, (1,), np.dtype(np.int64))
         self._flushed = Array.empty(gpu, (4 * gpu.chip.l2,), np.dtype(np.uint8))
 
