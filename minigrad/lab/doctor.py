@@ -18,18 +18,11 @@ from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
-from minigrad.kernels.kernel import kernel
+from minigrad.op import OPS
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
 COLOURS = {"ok": "#1a7f37", "missing": "#9a6700", "failed": "#cf222e"}
-
-DOUBLE = """
-extern "C" __global__ void twice(float* x, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] *= 2;
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -87,8 +80,7 @@ def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
 def try_kernel(device: str) -> str:
     """Compile and launch a kernel that doubles three numbers. Raises ArithmeticError for a wrong result."""
     x = tensor(np.array([1, 2, 3], np.float32), device=device)
-    kernel(DOUBLE, "twice")(x, 3, grid=1, block=32)
-    if (got := x.numpy().tolist()) != [2, 4, 6]:
+    if (got := OPS["add"](x, x).numpy().tolist()) != [2, 4, 6]:
         raise ArithmeticError(f"2 * [1, 2, 3] came out as {got}")
     return "a kernel compiled and ran"
 
