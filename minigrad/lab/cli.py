@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
@@ -124,15 +124,15 @@ def _check_writable(folder: str | None) -> None:
 # --- the benchmarks ---
 
 
-def _ops(only: str | None, against: Sequence[str], command: str, sweep: bool = False) -> Record:
+def _ops(only: str | None, against: Sequence[str], command: str, sweep: bool) -> Record:
     more = tune.sweep if sweep else None
     record = bench.run(only, against, lambda works: show.progress(works, "bench"), more, command)
     print(record, *([tune.regret(record)] if sweep else []), sep="\n\n")
     return record
 
 
-def _newest_ops(only: str | None, sweep: bool = False) -> list[Any]:
-    if not (record := bench.newest()):
+def _newest(only: str | None, find: Callable[[], Record | None], sweep: bool = False) -> list[Any]:
+    if not (record := find()):
         return []
     part = record.only(only) if only else record
     return [part, *([tune.regret(part)] if sweep else [])]
@@ -157,21 +157,16 @@ def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
     return record
 
 
-def _newest_adjoints(only: str | None) -> list[Any]:
-    record = bench.newest_adjoints()
-    return [record.only(only) if only else record] if record else []
+def _of_ops(help: str, sweep: bool) -> Benchmark:
+    return Benchmark(
+        help, ("torch", "numpy"), lambda only: only == workloads.CHAIN or workloads.named(only),
+        partial(_ops, sweep=sweep), partial(_newest, find=bench.newest, sweep=sweep),
+    )  # fmt: skip
 
 
-def _op_names(only: str | None) -> None:
-    if only != workloads.CHAIN:
-        workloads.named(only)
-
-
-OPS = Benchmark("", ("torch", "numpy"), _op_names, _ops, _newest_ops)
-SWEEP = "every legal block size of short works too, and what the search chooses"
 BENCHMARKS = {  # by option
-    "": OPS,
-    "sweep": replace(OPS, help=SWEEP, measure=partial(_ops, sweep=True), newest=partial(_newest_ops, sweep=True)),
+    "": _of_ops("", sweep=False),
+    "sweep": _of_ops("every legal block size of short works too, and what the search chooses", sweep=True),
     "step": Benchmark(
         "only training steps: eager, as a graph, by hand", ("torch", "numpy"), None, _steps,
         lambda _: [bench.recorded_step(optimizer) for optimizer in bench.steps.OPTIMIZERS], on_host=("numpy",),
@@ -180,7 +175,8 @@ BENCHMARKS = {  # by option
         "only what a call costs the host", ("torch",), None, _host, lambda _: [bench.recorded_host()]
     ),
     "adjoint": Benchmark(
-        "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints, _newest_adjoints
+        "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,
+        partial(_newest, find=bench.newest_adjoints),
     ),
 }  # fmt: skip
 

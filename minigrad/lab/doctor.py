@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 
 import numpy as np
@@ -17,22 +18,11 @@ from minigrad.create import tensor
 from minigrad.devices.cuda.toolkit import driver_version, find_driver, find_nvcc, gpu_names, nvcc_version
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
-from minigrad.kernels.source_kernel import kernel
+from minigrad.op import OPS
 
 HEAD = ("state", "part", "needed for", "found")
 LEFT = 'style="text-align:left"'  # JupyterLab aligns the cells of a table to the right
 COLOURS = {"ok": "#1a7f37", "missing": "#9a6700", "failed": "#cf222e"}
-
-DOUBLE = """
-extern "C" __global__ void twice(float* x, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] *= 2;
-}
-"""
-
-
-class Missing(Exception):
-    """A part is not installed."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +38,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The table of all parts."""
-
     rows: tuple[Row, ...]
 
     @property
     def next_step(self) -> str:
-        """The step for the first row that is not ok."""
         bad = next((row for row in self.rows if row.state != "ok"), None)
         return f"Next, for {bad.part}: {bad.step}" if bad else "Everything is here."
 
@@ -82,7 +69,9 @@ def doctor() -> Report:
 def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
     try:
         return Row(part, "ok", find(), needed_for, step)
-    except (Missing, DeviceError) as lack:
+    except metadata.PackageNotFoundError:
+        return Row(part, "missing", "not installed", needed_for, step)
+    except DeviceError as lack:
         return Row(part, "missing", str(lack), needed_for, step)
     except Exception as error:  # any error of a part is a row of the table
         return Row(part, "failed", f"{type(error).__name__}: {error}", needed_for, step)
@@ -91,49 +80,31 @@ def _row(part: str, find: Callable[[], str], needed_for: str, step: str) -> Row:
 def try_kernel(device: str) -> str:
     """Compile and launch a kernel that doubles three numbers. Raises ArithmeticError for a wrong result."""
     x = tensor(np.array([1, 2, 3], np.float32), device=device)
-    kernel(DOUBLE, "twice")(x, 3, grid=1, block=32)
-    if (got := x.numpy().tolist()) != [2, 4, 6]:
+    if (got := OPS["add"](x, x).numpy().tolist()) != [2, 4, 6]:
         raise ArithmeticError(f"2 * [1, 2, 3] came out as {got}")
     return "a kernel compiled and ran"
 
 
-def _compiler() -> str:
-    return find_compiler().version
-
-
-def _version_of(distribution: str) -> Callable[[], str]:
-    def find() -> str:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError as error:
-            raise Missing("not installed") from error
-
-    return find
-
-
 def _driver() -> str:
-    driver = find_driver()
-    if driver is None:
-        raise Missing("no libcuda.so.1")
+    if not (driver := find_driver()):
+        raise DeviceError("no libcuda.so.1")
     return f"runs CUDA {driver_version(driver)}"
 
 
 def _gpu() -> str:
     driver = find_driver()
-    names = gpu_names(driver) if driver else []
-    if not names:
-        raise Missing("no GPU")
+    if not (driver and (names := gpu_names(driver))):
+        raise DeviceError("no GPU")
     return ", ".join(names)
 
 
 def _nvcc() -> str:
-    nvcc = find_nvcc()
-    if nvcc:
+    if nvcc := find_nvcc():
         return f"{nvcc_version(nvcc)} {nvcc}"
     try:
         return f"NVRTC {metadata.version('nvidia-cuda-nvrtc')}, cuda-bindings {metadata.version('cuda-bindings')}"
     except metadata.PackageNotFoundError as error:
-        raise Missing("neither nvcc nor NVRTC") from error
+        raise DeviceError("neither nvcc nor NVRTC") from error
 
 
 def _cuda_kernel() -> str:
@@ -150,17 +121,17 @@ NO_GPU = "none is needed, kernels run on sim. With an NVIDIA GPU in this machine
 
 CHECKS: tuple[tuple[str, Callable[[], str], str, str], ...] = (
     ("Python", platform.python_version, "everything", "install Python 3.11 or newer."),
-    ("NumPy", _version_of("numpy"), "everything", "pip install numpy"),
-    ("C++ compiler", _compiler, "device sim", "install g++ or clang++, or: pip install ziglang"),
+    ("NumPy", partial(metadata.version, "numpy"), "everything", "pip install numpy"),
+    ("C++ compiler", lambda: find_compiler().version, "device sim", "install g++ or clang++, or: pip install ziglang"),
     ("simulator", lambda: try_kernel("sim"), "device sim", "see the message; the C++ compiler above may be too old."),
-    ("JupyterLab", _version_of("jupyterlab"), "notebooks", LAB),
-    ("ipywidgets", _version_of("ipywidgets"), "sliders", LAB),
-    ("matplotlib", _version_of("matplotlib"), "plots", LAB),
-    ("scikit-learn", _version_of("scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
+    ("JupyterLab", partial(metadata.version, "jupyterlab"), "notebooks", LAB),
+    ("ipywidgets", partial(metadata.version, "ipywidgets"), "sliders", LAB),
+    ("matplotlib", partial(metadata.version, "matplotlib"), "plots", LAB),
+    ("scikit-learn", partial(metadata.version, "scikit-learn"), "data.digits", "pip install 'minigrad-cuda[data]'"),
     ("NVIDIA driver", _driver, "device cuda", NO_GPU),
     ("GPU", _gpu, "device cuda", "the driver is there and finds no GPU: see what nvidia-smi says."),
     ("CUDA compiler", _nvcc, "device cuda", CUDA),
-    ("PyCUDA", _version_of("pycuda"), "device cuda", CUDA),
+    ("PyCUDA", partial(metadata.version, "pycuda"), "device cuda", CUDA),
     ("CUDA kernel", _cuda_kernel, "device cuda", "see the message above."),
 )
 

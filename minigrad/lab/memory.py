@@ -1,11 +1,9 @@
 """Memory accounting: `mg.memory()` lists the holders of memory now, `timeline` the bytes in use during a step."""
 
 import gc
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 from weakref import finalize
 
@@ -31,7 +29,6 @@ class Timeline:
 
     @property
     def peak(self) -> int:
-        """The largest of these byte counts."""
         return max(self.live, default=0)
 
     def _table(self) -> Table:
@@ -128,15 +125,15 @@ def memory() -> Memory:
     backward when backward has run, or when the result is freed.
     """
     seen: set[Block] = set()
-    arrays: Counter[tuple[str, str]] = Counter()
-    nbytes: Counter[tuple[str, str]] = Counter()
-    for holder, where, size in _held(gc.get_objects()):
+    sizes: dict[tuple[str, str], list[int]] = {}  # by device and holder, one for each allocation
+    for holder, where, nbytes in _held(gc.get_objects()):
         if where not in seen:
             seen.add(where)
-            arrays[where[0], holder] += 1
-            nbytes[where[0], holder] += size
-    held = tuple(Held(*key, arrays[key], nbytes[key]) for key in arrays)
-    return Memory(tuple(sorted(held, key=lambda h: h.device)), _pools())
+            sizes.setdefault((where[0], holder), []).append(nbytes)
+    held = [Held(*key, len(each), sum(each)) for key, each in sizes.items()]
+    gpus: list[Any] = [device for device in in_use() if device.is_gpu]
+    pools = tuple((gpu.name, *gpu.memory.usage) for gpu in gpus)
+    return Memory(tuple(sorted(held, key=lambda h: h.device)), pools)
 
 
 def _held(objects: list[Any]) -> Iterator[tuple[str, Block, int]]:
@@ -152,31 +149,18 @@ def _held(objects: list[Any]) -> Iterator[tuple[str, Block, int]]:
 def _holders(by_type: dict[type, list[Any]]) -> Iterator[tuple[str, Any]]:
     """(holder, array) in the order of precedence."""
     tensors = by_type.get(Tensor, [])
-    gradients = [x.grad for x in tensors if x.grad is not None]
     yield from (("parameters", x.array) for x in tensors if x.requires_grad and x.is_leaf)
-    yield from (("gradients", x.array) for x in gradients)
+    yield from (("gradients", x.grad.array) for x in tensors if x.grad is not None)
     for kind in (kind for kind in by_type if issubclass(kind, Optimizer)):
-        yield from (
-            (f"optimizer: {kind.__name__}", x.array)
-            for made in by_type[kind]
-            for x in chain.from_iterable(made._states)
-        )
+        states = (x for made in by_type[kind] for row in made._states for x in row)
+        yield from ((f"optimizer: {kind.__name__}", x.array) for x in states)
     yield from (("tensors", x.array) for x in tensors)
     for node in by_type.get(Node, ()):
-        yield from ((f"tape: {node.op}", array) for array in _saved(node.vjp))
-    yield from (("other: constants, captured inputs", x) for x in by_type.get(Array, ()) if _is_real(x))
-
-
-def _saved(rule: Any) -> list[Any]:
-    """The arrays that a rule on the tape has saved."""
-    saved = rule.args[0] if isinstance(rule, partial) and rule.args else None
-    values = saved.values() if isinstance(saved, dict) else saved if isinstance(saved, list) else ()
-    return [x for x in values if isinstance(x, Array | np.ndarray)]
-
-
-def _is_real(array: Array) -> bool:
-    """True for an array in a device's memory, False for one in a record of launches."""
-    return array.device in in_use()
+        first = node.vjp.args[:1] if isinstance(node.vjp, partial) else ()  # of a rule: the list of what it saves
+        saved = (x for values in first if isinstance(values, list) for x in values)
+        yield from ((f"tape: {node.op}", x) for x in saved if isinstance(x, Array | np.ndarray))
+    real = (x for x in by_type.get(Array, ()) if x.device in in_use())  # and not of a record of launches
+    yield from (("other: constants, captured inputs", x) for x in real)
 
 
 def _block(array: Any) -> tuple[Block, int]:
@@ -186,8 +170,3 @@ def _block(array: Any) -> tuple[Block, int]:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return (device_of(array), array.__array_interface__["data"][0]), array.nbytes
-
-
-def _pools() -> tuple[tuple[str, int, int], ...]:
-    """Name, bytes taken and bytes free of the pool of each GPU in use."""
-    return tuple((device.name, *device.memory.usage) for device in in_use() if device.is_gpu)  # type: ignore[attr-defined]

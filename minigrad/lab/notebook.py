@@ -54,7 +54,10 @@ def register(shell: Any) -> None:
 
     def exercise_(line: str, cell: str) -> Answer:
         """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
-        return _exercise(line.strip(), cell, shell.user_ns)
+        if (name := line.strip()) not in all_exercises():
+            names = f"Write %%exercise and a name: {', '.join(all_exercises())}."
+            return Answer(False, unknown_exercise(name) if name else names, "usage")
+        return _leave(exercise(name).check(cell), name, "yours", shell.user_ns)
 
     shell.register_magic_function(kernel, "cell", "kernel")
     shell.register_magic_function(exercise_, "cell", "exercise")
@@ -87,13 +90,6 @@ def _unknown(op: Op | None, words: list[str]) -> str:
         return f"{' '.join(words[3:])!r} is too much: after the kernel there may be one name for the op, {words[2]!r}."
     missing = f"no kernel {words[1]!r}; it has " if words[1:] else ""
     return f"{op.name} has {missing}{', '.join(op.kernels) or 'no kernels'}."
-
-
-def _exercise(name: str, cell: str, names: dict[str, Any]) -> Answer:
-    if name not in all_exercises():
-        said = f"Write %%exercise and a name: {', '.join(all_exercises())}." if not name else unknown_exercise(name)
-        return Answer(False, said, "usage")
-    return _leave(exercise(name).check(cell), name, "yours", names)
 
 
 def _leave(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer:

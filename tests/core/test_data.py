@@ -7,8 +7,6 @@ import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.timer import SPIN
-from minigrad.source import CUDA, Source
 
 
 def host_batches(count):
@@ -113,7 +111,7 @@ def test_a_batch_of_which_a_part_is_refused_is_not_let_go_of_in_flight(gpu, driv
 @pytest.mark.gpu
 def test_the_copy_of_a_batch_ends_while_a_step_runs(monkeypatch):
     gpu = get("cuda")
-    spin, ended = Kernel(Source(SPIN, "spin.cu", CUDA), "spin"), Array.zeros(gpu, (1,), np.dtype(np.int64))
+    spin, ended = Kernel("bench/spin.cu", "spin"), Array.zeros(gpu, (1,), np.dtype(np.int64))
     copies, steps, send = [], [], gpu.sender.send
 
     def watched(host):

@@ -1,5 +1,8 @@
 """The training-step benchmark: losses are compared first, then steps take turns. The times themselves need a GPU."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 import minigrad as mg
@@ -61,7 +64,7 @@ def test_the_clock_stops_when_the_work_of_other_streams_is_done(small, gpu, driv
     monkeypatch.setattr(
         steps, "ours", lambda optimizer, device, *given, plain=steps.ours: plain(optimizer, "numpy", *given)
     )
-    monkeypatch.setattr(steps, "pytorch", rival)
+    monkeypatch.setitem(sys.modules, "minigrad.lab.bench.rivals.pytorch", SimpleNamespace(steps=rival))
     monkeypatch.setattr("minigrad.lab.bench.timer.perf_counter", clock)
     times = steps.training_step("SGD", against=("torch",), repeats=2).times
     assert len(read) == 3 * 2 * 3 and set(read) == {0}, "something was still queued when the clock was read"

@@ -10,7 +10,7 @@ from bench_examples import H200
 import minigrad as mg
 from minigrad import bench
 from minigrad.lab.bench import host
-from minigrad.lab.bench.timer import SHORTEST, Timer, Timing
+from minigrad.lab.bench.timer import SHORTEST, Timer, Timing, in_turns
 from minigrad.lab.check import ValueMismatch
 
 
@@ -54,7 +54,7 @@ class Paper:
 @pytest.mark.parametrize("host", [1e-6, 2e-5, 3e-4])
 def test_the_time_of_the_host_is_not_in_a_time(host):
     paper = Paper(host, 3e-6)
-    (timing,) = Timer(paper).interleaved([lambda: paper.queue(3e-6)], repeats=5, seconds=1e-4)
+    timing = Timer(paper).interleaved({"a": lambda: paper.queue(3e-6)}, repeats=5, seconds=1e-4)["a"]
     assert not timing.host and np.allclose((timing.fastest, timing.slowest), 3e-6) and timing.repeats == 5
 
 
@@ -65,7 +65,7 @@ def test_work_that_waits_for_the_gpu_says_that_the_host_is_in_its_time():
         paper.queue(3e-6)
         paper.now = paper.free  # as .item() does
 
-    (timing,) = Timer(paper).interleaved([work], repeats=3, seconds=1e-4)
+    timing = Timer(paper).interleaved({"a": work}, repeats=3, seconds=1e-4)["a"]
     assert timing.host and timing.seconds > 3e-6 and "the host's time included" in repr(timing)
 
 
@@ -76,9 +76,10 @@ def test_queued_works_take_turns():
         order.append(name)
         paper.queue(seconds)
 
-    times = Timer(paper).interleaved([lambda: work("a", 1e-3), lambda: work("b", 2e-3)], repeats=3, seconds=1e-6)
+    works = {"a": lambda: work("a", 1e-3), "b": lambda: work("b", 2e-3)}
+    times = Timer(paper).interleaved(works, repeats=3, seconds=1e-6)
     assert "".join(order).endswith("ababab")
-    assert [timing.seconds for timing in times] == pytest.approx([1e-3, 2e-3])
+    assert {name: t.seconds for name, t in times.items()} == pytest.approx({"a": 1e-3, "b": 2e-3})
     assert SHORTEST > 0
 
 
@@ -106,8 +107,9 @@ def test_a_wrong_result_of_a_call_is_not_timed():
 
 def test_the_device_is_waited_for_outside_of_the_time():
     order = []
-    host.timed({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, lambda: order.append("wait"), 2)
-    assert order == 2 * ["wait", *"a" * host.CALLS, "wait", *"b" * host.CALLS]
+    works = {"a": lambda: order.append("a"), "b": lambda: order.append("b")}
+    in_turns(works, {"a": 50, "b": 20}, 2, before=lambda: order.append("wait"))
+    assert order == 2 * ["wait", *"a" * 50, "wait", *"b" * 20]
 
 
 def test_costs_are_kept_in_a_record(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.devices.cuda import toolkit
+from minigrad.errors import DeviceError
 from minigrad.lab import doctor, install_cuda
 
 
@@ -45,7 +46,7 @@ def test_next_step_is_that_of_the_first_part_that_is_not_ok(monkeypatch):
         raise OSError("<it> is broken")
 
     def absent():
-        raise doctor.Missing("not installed")
+        raise DeviceError("not installed")
 
     checks = [("one", lambda: "1.0", "", "a"), ("two", broken, "", "b"), ("three", absent, "", "c")]
     monkeypatch.setattr(doctor, "CHECKS", checks)

@@ -12,6 +12,7 @@ from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
+from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
 from minigrad.op import Op
 from minigrad.ops.matmul.shapes import ENDS
@@ -85,6 +86,16 @@ def test_no_kernel_of_the_ladder_has_a_problem(rung):
     record = mg.inspect(kernel, *arguments, grid=grid, block=block, blocks=0)
     RAN.add(record.kernel)
     assert record.problems == []
+
+
+def test_the_kernels_of_benchmarks_have_no_problem():
+    draw, host = Draw(SIM), np.arange(1000, dtype=np.float32)
+    with watching() as report:
+        draw.real(1000)
+        draw.whole(1000, -3, 7)
+        assert Reference(SIM, host).error(Array.upload(SIM, host)) == 0
+    RAN.update(record.kernel for record in report.launches)
+    assert report.problems == []
 
 
 def runs_here(file: Source) -> bool:

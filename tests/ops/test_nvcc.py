@@ -12,7 +12,8 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 
 CUDA = Path(__file__).parents[2] / "cuda"
 NVCC = find_nvcc()
-FILES = [path.relative_to(CUDA).as_posix() for path in (*sorted(CUDA.glob("*.cu")), *sorted(CUDA.glob("matmul/*.cu")))]
+FOLDERS = ("", "matmul/", "bench/")
+FILES = [path.relative_to(CUDA).as_posix() for folder in FOLDERS for path in sorted(CUDA.glob(f"{folder}*.cu"))]
 PTX = ("matmul/tensor_cores", "matmul/wgmma")  # of types of their own: they are the same in double
 CASES = [(name, real) for name in FILES for real in ("float", "double") if real == "float" or not name.startswith(PTX)]
 OPTIONS = ["-I.", "-std=c++17", "--fatbin", "-Werror", "all-warnings", "-o", os.devnull]

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,62 +37,48 @@ RIVALS = ("warp",)
 
 
 class Backward:
-    """Each call queues the adjoint and returns the gradients by name, without waiting for the GPU."""
+    """The way back through launches of a kernel: through one, or through time steps, each from the state before it.
 
-    def __init__(self, adjoint: Adjoint, args: Sequence[Any], dy: Sequence[Array], grid: Extent, block: Extent):
-        self.adjoint, self.dy, self.run = adjoint, dy, adjoint.prepared(args, grid, block)
-        adjoint.slots = 1
-        adjoint.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
-
-    def __call__(self, dy: Sequence[Array] | None = None) -> dict[str, Array]:
-        adjoint, derived = self.adjoint, self.adjoint.derived
-        upstream = dict(zip(adjoint.outputs, dy or self.dy, strict=True))
-        gradients = launches.gradients_of(self.run, derived, upstream, adjoint.assembled)
-        launches.launch(adjoint.kernels, self.run, adjoint.assembled, derived, gradients, adjoint.slots)
-        return launches.summed(self.run, derived, gradients)
-
-    @property
-    def tape_bytes(self) -> tuple[int, int]:
-        """Bytes of the local tapes of a thread, and of all global tapes."""
-        adjoint, device = self.adjoint, next(iter(self.run.arrays.values())).device
-        local = sum(int(row.bytes) for row in adjoint.decisions.rows if row.how == "local tape")
-        tapes = (t for t in adjoint.derived.tapes if t.size is None)
-        return local, sum(launches.tape_array(self.run, t, adjoint.slots, device).nbytes for t in tapes)
-
-
-class Chain:
-    """A kernel that steps in time, and the backward walk through its saved states.
-
-    state: the names of the arrays that a step reads and writes. `forward()` queues all steps, a call the way back.
+    A call queues the adjoints, that of the last launch first, and returns the gradients of the first launch by name,
+    without waiting for the GPU. state: the name of the array that a time step reads.
     """
 
     def __init__(
-        self, adjoint: Adjoint, args: Sequence[Any], dy: Array, grid: Extent, block: Extent, state: tuple[str, str],
-        steps: int,
+        self, adjoint: Adjoint, steps: Sequence[Sequence[Any]], dy: Sequence[Array], grid: Extent, block: Extent,
+        state: str = "",
     ):  # fmt: skip
-        read, written = ([p.name for p in adjoint.file.kernel.params].index(name) for name in state)
-        states = [args[read], *(copied(args[written]) for _ in range(steps))]
-        self.launches = [list(args) for _ in range(steps)]
-        for launch, before, after in zip(self.launches, states[:-1], states[1:], strict=True):
-            launch[read], launch[written] = before, after
-        self.adjoint, self.dy, self.grid, self.block, self.state = adjoint, dy, grid, block, state[0]
-        self.forward()
-        self.back = [Backward(adjoint, launch, [dy], grid, block) for launch in reversed(self.launches)]
-
-    def forward(self) -> None:
-        for launch in self.launches:
-            self.adjoint.primal(*launch, grid=self.grid, block=self.block)
+        self.adjoint, self.dy, self.state = adjoint, dict(zip(adjoint.outputs, dy, strict=True)), state
+        self.runs = [adjoint.prepared(args, grid, block) for args in reversed(steps)]
+        adjoint.slots = 1
+        for args in steps:
+            adjoint.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
 
     def __call__(self) -> dict[str, Array]:
-        gradients = {self.state: self.dy}
-        for step in self.back:
-            gradients = step([gradients[self.state]])
+        adjoint, derived, dy = self.adjoint, self.adjoint.derived, self.dy
+        for run in self.runs:
+            gradients = launches.gradients_of(run, derived, dy, adjoint.assembled)
+            launches.launch(adjoint.kernels, run, adjoint.assembled, derived, gradients, adjoint.slots)
+            gradients = launches.summed(run, derived, gradients)
+            dy = dict.fromkeys(dy, gradients[self.state]) if self.state else dy
         return gradients
 
     @property
     def tape_bytes(self) -> tuple[int, int]:
-        """The bytes of one step."""
-        return self.back[0].tape_bytes
+        """Bytes of the local tapes of a thread, and of all global tapes of one launch."""
+        adjoint, run = self.adjoint, self.runs[0]
+        device = next(iter(run.arrays.values())).device
+        local = sum(int(row.bytes) for row in adjoint.decisions.rows if row.how == "local tape")
+        tapes = (t for t in adjoint.derived.tapes if t.size is None)
+        return local, sum(launches.tape_array(run, t, adjoint.slots, device).nbytes for t in tapes)
+
+
+def in_time(args: Sequence[Any], read: int, written: int, steps: int) -> list[list[Any]]:
+    """The arguments of each time step, which reads the state that the one before has written."""
+    states = [args[read], *(copied(args[written]) for _ in range(steps))]
+    arguments = [list(args) for _ in range(steps)]
+    for each, before, after in zip(arguments, states[:-1], states[1:], strict=True):
+        each[read], each[written] = before, after
+    return arguments
 
 
 class Subject:
@@ -106,9 +92,9 @@ class Subject:
 
     @cached_property
     def resources(self) -> tuple[Resources, Resources]:
-        """Registers and memory of the compiled kernel and of its adjoint."""
+        """Those of the compiled kernel and of its adjoint, the largest of each if that is several kernels."""
         before, *after = (resources(k, self.rung.dtype, self.gpu) for k in (self.rung.kernel, *self.adjoint.kernels))
-        return before, tuple(map(max, *after)) if len(after) > 1 else after[0]
+        return before, tuple(map(max, zip(*after, strict=True)))
 
     def at(self, size: int, work: int) -> tuple[Inputs, list[Array]]:
         """The inputs of this size, and the gradients of the outputs."""
@@ -131,19 +117,25 @@ class Subject:
                     f"in float64; a benchmark allows {TOLERANCE[self.rung.dtype]:g}. It is not timed."
                 )
 
-    def calls(self, size: int, work: int) -> tuple[Callable[[], None], Backward | Chain]:
+    def calls(self, size: int, work: int) -> tuple[Callable[[], None], Backward]:
         """Functions that queue the kernel and its adjoint; with a state, `work` time steps of them."""
         (args, grid, block), dy = self.at(size, work)
-        if self.rung.state:
-            chain = Chain(self.adjoint, args, dy[0], grid, block, self.rung.state, work)
-            return chain.forward, chain
-        backward = Backward(self.adjoint, args, dy, grid, block)
-        return partial(self.rung.kernel, *args, grid=grid, block=block), backward
+        steps, (read, written) = [args], self.rung.state or ("", "")
+        if read:
+            names = [p.name for p in self.adjoint.file.kernel.params]
+            steps = in_time(args, names.index(read), names.index(written), work)
 
-    def ratio(self, size: int, work: int) -> tuple[Ratio, Backward | Chain]:
-        """Time the kernel and its adjoint in turns."""
+        def forward() -> None:
+            for each in steps:
+                self.rung.kernel(*each, grid=grid, block=block)
+
+        if read:
+            forward()  # the states, through which the adjoints go back
+        return forward, Backward(self.adjoint, steps, dy, grid, block, read)
+
+    def ratio(self, size: int, work: int) -> tuple[Ratio, Backward]:
         forward, backward = self.calls(size, work)
-        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4)), backward
+        return Ratio(**timer().interleaved({"primal": forward, "adjoint": backward}, REPEATS)), backward
 
 
 def _on_sim(x: Array) -> Array:
@@ -163,7 +155,7 @@ def cost(subject: Subject, rival: Any = None) -> AdjointCost:
 
 
 def resources(kernel: Kernel, dtype: str, gpu: Any) -> Resources:
-    """Registers per thread, bytes of static shared and of local memory, and the spills among the local bytes."""
+    """Those of one compiled kernel, from the driver."""
     macros = kernel.macros(kernel.values, np.dtype(dtype))
     return (*gpu.resources(gpu.build(kernel.source, macros), kernel.name), spills(kernel, macros, gpu.arch))
 

@@ -34,7 +34,7 @@ def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -
     ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
     calls = ways | (pytorch().passes(chain, x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
-    times = dict(zip(calls, timer().interleaved(list(calls.values()), repeats, 2e-4), strict=True))
+    times = timer().interleaved(calls, repeats)
     rivals = {name: time for name, time in times.items() if name not in ways}
     if "numpy" in against:
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))

@@ -46,15 +46,15 @@ class Growth(dict[int, Ratio]):
 
 HEADERS = ("rung", "kernel us", "adjoint us", "ratio", "flat, threads", "flat, work", "registers", "spilled bytes",
            "local tape B", "global tape MB", "Warp us", "Warp's adjoint us", "Warp's ratio")  # fmt: skip
-Resources = tuple[int, int, int, int]  # registers a thread; shared, local and spilled bytes
+Resources = tuple[int, int, int, int]  # registers a thread; bytes: static shared, local, and of these spilled
 
 
 @dataclass(frozen=True, repr=False)
 class AdjointCost:
     """One rung: its times as threads and work grow, the resources of kernel and adjoint, and Warp's times.
 
-    tape_bytes: local tapes of one thread, and all global tapes, at the largest size. beside: Warp's times at that
-    size, the reason why there are none, or None for a kernel that is not written for Warp.
+    tape_bytes: local tapes of one thread, and all global tapes, at the largest size. The last field, next to them:
+    Warp's times at that size, the reason why there are none, or None for a kernel that is not written for Warp.
     """
 
     kernel: str
@@ -86,9 +86,7 @@ class AdjointCost:
         """Cells under HEADERS."""
         (before, after), (local, shared) = self.resources, self.tape_bytes
         spread = [f"{growth.spread:.2f}" if growth.spread else "" for growth in (self.sizes, self.works)]
-        warp = ["", "", self.beside if isinstance(self.beside, str) else ""]
-        if isinstance(self.beside, Ratio):
-            warp = _cells(self.beside)
+        warp = _cells(self.beside) if isinstance(self.beside, Ratio) else ["", "", self.beside or ""]
         return (
             name, *_cells(self.largest), *spread, f"{before[0]} / {after[0]}", f"{before[3]} / {after[3]}", str(local),
             f"{shared / 1e6:.0f}", *warp,
@@ -97,11 +95,9 @@ class AdjointCost:
     @staticmethod
     def read(content: dict[str, Any]) -> "AdjointCost":
         growth = {key: Growth({int(n): Ratio.read(r) for n, r in content[key].items()}) for key in ("sizes", "works")}
-        first, second = map(tuple, content["resources"])
-        local, shared = content["tape_bytes"]
+        pairs = {"resources": tuple(map(tuple, content["resources"])), "tape_bytes": tuple(content["tape_bytes"])}
         beside = Ratio.read(content["beside"]) if isinstance(content["beside"], list) else content["beside"]
-        return AdjointCost(content["kernel"], content["dtype"], **growth, resources=(first, second),
-                           tape_bytes=(local, shared), beside=beside)  # fmt: skip
+        return AdjointCost(**{**content, **growth, **pairs, "beside": beside})
 
     def written(self) -> dict[str, Any]:
         keys = ("kernel", "dtype", "resources", "tape_bytes", "sizes", "works", "beside")

@@ -51,10 +51,15 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     against = words("mg.bench.host_cost", "against", against, RIVALS)
     repeats = whole("mg.bench.host_cost", "repeats", repeats, 1)
     gpu: Any = get(check("cuda"))
-    works = {"minigrad": ours("cuda")} | ({"PyTorch": pytorch()} if "torch" in against else {})
+    works = {"minigrad": ours("cuda")}
+    if "torch" in against:
+        import torch
+
+        works["PyTorch"] = works_of(partial(torch.tensor, device="cuda"), torch.optim.SGD)
     must_agree(works, ours("numpy"))
     rows = {title: {name: calls[title] for name, calls in works.items()} for title in TITLES}
-    times = {title: timed(row, gpu.finish, repeats) for title, row in rows.items()}
+    calls = dict.fromkeys(works, CALLS)
+    times = {title: in_turns(row, calls, repeats, before=gpu.finish) for title, row in rows.items()}
     return HostCost(gpu.label, date.today().isoformat(), times)
 
 
@@ -66,26 +71,15 @@ def recorded_host() -> HostCost:
     raise ValueError("no record has the host's time for a call. On a GPU: minigrad bench --host --against torch.")
 
 
-def numbers() -> list[np.ndarray]:
-    """Two 64 x 64 matrices, uniform from -1 to 1."""
-    rng = np.random.default_rng(0)
-    return [rng.uniform(-1, 1, (64, 64)).astype(np.float32) for _ in range(2)]
-
-
 def ours(device: str) -> dict[str, Call]:
     return works_of(partial(tensor, device=device), SGD)
 
 
-def pytorch() -> dict[str, Call]:
-    from minigrad.lab.bench.rivals import pytorch
-
-    return works_of(*pytorch.constructors())
-
-
 def works_of(tensor: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, Call]:
-    """The calls of a library, from its constructors of tensors and of the optimizer."""
-    a, b = (tensor(x) for x in numbers())
-    w, v = (tensor(x, requires_grad=True) for x in numbers())
+    """The calls of a library on 64 x 64 matrices, from its constructors of tensors and of the optimizer."""
+    numbers = np.random.default_rng(0).uniform(-1, 1, (2, 64, 64)).astype(np.float32)
+    a, b = map(tensor, numbers)
+    w, v = (tensor(x, requires_grad=True) for x in numbers)
     v.grad = a
     optimizer = sgd([v], lr=0.0)
 
@@ -111,8 +105,3 @@ def must_agree(works: Mapping[str, Mapping[str, Call]], truth: Mapping[str, Call
             got = got.detach().cpu().numpy() if name == "PyTorch" else got.numpy()
             if not np.abs(got - wanted).max() <= atol:
                 raise ValueMismatch(f"{title} by {name} is off by {np.abs(got - wanted).max():.2g}; it is not timed.")
-
-
-def timed(works: Mapping[str, Call], wait: Call, repeats: int) -> dict[str, Timing]:
-    """Time CALLS calls in a row; the device is idle before them."""
-    return in_turns(works, dict.fromkeys(works, CALLS), repeats, wait)

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minigrad.adjoint import ladder
-from minigrad.devices.array import Array
 from minigrad.kernels.extents import Extent, ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.costs import saturated
@@ -67,6 +67,10 @@ def clouds(d: Draw, bodies: int, each: int) -> Inputs:
     return [d.real(3 * bodies), 0.1, d.real(3 * bodies), n], (ceil_div(n, 128), bodies // n), 128
 
 
+def elementwise(d: Draw, n: int, _: int) -> Inputs:
+    return flat(n, d.real(n), d.real(n), n)
+
+
 def columns(d: Draw, n: int, m: int) -> Inputs:
     """Thread -> a column of m numbers near 1, so that their product stays finite."""
     return flat(n, d.real(n * m, 0.9, 1.1), d.real(n), n, m)
@@ -74,12 +78,8 @@ def columns(d: Draw, n: int, m: int) -> Inputs:
 
 def lattice(d: Draw, directions: int, cells: int) -> list[Any]:
     """A fluid nearly at rest with one solid cell in 64, its relaxation rate, and the array of the next state."""
-    solid = d.whole(cells, -63, 1)
-    return [d.real(directions * cells, 1, 1.1), _one_where_zero(solid), 1.2, d.real(directions * cells)]
-
-
-def _one_where_zero(x: Array) -> Array:
-    return Array.upload(x.device, (x.numpy() == 0).astype(np.int32))
+    solid = d.whole(cells, -63, 1).numpy() == 0
+    return [d.real(directions * cells, 1, 1.1), d.upload(solid), 1.2, d.real(directions * cells)]
 
 
 def plane(d: Draw, cells: int, _: int) -> Inputs:
@@ -104,16 +104,12 @@ def cross_sections(d: Draw, lookups: int, per_material: int) -> Inputs:
     return flat(lookups, *made, lookups, points, per_material)
 
 
-def multipole(broadening: float) -> Make:
+def multipole(broadening: float, d: Draw, lookups: int, poles: int) -> Inputs:
     """RSBench's windows of poles: cold (0), or Doppler-broadened."""
-
-    def make(d: Draw, lookups: int, poles: int) -> Inputs:
-        windows = 68 * 100
-        tables = [d.real(2 * windows * poles, 0.1, 2), d.real(2 * windows * poles), d.upload(np.full(windows, poles))]
-        made = [d.real(lookups, 0.5, 3.5), d.whole(lookups, 0, windows), *tables, broadening, d.real(lookups)]
-        return [*made, lookups, poles], ceil_div(lookups, 128), 128
-
-    return make
+    windows = 68 * 100
+    tables = [d.real(2 * windows * poles, 0.1, 2), d.real(2 * windows * poles), d.upload(np.full(windows, poles))]
+    made = [d.real(lookups, 0.5, 3.5), d.whole(lookups, 0, windows), *tables, broadening, d.real(lookups)]
+    return [*made, lookups, poles], ceil_div(lookups, 128), 128
 
 
 def gas(d: Draw, n: int, repeats: int) -> Inputs:
@@ -133,14 +129,10 @@ def product(d: Draw, m: int, k: int) -> Inputs:
     return [d.real(m * k), d.real(k * 1024), d.real(m * 1024), m, 1024, k], (64, ceil_div(m, 16)), (16, 16)
 
 
-def image(tile: int) -> Make:
-    """An image 4096 points wide, in square tiles."""
-
-    def make(d: Draw, n: int, _: int) -> Inputs:
-        rows = n // 4096
-        return [d.real(n), 0.7, d.real(n), rows, 4096], (4096 // tile, ceil_div(rows, tile)), (tile, tile)
-
-    return make
+def image(d: Draw, n: int, _: int) -> Inputs:
+    """An image 4096 points wide, in tiles of 16 x 16."""
+    rows = n // 4096
+    return [d.real(n), 0.7, d.real(n), rows, 4096], (256, ceil_div(rows, 16)), (16, 16)
 
 
 # Below 128 iterations a part of what all resident threads read (an H200's 270336, 4 bytes per iteration) is still in L2
@@ -154,35 +146,30 @@ RUNGS: dict[str, Rung] = {
         doubled(2**19), doubled(64, below=2),
     ),
     "elementwise": Rung(ladder("elementwise"), lambda d, n, _: flat(n, d.real(n), 0.3, d.real(n), n), MANY),
-    "gelu": Rung(ladder("gelu"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
-    "gather": Rung(
-        ladder("gather"), lambda d, n, _: flat(n, d.real(INDEX), d.whole(n, 0, INDEX), d.real(n), n), MANY
-    ),
+    "gelu": Rung(ladder("gelu"), elementwise, MANY),
+    "gather": Rung(ladder("gather"), lambda d, n, _: flat(n, d.real(INDEX), d.whole(n, 0, INDEX), d.real(n), n), MANY),
     "scatter": Rung(
         ladder("scatter"), lambda d, n, _: flat(n, d.real(n), d.whole(n, 0, INDEX), d.real(INDEX), n), MANY
     ),
     **{name: Rung(ladder(name), columns, COLUMNS, ITERATIONS) for name in ("sum_of_squares", "product", "largest")},
     "triangular": Rung(ladder("triangular"), columns, doubled(2**21), (4, 6, 9, 13, 18, 25)),  # 10 to 325 iterations
     "horner": Rung(ladder("horner"), lambda d, n, _: flat(n, d.real(8), d.real(n), d.real(n), n), MANY),
-    "eighth_power": Rung(ladder("eighth_power"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "eighth_power": Rung(ladder("eighth_power"), elementwise, MANY),
     "newton": Rung(  # in float32 rounding decides the last iteration
         ladder("newton"), lambda d, n, _: flat(n, d.real(n, 0.5, 3), d.real(n), n), MANY, dtype="float64"
     ),
     "after_the_loop": Rung(
         ladder("after_the_loop"), lambda d, n, m: flat(n, d.real(n), d.real(m), d.real(n), n, m), MANY, ITERATIONS
     ),
-    "overwrite": Rung(ladder("overwrite"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
+    "overwrite": Rung(ladder("overwrite"), elementwise, MANY),
     "multiply_in_place": Rung(
         ladder("multiply_in_place"), lambda d, n, _: flat(n, d.real(n), d.real(n, 1, 1), n), MANY
     ),
-    "swap_squared": Rung(ladder("swap_squared"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
-    "read_again": Rung(ladder("read_again"), lambda d, n, _: flat(n, d.real(n), d.real(n), n), MANY),
-    "laplacian": Rung(ladder("laplacian"), image(16), MANY),
-    "laplacian_tiled": Rung(ladder("laplacian_tiled", TILE=16), image(16), MANY),
+    **{name: Rung(ladder(name), elementwise, MANY) for name in ("swap_squared", "read_again")},
+    "laplacian": Rung(ladder("laplacian"), image, MANY),
+    "laplacian_tiled": Rung(ladder("laplacian_tiled", TILE=16), image, MANY),
     **{
-        name: Rung(
-            ladder(name, BLOCK=256), lambda d, n, _: ([d.real(n), d.real(n // 256), n], n // 256, 256), MANY
-        )
+        name: Rung(ladder(name, BLOCK=256), lambda d, n, _: ([d.real(n), d.real(n // 256), n], n // 256, 256), MANY)
         for name in ("block_sum", "block_max")
     },
     "softmax": Rung(
@@ -190,14 +177,14 @@ RUNGS: dict[str, Rung] = {
         lambda d, n, m: ([d.real(n * m), d.real(n * m), m], n, 128), doubled(2**14), doubled(1024),
     ),
     "matmul_tiled": Rung(ladder("matmul_tiled", TILE=16), product, doubled(1024), doubled(512), small=40),
-    "nbody": Rung(
-        ladder("nbody", TILE=128), clouds, doubled(2**19, below=5), doubled(2**11), small=500
-    ),
+    "nbody": Rung(ladder("nbody", TILE=128), clouds, doubled(2**19, below=5), doubled(2**11), small=500),
     "lbm_d2q9": Rung(ladder("lbm_d2q9"), plane, doubled(2**21), doubled(1), state=("f", "g")),
     "lbm_d3q19": Rung(ladder("lbm_d3q19"), space, doubled(2**20), doubled(1), state=("f", "g")),
     "cross_sections": Rung(ladder("cross_sections"), cross_sections, doubled(2**19), doubled(4), "float64"),
-    "multipole_cold": Rung(ladder("multipole"), multipole(0.0), doubled(2**20), doubled(4), "float64"),
-    "multipole": Rung(ladder("multipole"), multipole(8.0), doubled(2**20), doubled(4), "float64"),
+    **{
+        name: Rung(ladder("multipole"), partial(multipole, broadening), doubled(2**20), doubled(4), "float64")
+        for name, broadening in (("multipole_cold", 0.0), ("multipole", 8.0))
+    },
     "equation_of_state": Rung(ladder("equation_of_state"), gas, doubled(2**20), doubled(8, below=3), "float64"),
     "dg_volume": Rung(ladder("dg_volume"), elements, doubled(2**14)),
 }  # fmt: skip

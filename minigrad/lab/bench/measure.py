@@ -23,32 +23,9 @@ from minigrad.lab.bench.timer import Timing, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.op import Op
-from minigrad.source import CUDA, Source
 
-DRAW_TEXT = """
-#include "common.cuh"
-
-// A hash: a change of one bit of h changes all bits of the result.
-__device__ unsigned hashed(unsigned h) {
-    h = (h ^ h >> 16) * 0x85ebca6bu;
-    h = (h ^ h >> 13) * 0xc2b2ae35u;
-    return h ^ h >> 16;
-}
-
-// x[i] = a random number from low to high.
-extern "C" __global__ void spread(real* x, real low, real high, int seed, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] = low + (high - low) * ((hashed(i + 77777u * seed) >> 8) * real(0x1p-24));
-}
-
-// x[i] = a random integer, low <= x[i] < high.
-extern "C" __global__ void spread_whole(int* x, int low, int high, int seed, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] = low + (int)(hashed(i + 77777u * seed) % (unsigned)(high - low));
-}
-"""
-SOURCE = Source(DRAW_TEXT, "spread.cu", CUDA)
-SPREAD, SPREAD_WHOLE = Kernel(SOURCE, "spread"), Kernel(SOURCE, "spread_whole")
+SPREAD, SPREAD_WHOLE = (Kernel("bench/random.cu", name) for name in ("spread", "spread_whole"))
+FURTHEST = Kernel("bench/furthest.cu", "furthest")
 
 
 class Draw:
@@ -77,21 +54,6 @@ class Draw:
 
 
 # --- comparing with NumPy ---
-
-FURTHEST_TEXT = """
-// Grid-stride loop. bits = the largest |got - wanted|, as the bits of a float: for floats of at least 0 they are in the
-// order of integers, so that atomicMax applies. NaN counts as an infinite distance.
-extern "C" __global__ void furthest(const float* got, const float* wanted, int* bits, long long n) {
-    float largest = 0;
-    long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        float off = fabsf(got[i] - wanted[i]);
-        largest = off <= largest ? largest : off == off ? off : 1.0f / 0.0f;
-    }
-    atomicMax(bits, __float_as_int(largest));
-}
-"""
-FURTHEST = Kernel(Source(FURTHEST_TEXT, "furthest.cu", CUDA), "furthest")
 
 
 class Reference:
@@ -174,7 +136,7 @@ class Experiment:
         ]  # sets of inputs, each followed by the upstream gradient of a backward work
 
     def hosts(self) -> list[np.ndarray]:
-        """The first set of inputs as NumPy arrays."""
+        """The first set of inputs."""
         pairs = zip(self._fixed, self._places, strict=True)
         return [self.random.host(*place) if x is None else x for x, place in pairs]
 
@@ -184,7 +146,6 @@ class Experiment:
 
     @cached_property
     def wanted(self) -> list[Reference]:
-        """NumPy's results for the first set of inputs."""
         return [Reference(self.device, y) for y in self.reference_call()()]
 
     def calls(self, op: Op | None = None) -> Callable[[], Sequence[Any]]:
@@ -302,7 +263,7 @@ def timed(experiment: Experiment, against: Sequence[str] = (), repeats: int = 20
     """Check, then time, in turns with the rivals; NumPy on the host's clock."""
     contestants = verified(experiment, against)
     numpy = contestants.pop("numpy", None)
-    times = dict(zip(contestants, timer().interleaved(list(contestants.values()), repeats, 2e-4), strict=True))
+    times = timer().interleaved(contestants, repeats)
     if numpy:
         times["numpy"] = wall(numpy)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in experiment.dry.launches))

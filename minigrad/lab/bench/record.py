@@ -10,8 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -41,15 +41,16 @@ KEYS = {  # by folder: the keys of a file, in their order
     "": (*HEAD, "refused", "chip", "copy", "measurements", "sweeps", "steps", "host", "choices", "resources"),
     ADJOINT: (*HEAD, "refused", "costs"),
 }
+TABLES = ("measurements", "sweeps", "steps", "host", "choices", "resources", "costs")  # of a record, by title
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
 
 
 @dataclass(repr=False)
 class Record:
-    """What was measured on one device on one day: tables by title.
+    """The measurements of one device on one day: tables by title.
 
-    `refused`: titles with a wrong result, which are not timed, and the reason. `copy`: the bandwidth of a plain copy,
-    in bytes per second. `folder`: "adjoint" for a record of adjoint costs.
+    A work with a wrong result has a reason in place of times. `copy`: the bandwidth of a plain copy, in bytes per
+    second. `folder`: "adjoint" for a record of adjoint costs.
     """
 
     device: str
@@ -58,7 +59,7 @@ class Record:
     versions: dict[str, str]
     chip: Chip | None = None
     copy: float | None = None
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # the reasons
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
     steps: dict[str, Times] = field(default_factory=dict)  # whole training steps
@@ -117,48 +118,35 @@ class Record:
         if not kept(measured):
             of, there = " of ".join(wanted) or "anything", ", ".join(known) or "nothing"
             raise ValueError(f"{self.place} has no measurement of {of}; it has of {there}.")
-        tables: dict[str, Any] = {
-            key: kept(getattr(self, key)) for key in ("measurements", "sweeps", "choices", "costs")
-        }
+        tables: Any = {key: kept(getattr(self, key)) for key in ("measurements", "sweeps", "choices", "costs")}
         return replace(self, **tables)
 
     def refuse(self, title: str, why: str) -> None:
         """Mark a work as wrong, and drop its times, including those taken before."""
-        for known in (getattr(self, f.name) for f in fields(self)):
-            if isinstance(known, dict):
-                known.pop(title, None)
+        for key in TABLES:
+            getattr(self, key).pop(title, None)
         self.refused[title] = why
 
     def added_to(self, old: "Record") -> "Record":
         """Merge with an older record of the day.
 
-        A title refused now loses its times, one timed now is no longer refused, and a sweep of kernels that this work
-        no longer launches is dropped.
+        A title with a wrong result now loses its times, one timed now loses its reason, and a sweep of kernels that
+        this work no longer launches is dropped.
         """
-        old = self._without_stale_sweeps(old)
-        both: dict[str, Any] = {}
-        timed: set[str] = set()
-        for key in (f.name for f in fields(self)):
-            before, now = getattr(old, key), getattr(self, key)
-            if isinstance(now, dict):
-                both[key] = {title: x for title, x in before.items() if title not in self.refused} | now
-                timed |= now.keys() if key != "refused" else set()
-            else:
-                both[key] = now or before
-        both["refused"] = {title: why for title, why in (old.refused | self.refused).items() if title not in timed}
-        both["command"] = "; ".join(dict.fromkeys([*old.command.split("; "), *self.command.split("; ")]))
-        return replace(self, **both)
-
-    def _without_stale_sweeps(self, old: "Record") -> "Record":
-        known = {title: m.kernels for title, m in old.measurements.items()}
-        stale = {title for title, m in self.measurements.items() if known.get(title, m.kernels) != m.kernels}
-        tables: list[dict[str, Any]] = [
-            {t: x for t, x in d.items() if t not in stale} for d in (old.sweeps, old.choices)
-        ]
-        return replace(old, sweeps=tables[0], choices=tables[1])
+        kernels = {title: m.kernels for title, m in old.measurements.items()}
+        stale = {title for title, m in self.measurements.items() if kernels.get(title, m.kernels) != m.kernels}
+        tables: dict[str, Any] = {}
+        for key in TABLES:
+            dropped = self.refused.keys() | (stale if key in ("sweeps", "choices") else set())
+            kept = {title: x for title, x in getattr(old, key).items() if title not in dropped}
+            tables[key] = kept | getattr(self, key)
+        timed = {title for key in TABLES for title in getattr(self, key)}
+        tables["refused"] = {title: why for title, why in (old.refused | self.refused).items() if title not in timed}
+        command = "; ".join(dict.fromkeys([*old.command.split("; "), *self.command.split("; ")]))
+        tables["versions"] = old.versions | self.versions
+        return replace(self, command=command, chip=self.chip or old.chip, copy=self.copy or old.copy, **tables)
 
     def table(self) -> Table:
-        """A row for each measurement, or for each adjoint."""
         if self.folder == ADJOINT:
             return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS)
         return table([self._row(m) for m in self.measurements.values()], HEADERS)
@@ -212,25 +200,21 @@ def load(path: Path | str) -> Record:
         raise ValueError(f"{path} is a damaged record ({type(error).__name__}: {error}).") from error
 
 
-def _times(content: Mapping[str, list[float]]) -> Times:
-    return {label: Timing.read(numbers) for label, numbers in content.items()}
-
-
-ENTRIES: dict[str, Callable[[str, Any], Any]] = {  # how to parse an entry of a table, from its title and content
-    "measurements": lambda title, entry: Measurement.read(title, entry),
-    "sweeps": lambda _, entry: _times(entry),
-    "steps": lambda _, entry: _times(entry),
-    "host": lambda _, entry: _times(entry),
-    "resources": lambda _, entry: tuple(entry),
-    "costs": lambda _, entry: AdjointCost.read(entry),
-}
-
-
 def _parsed(key: str, content: Any) -> Any:
-    if key == "chip":
-        return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
-    parse = ENTRIES.get(key)
-    return {title: parse(title, entry) for title, entry in content.items()} if parse else content
+    """The field of a record from its JSON."""
+    match key:
+        case "chip":
+            return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
+        case "measurements":
+            return {title: Measurement.read(title, entry) for title, entry in content.items()}
+        case "sweeps" | "steps" | "host":
+            return {title: {k: Timing.read(n) for k, n in entry.items()} for title, entry in content.items()}
+        case "resources":
+            return {title: tuple(entry) for title, entry in content.items()}
+        case "costs":
+            return {title: AdjointCost.read(entry) for title, entry in content.items()}
+        case _:
+            return content
 
 
 def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
@@ -267,8 +251,8 @@ def copy_bandwidth(nbytes: int = 2**30) -> float:
     gpu: Any = get(check("cuda"))
     source, target = (Array.empty(gpu, (nbytes,), np.dtype(np.uint8)) for _ in range(2))
     gpu.upload(source.address, np.random.default_rng(0).integers(0, 255, nbytes, np.uint8))
-    (timing,) = timer().interleaved([lambda: target.copy_from(source)], 20, 2e-3)
-    return 2 * nbytes / timing.seconds
+    times = timer().interleaved({"copy": lambda: target.copy_from(source)}, 20, 2e-3)
+    return 2 * nbytes / times["copy"].seconds
 
 
 def versions() -> dict[str, str]:

@@ -2,8 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -17,6 +16,7 @@ from minigrad.display import Table, table
 from minigrad.errors import whole, words
 from minigrad.lab.bench.measure import RIVALS
 from minigrad.lab.bench.record import records
+from minigrad.lab.bench.rivals import numpy_steps
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
 from minigrad.nn import Linear, Sequential
@@ -28,17 +28,6 @@ WIDTHS, BATCH = (784, 512, 256, 10), 128
 OPTIMIZERS = ("SGD", "Adam")
 CHECKED = 6  # steps that are compared with NumPy's; three of them are replays of a graph
 CALLS, ENOUGH = 50, 0.1  # steps that are timed in a row, or as many as fill 0.1 seconds, at least 3
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Draw random numbers from this seed; afterwards the generator of the user continues as if none had been drawn."""
-    own = Generator.rng
-    manual_seed(seed)
-    try:
-        yield
-    finally:
-        Generator.rng = own
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,8 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     """Time a step of the network 784-512-256-10 with 128 images a batch, in turns with those of `against`.
 
     "torch": PyTorch, eager and as a CUDA graph. "numpy": NumPy by hand and minigrad on `numpy`, which need no GPU.
-    Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed.
+    Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed,
+    ImportError without PyTorch.
     """
     must_be_known(optimizer)
     against = words("mg.bench.training_step", "against", against, RIVALS)
@@ -77,10 +67,12 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
         works["minigrad"] = ours(optimizer, "cuda", images, labels)
         works["minigrad, graph"] = ours(optimizer, "cuda", images, labels, graph)
     if "torch" in against:
-        works |= pytorch(optimizer, images, labels)
+        from minigrad.lab.bench.rivals.pytorch import steps
+
+        works |= steps(optimizer, start(), images, labels)
     if "numpy" in against:
         works["minigrad on numpy"] = ours(optimizer, "numpy", images, labels)
-        works["NumPy by hand"] = by_hand(optimizer, images, labels)
+        works["NumPy by hand"] = numpy_steps.step(optimizer, start(), images, labels)
     must_agree(works, ours(optimizer, "numpy", images, labels))
     times = timed(works, gpu.finish if gpu else lambda: None, repeats)
     place = gpu.label if gpu else f"{os.cpu_count()} processors ({platform.machine()})"
@@ -88,7 +80,6 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
 
 
 def must_be_known(optimizer: str) -> None:
-    """Raise ValueError for an optimizer without a benchmark."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
 
@@ -117,26 +108,16 @@ def start() -> list[np.ndarray]:
     return [p.numpy() for p in network("numpy").parameters()]
 
 
-def pytorch(optimizer: str, images: np.ndarray, labels: np.ndarray) -> dict[str, Call]:
-    """The step by PyTorch. Raises ImportError if it is not installed."""
-    from minigrad.lab.bench.rivals import pytorch
-
-    return pytorch.steps(optimizer, start(), images, labels)
-
-
-def by_hand(optimizer: str, images: np.ndarray, labels: np.ndarray) -> Call:
-    from minigrad.lab.bench.rivals import numpy_steps
-
-    step = numpy_steps.step(optimizer, start(), images, labels)
-    return lambda: np.float64(step())
-
-
 def network(device: str) -> Sequential:
     """The network, with the same weights on every device."""
     layers: list[Any] = []
-    with seeded(2):  # a seed with no input of relu within 2e-6 of 0, where rounding would choose the side
+    users = Generator.rng  # continues afterwards as if nothing had been drawn
+    manual_seed(2)  # a seed with no input of relu within 2e-6 of 0, where rounding would choose the side
+    try:
         for inputs, outputs in pairwise(WIDTHS):
             layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
+    finally:
+        Generator.rng = users
     return Sequential(*layers[:-1])
 
 

@@ -19,15 +19,12 @@ from minigrad.op import Op
 
 @dataclass(frozen=True)
 class Setting:
-    """An op with values for its tunables, and its launches."""
-
     values: Mapping[str, int]
     op: Op
     dry: DryWork
 
     @property
     def label(self) -> str:
-        """BLOCK=256 CHUNK=8192"""
         return label(self.values)
 
 
@@ -67,14 +64,12 @@ def launched(work: Work) -> list[Kernel]:
 
 def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = None) -> Op:
     """A copy of the op with these values for the tunables of its kernels, or of those named in `only`."""
-    copies: dict[int, Kernel] = {}  # one kernel in two roles stays one
-
-    def changed(kernel: Kernel) -> Kernel:
+    copies: dict[int, Kernel] = {}
+    for kernel in op.kernels.values():
         wanted = values if only is None or kernel.name in only else {}
-        known = {key: value for key, value in wanted.items() if key in kernel.tunables}
-        return copies.setdefault(id(kernel), kernel.using(**known) if known else kernel)
-
-    return op.with_kernels({role: changed(kernel) for role, kernel in op.kernels.items()})  # one in two roles stays one
+        if known := {key: value for key, value in wanted.items() if key in kernel.tunables}:
+            copies.setdefault(id(kernel), kernel.using(**known))
+    return op.with_kernels({role: copies.get(id(k), k) for role, k in op.kernels.items()})  # one in two roles stays one
 
 
 def alike(dry: DryWork) -> tuple:
@@ -86,8 +81,7 @@ def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) 
     """Time the settings on this GPU in turns, after comparing the result of each with NumPy's."""
     for setting in chosen:
         experiment.check(experiment.calls(setting.op)(), setting.label)
-    timings = timer().interleaved([experiment.calls(setting.op) for setting in chosen], repeats, 2e-4)
-    return {setting.label: timing for setting, timing in zip(chosen, timings, strict=True)}
+    return timer().interleaved({setting.label: experiment.calls(setting.op) for setting in chosen}, repeats)
 
 
 @dataclass(frozen=True)
@@ -108,7 +102,6 @@ class TunableSweep:
         return f"{'; '.join(known)}, for {self.title}" if known else ""
 
     def table(self) -> Table:
-        """A row for each value: value, live time, recorded time."""
         values, both = sorted({*self.live, *self.recorded}), (self.live, self.recorded)
         recorded = f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}"
         rows = [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in both)) for v in values]

@@ -18,18 +18,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.errors import a, whole
 from minigrad.kernels.kernel import Kernel
-from minigrad.source import CUDA, Source
 
-SPIN = r"""
-extern "C" __global__ void spin(long long* ended, long long nanoseconds) {
-    long long start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < nanoseconds);
-    *ended = now;
-}
-"""
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
 ENOUGH = 0.3  # seconds for all runs of a call
 Call = Callable[[], Any]
@@ -70,29 +59,29 @@ class Timer:
 
     def __init__(self, gpu: Any):
         self.gpu = gpu
-        self._spin = Kernel(Source(SPIN, "spin.cu", CUDA), "spin")
+        self._spin = Kernel("bench/spin.cu", "spin")
         self._ended = Array.zeros(gpu, (1,), np.dtype(np.int64))
         self._flushed = Array.empty(gpu, (4 * gpu.chip.l2,), np.dtype(np.uint8))
 
     def interleaved(
-        self, works: Sequence[Call], repeats: int, seconds: float, calls: int = 0, flush: bool = True
-    ) -> list[Timing]:
+        self, works: Mapping[str, Call], repeats: int, seconds: float = 2e-4, calls: int = 0, flush: bool = True
+    ) -> dict[str, Timing]:
         """Time the works in turns, `repeats` runs of each: `calls` calls in a row, or as many as fill `seconds`.
 
         A work that has taken ENOUGH seconds after three runs is not measured further.
         """
         whole("a timing", "repeats", repeats, 1)
-        counts = [calls or self._calls(work, seconds) for work in works]
-        runs: list[list[float]] = [[] for _ in works]  # seconds per call
-        holds, host = [SHORTEST] * len(works), [False] * len(works)
+        counts = {name: calls or self._calls(work, seconds) for name, work in works.items()}
+        runs: dict[str, list[float]] = {name: [] for name in works}  # seconds per call
+        holds, host = dict.fromkeys(works, SHORTEST), dict.fromkeys(works, False)
         for _ in range(repeats):
-            for i, (work, count) in enumerate(zip(works, counts, strict=True)):
-                if len(runs[i]) >= 3 and sum(runs[i]) * count > ENOUGH:
+            for name, work in works.items():
+                if len(runs[name]) >= 3 and sum(runs[name]) * counts[name] > ENOUGH:
                     continue
-                took, queued, holds[i] = self._held(work, count, holds[i], flush)
-                runs[i].append(took / count)
-                host[i] |= not queued
-        return list(map(Timing.of, runs, host))
+                took, queued, holds[name] = self._held(work, counts[name], holds[name], flush)
+                runs[name].append(took / counts[name])
+                host[name] |= not queued
+        return {name: Timing.of(runs[name], host[name]) for name in works}
 
     def _calls(self, work: Call, seconds: float) -> int:
         """The number of calls that fill the time. The first call warms up: it compiles, and fills the memory pool."""
@@ -132,7 +121,7 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     whole("mg.bench.time", "calls", calls)
     whole("mg.bench.time", "repeats", repeats, 1)
     a("mg.bench.time", work, Callable, "a function that launches kernels")
-    return timer().interleaved([work], repeats, 2e-4, calls, flush=False)[0]
+    return timer().interleaved({"": work}, repeats, calls=calls, flush=False)[""]
 
 
 def in_turns(

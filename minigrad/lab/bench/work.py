@@ -30,8 +30,11 @@ class Work:
     def title(self) -> str:
         """relu backward of 67108864"""
         words = [self.op.name, self.variant, self.way if self.way == "backward" else None]
-        kind = "" if self.dtype == "float32" else f", {self.dtype}"
-        return f"{' '.join(filter(None, words))} of {_extents(self.case)}{kind}"
+        shapes = [(x, "") if isinstance(x, tuple) else (x.shape, f" {x.dtype}") for x in self.case.inputs]
+        parts = [" x ".join(map(str, shape)) + dtype for shape, dtype in shapes]
+        parts += [f"{key}={value}" for key, value in self.case.params.items()]
+        parts += [] if self.dtype == "float32" else [self.dtype]
+        return f"{' '.join(filter(None, words))} of {', '.join(parts)}"
 
     @property
     def unit(self) -> str:
@@ -43,11 +46,9 @@ class Work:
         return self.op.using(self.variant) if self.variant else self.op
 
     def shapes(self) -> list[tuple[tuple[int, ...], np.dtype]]:
-        inputs = [x if isinstance(x, np.ndarray) else None for x in self.case.inputs]
-        return [
-            (shape, dtype_of(self.dtype)) if x is None else (x.shape, x.dtype)
-            for x, shape in zip(inputs, self.case.inputs, strict=True)
-        ]
+        """Shape and dtype of each input."""
+        kind, inputs = dtype_of(self.dtype), self.case.inputs
+        return [(x.shape, x.dtype) if isinstance(x, np.ndarray) else (x, kind) for x in inputs]
 
     def dry(self, op: Op | None = None) -> "DryWork":
         """Its launches and costs, worked out without running it; `op`: another setting of the op."""
@@ -74,12 +75,6 @@ class DryWork:
     flops: int
     nbytes: int
     output: tuple[int, ...]
-
-
-def _extents(case: Case) -> str:
-    shapes = [(x, "") if isinstance(x, tuple) else (x.shape, f" {x.dtype}") for x in case.inputs]
-    inputs = [" x ".join(map(str, shape)) + dtype for shape, dtype in shapes]
-    return ", ".join([*inputs, *(f"{key}={value}" for key, value in case.params.items())])
 
 
 def work_of(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,14 +41,11 @@ class Size:
     variant: str | None = None
 
 
-def at(*inputs: Any, **params: Any) -> Size:
-    return Size(inputs, params)
+def at(*inputs: Any, backward: bool = True, **params: Any) -> Size:
+    return Size(inputs, params, backward)
 
 
-def forward_at(*inputs: Any, **params: Any) -> Size:
-    return Size(inputs, params, backward=False)
-
-
+forward_at = partial(at, backward=False)
 OWN: dict[str, tuple[Size, ...]] = {
     **{name: (at((BIG,)), forward_at((4 * BIG,))) for name in ("relu", "exp")},
     **{name: (at((BIG,), (BIG,)), forward_at((4 * BIG,), (4 * BIG,))) for name in ("add", "multiply")},
@@ -80,25 +78,22 @@ def suite(only: str | None = None) -> list[Work]:
 
     `only` takes one op. Raises ValueError for an unknown name.
     """
-    chosen = named(only)
     room = has_room(dry_run().arch)
+    measured = [
+        (op, s)
+        for op in named(only)
+        for s in sizes(op)
+        if (room or s.variant not in TENSOR_CORES) and (s.dtype != "bfloat16" or find_spec("ml_dtypes"))
+    ]
     works = [
         replace(work_of(op, s.inputs, way, s.variant, **s.params), dtype=s.dtype)
-        for op in chosen
-        for s in sizes(op)
-        if room or s.variant not in TENSOR_CORES
+        for op, s in measured
         for way in (WAYS if op.backward and s.backward else WAYS[:1])
-        if s.dtype != "bfloat16" or find_spec("ml_dtypes")
     ]
     works = [work for work in works if work.dry().launches]
     known = {alike(work.dry()) for work in works}
-    others = [
-        work_of(op, s.inputs, variant=name, **s.params)
-        for op in chosen
-        for s in sizes(op)
-        for name in variants(op)
-        if s.backward and not s.variant
-    ]
+    plain = [(op, s) for op, s in measured if s.backward and not s.variant]
+    others = [work_of(op, s.inputs, variant=name, **s.params) for op, s in plain for name in variants(op)]
     return works + [work for work in others if alike(work.dry()) not in known]
 
 

@@ -1,7 +1,7 @@
 """The microscope's counts of some kernels next to a GPU's counts, under the metric names of Nsight Compute."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -9,28 +9,22 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.display import Table, table
 from minigrad.microscope import watching
-from minigrad.microscope.record import Inspection
 from minigrad.op import OPS
 from minigrad.source import PACKAGE
 
-Counts = dict[str, dict[str, float]]  # by kernel and metric, summed over its launches
+Counts = dict[str, Counter[str]]  # by kernel and metric, summed over its launches
 FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "counters", PACKAGE / "records" / "counters")
-_NAME = "l1tex__{}_mem_{}_op_{}.sum"
-# (attribute of a Line, memory space, kind of access) -> metric of Nsight Compute.
-METRICS = {
-    **{
-        (field, "global", kind): _NAME.format(f"t_{field}_pipe_lsu", "global", short)
-        for kind, short in (("read", "ld"), ("write", "st"), ("atomic", "red"))
-        for field in ("requests", "sectors")
-    },
-    **{
-        (field, "shared", kind): _NAME.format(name, "shared", short)
-        for kind, short in (("read", "ld"), ("write", "st"))
-        for field, name in (
-            ("wavefronts", "data_pipe_lsu_wavefronts"),
-            ("bank_conflicts", "data_bank_conflicts_pipe_lsu"),
-        )
-    },
+KINDS = {"read": "ld", "write": "st", "atomic": "red"}
+PIPES = {
+    "global": {"requests": "t_requests_pipe_lsu", "sectors": "t_sectors_pipe_lsu"},
+    "shared": {"wavefronts": "data_pipe_lsu_wavefronts", "bank_conflicts": "data_bank_conflicts_pipe_lsu"},
+}
+METRICS = {  # (attribute of a Line, memory space, kind of access) -> metric of Nsight Compute
+    (field, space, kind): f"l1tex__{pipe}_mem_{space}_op_{short}.sum"
+    for space, pipes in PIPES.items()
+    for kind, short in KINDS.items()
+    for field, pipe in pipes.items()
+    if (space, kind) != ("shared", "atomic")
 }
 
 
@@ -49,22 +43,12 @@ def simulated() -> Counts:
     """The microscope's counts, of all blocks."""
     with watching(blocks=1 << 30) as report:
         launch("sim")
-    counts: Counts = {}
+    counts: Counts = defaultdict(Counter)
     for record in report.launches:
-        add(counts, record.kernel, {name: float(sum(_values(record, key))) for key, name in METRICS.items()})
+        for (field, *access), name in METRICS.items():
+            found = (getattr(line, field) for line in record.lines if [line.space, line.kind] == access)
+            counts[record.kernel][name] += sum(found)
     return counts
-
-
-def _values(record: Inspection, key: tuple[str, str, str]) -> Iterator[int]:
-    field, space, kind = key
-    return (getattr(line, field) for line in record.lines if (line.space, line.kind) == (space, kind))
-
-
-def add(counts: Counts, kernel: str, more: Mapping[str, float]) -> None:
-    """Add the counts of one launch to those of its kernel."""
-    known = counts.setdefault(kernel, {})
-    for name, value in more.items():
-        known[name] = known.get(name, 0) + value
 
 
 def newest() -> dict[str, Any]:
@@ -83,5 +67,5 @@ def compare(record: dict[str, Any] | None = None) -> Table:
             gpu, simulator = measured.get(kernel, {}).get(name), counts[name]
             if gpu or simulator:
                 shown = "" if gpu is None else f"{gpu:.0f}"
-                rows.append((kernel, f"{space} {kind} {field.replace('_', ' ')}", shown, f"{simulator:.0f}"))
+                rows.append((kernel, f"{space} {kind} {field.replace('_', ' ')}", shown, simulator))
     return table(rows, ("kernel", "count", "GPU", "simulator"))

@@ -9,9 +9,11 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from minigrad.devices import check, get
 from minigrad.devices.cuda import toolkit
 from minigrad.errors import DeviceError
 from minigrad.lab.hardware import counters, races
-from minigrad.lab.hardware.counters import FOLDERS, METRICS, Counts, add
+from minigrad.lab.hardware.counters import FOLDERS, METRICS, Counts
 from minigrad.source import PACKAGE
 
 
@@ -29,8 +31,12 @@ def profiled() -> Counts:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         options = ["--csv", "--page", "raw", "--clock-control", "none", "--log-file", str(log)]
-        _run([_tool("ncu"), *options, "--metrics", ",".join(METRICS.values())], "--launch", log)
-        return read(log.read_text())
+        done = _run("ncu", *options, "--metrics", ",".join(METRICS.values()), option="--launch")
+        logged = log.read_text() if log.is_file() else ""
+        if done.returncode or not log.is_file():
+            text = (logged + done.stdout + done.stderr).strip()[-1500:]
+            raise DeviceError(f"{done.args[0]} ended with {done.returncode}: {text}")
+        return read(logged)
 
 
 def read(text: str) -> Counts:
@@ -39,11 +45,11 @@ def read(text: str) -> Counts:
     start = next((i for i, row in enumerate(rows) if row.startswith('"ID"')), None)
     if start is None:
         raise DeviceError(f"ncu wrote no table: {text.strip()[-800:]}")
-    counts: Counts = {}
+    counts: Counts = defaultdict(Counter)
     for row in csv.DictReader(rows[start:]):
         if row["ID"]:  # the row of units has none
-            numbers = {name: float(row[name].replace(",", "")) for name in METRICS.values()}
-            add(counts, row["Kernel Name"].partition("(")[0], numbers)
+            numbers: Any = {name: float(row[name].replace(",", "")) for name in METRICS.values()}
+            counts[row["Kernel Name"].partition("(")[0]].update(numbers)  # which adds
     return counts
 
 
@@ -53,35 +59,29 @@ def raced() -> dict[str, bool]:
 
 
 def _hazards(name: str) -> int:
-    done = _run([_tool("compute-sanitizer"), "--tool", "racecheck"], f"--race={name}", None)
-    found = re.search(r"RACECHECK SUMMARY: (\d+) hazard", done)
-    if not found:
-        raise DeviceError(f"compute-sanitizer gave no summary of {name}: {done.strip()[-800:]}")
+    done = _run("compute-sanitizer", "--tool", "racecheck", option=f"--race={name}")
+    text = done.stdout + done.stderr
+    if not (found := re.search(r"RACECHECK SUMMARY: (\d+) hazard", text)):
+        raise DeviceError(f"compute-sanitizer gave no summary of {name}: {text.strip()[-800:]}")
     return int(found[1])
 
 
-def _run(tool: list[str], option: str, log: Path | None) -> str:
-    """Run this module with an option in another process, under a tool. Returns the output."""
+def _run(tool: str, *options: str, option: str) -> subprocess.CompletedProcess[str]:
+    """Run this module with an option in another process, under a tool with its options."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *sys.path])}
-    command = [*tool, sys.executable, "-m", "minigrad.lab.hardware.nvidia", option]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if log is not None and (done.returncode or not log.is_file()):
-        logged = log.read_text() if log.is_file() else ""
-        raise DeviceError(
-            f"{tool[0]} ended with {done.returncode}: {(logged + done.stdout + done.stderr).strip()[-1500:]}"
-        )
-    return done.stdout + done.stderr
+    command = [_tool(tool), *options, sys.executable, "-m", "minigrad.lab.hardware.nvidia", option]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def _tool(name: str) -> str:
+    """The path of a tool: from PATH, from the folder of nvcc, or from that of Nsight Compute."""
     nvcc = toolkit.find_nvcc()
     homes = [nvcc.resolve().parent] if nvcc else []
-    deep = sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
-    path = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
-    found = toolkit.first_file(folder / name for folder in (*path, *homes, *deep))
+    homes += sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *map(str, homes)]))
     if not found:
         raise DeviceError(f"{name} is not here; it comes with the CUDA toolkit. Put its folder on PATH.")
-    return str(found)
+    return found
 
 
 def measure(folder: Path) -> Path:
@@ -94,14 +94,10 @@ def measure(folder: Path) -> Path:
     version = toolkit.output([_tool("ncu"), "--version"]).strip().splitlines()[-1]
     command = "python -m minigrad.lab.hardware.nvidia"
     record = {"device": device, "date": today, "command": command, "ncu": version, "kernels": profiled()}
-    _write(path, record)
-    _write(path, {**record, "races": raced()})
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")  # first without races, which can fail
+    path.write_text(json.dumps(record | {"races": raced()}, indent=1) + "\n")
     return path
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def main() -> int:

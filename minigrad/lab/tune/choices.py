@@ -32,8 +32,7 @@ def cache_key(work: Work) -> str:
 
 
 def find(device: str, work: Work) -> str | None:
-    found = read(device).get(cache_key(work))
-    return found["choice"] if found else None
+    return read(device).get(cache_key(work), {}).get("choice")
 
 
 def save(device: str, work: Work, choice: str, plans: Sequence[Plan]) -> None:
@@ -85,7 +84,8 @@ def auto(on: bool = True) -> int:
     if not on or why_not("cuda"):
         return 0
     device: Any = get("cuda")
-    known = [*_recorded(device.label), *_timed(device.label)]
+    timed = [(entry["op"], plan) for entry in read(device.label).values() for plan in entry["plans"]]
+    known = [*_recorded(device.label), *timed]
     for name, (role, sizes, values) in known:
         OPS[name].kernels[role].prefer(tuple(sizes), values)
     return len(known)
@@ -99,9 +99,3 @@ def _recorded(device: str) -> Iterator[tuple[str, Plan]]:
         for setting in settings(work) if chosen else ():
             if setting.label == chosen:
                 yield from ((work.op.name, plan) for plan in plans(work, setting.op))
-
-
-def _timed(device: str) -> Iterator[tuple[str, Plan]]:
-    """Plans cached on this machine."""
-    for entry in read(device).values():
-        yield from ((entry["op"], plan) for plan in entry["plans"])

@@ -46,32 +46,27 @@ class Occupancy:
     @property
     def limits(self) -> dict[str, int]:
         """Blocks that fit on a multiprocessor, by resource."""
-        chip = self.chip
+        return {name: limit for name, (limit, _) in self._limits.items()}
+
+    @property
+    def _limits(self) -> dict[str, tuple[int, str]]:
+        """The limit of each resource, and its arithmetic."""
+        chip, warps = self.chip, self.warps
+        taken = ceil_div(self.registers * WARP, REGISTERS) * REGISTERS  # by a warp
+        fit = chip.registers // PARTITIONS // taken * PARTITIONS // warps if taken else chip.blocks
+        if taken * ceil_div(warps, PARTITIONS) * PARTITIONS > chip.registers:
+            fit = 0  # not even one block fits: the launch is rejected
+        unit = 128 if chip.compute >= (8, 0) else 256  # in which shared memory is allocated, the driver's own included
+        block = ceil_div(self.shared + chip.reserved, unit) * unit
         return {
-            "warps": chip.warps // self.warps,
-            "registers": self._by_registers(),
-            "shared memory": chip.shared // max(1, self.shared_taken),
-            "blocks": chip.blocks,
-        }
-
-    def _by_registers(self) -> int:
-        taken = self.registers_taken
-        if not taken:
-            return self.chip.blocks
-        if taken * ceil_div(self.warps, PARTITIONS) * PARTITIONS > self.chip.registers:
-            return 0  # not even one block fits: the launch is rejected
-        return self.chip.registers // PARTITIONS // taken * PARTITIONS // self.warps
-
-    @property
-    def registers_taken(self) -> int:
-        """Registers of a warp, rounded up to the allocation unit."""
-        return ceil_div(self.registers * WARP, REGISTERS) * REGISTERS
-
-    @property
-    def shared_taken(self) -> int:
-        """Bytes of a block with the driver's own, rounded up to the allocation unit."""
-        unit = 128 if self.chip.compute >= (8, 0) else 256
-        return ceil_div(self.shared + self.chip.reserved, unit) * unit
+            "warps": (chip.warps // warps, f"{chip.warps} of a multiprocessor / {warps} of a block"),
+            "registers": (fit, f"{chip.registers} / ({self._warps} x {taken}), {self.registers} a thread"),
+            "shared memory": (
+                chip.shared // max(1, block),
+                f"{chip.shared} bytes / {block}, {self.shared} + {chip.reserved} a block",
+            ),
+            "blocks": (chip.blocks, f"{chip.blocks} of a multiprocessor / 1"),
+        }  # fmt: skip
 
     @property
     def blocks(self) -> int:
@@ -102,32 +97,17 @@ class Occupancy:
     def _warps(self) -> str:
         return "1 warp" if self.warps == 1 else f"{self.warps} warps"
 
-    def _steps(self) -> dict[str, str]:
-        """The arithmetic of each limit."""
-        chip, warps = self.chip, self.warps
-        return {
-            "warps": f"{chip.warps} of a multiprocessor / {warps} of a block",
-            "registers": f"{chip.registers} / ({self._warps} x {self.registers_taken}), {self.registers} a thread",
-            "shared memory": f"{chip.shared} bytes / {self.shared_taken}, {self.shared} + {chip.reserved} a block",
-            "blocks": f"{chip.blocks} of a multiprocessor / 1",
-        }
-
     def __repr__(self) -> str:
-        limits, steps, chip = self.limits, self._steps(), self.chip
+        chip = self.chip
         lines = [f"{self.kernel}: blocks of {self.threads} threads on {chip.name}"]
-        for name, limit in limits.items():
+        for name, (limit, arithmetic) in self._limits.items():
             mark = ": the limit" if name in self.limiters else ""
-            lines.append(f"  {name:14} {steps[name]} = {limit} blocks{mark}")
+            lines.append(f"  {name:14} {arithmetic} = {limit} blocks{mark}")
         held = f"{self.blocks} blocks x {self._warps} = {self.blocks * self.warps} of {chip.warps} warps"
         waves = f"{self.grid} blocks / ({chip.sms} multiprocessors x {self.blocks}) = {self.waves:.2f} waves"
         waves += f"; the last one is {100 * self.tail:.0f} % full"
-        return "\n".join(
-            [
-                *lines,
-                f"  {'occupancy':14} {held}, {100 * self.share:.0f} %",
-                f"  {'waves':14} {waves if self.blocks else 'none: not one block fits, and its launch is refused'}",
-            ]
-        )
+        waves = waves if self.blocks else "none: not one block fits, and its launch is refused"
+        return "\n".join([*lines, f"  {'occupancy':14} {held}, {100 * self.share:.0f} %", f"  {'waves':14} {waves}"])
 
 
 def occupancy(launch: RecordedLaunch, taken: Resources, chip: Chip) -> Occupancy:

@@ -26,14 +26,12 @@ class Regret:
     of_default: float
 
     def row(self) -> tuple[str, ...]:
-        late = [f"{100 * share:.1f} %" for share in (self.of_search, self.of_default)]
-        return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late[0], self.default, late[1]
+        late, default = (f"{100 * share:.1f} %" for share in (self.of_search, self.of_default))
+        return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late, self.default, default
 
 
 @dataclass(frozen=True)
 class Regrets:
-    """The regret of every sweep of a record."""
-
     place: str
     rows: tuple[Regret, ...]
 
@@ -67,10 +65,8 @@ def regret(record: Record | None = None) -> Regrets:
 def _of(record: Record, title: str) -> Regret:
     times, chosen = record.sweeps[title], record.choices[title]
     best = fastest(times)
-    late = {who: times[name].seconds / times[best].seconds - 1 for who, name in chosen.items()}
-    return Regret(
-        title, best, times[best].seconds, chosen["search"], late["search"], chosen["default"], late["default"]
-    )
+    shares = {f"of_{who}": times[name].seconds / times[best].seconds - 1 for who, name in chosen.items()}
+    return Regret(title, best, times[best].seconds, **shares, **chosen)  # type: ignore[arg-type]
 
 
 def sweep(record: Record, experiment: Experiment) -> None:

@@ -38,11 +38,11 @@ class Search:
     def at(self, wanted: str | Mapping[str, int]) -> Setting:
         """A setting by its label or its values."""
         name = wanted if isinstance(wanted, str) else label(a("Search.at", wanted, Mapping, "values, as {'BLOCK': 64}"))
-        for setting in self.settings:
-            if setting.label == name:
-                return setting
-        there = ", ".join(s.label or "nothing to choose" for s in self.settings)
-        raise ValueError(f"{self.work.title} has no setting {name!r}; it has {there}.")
+        known = {setting.label: setting for setting in self.settings}
+        if name not in known:
+            there = ", ".join(each or "nothing to choose" for each in known)
+            raise ValueError(f"{self.work.title} has no setting {name!r}; it has {there}.")
+        return known[name]
 
     def occupancy(self, setting: Setting | None = None) -> Occupancy | None:
         """The occupancy of the heaviest launch, by default of the choice; None if its registers are unknown."""
@@ -53,8 +53,7 @@ class Search:
 
     def explain(self) -> str:
         """The choice, its time, and the limit of its occupancy."""
-        found = self.occupancy()
-        return f"{self!r}\n{found!r}" if found else f"{self!r}\nIts registers are not recorded, so no occupancy."
+        return f"{self!r}\n{self.occupancy() or 'Its registers are not recorded, so no occupancy.'}"
 
     def __repr__(self) -> str:
         took = f", {self.times[self.choice].seconds * 1e6:.1f} us" if self.choice in self.times else ""
@@ -74,9 +73,8 @@ def choose(work: Work, again: bool = False) -> Search:
     if choice in [s.label for s in found]:
         return Search(work, tuple(found), {}, str(choice), CACHED, gpu.label, gpu.chip, resources)
     times = halving(set_up(work), found)
-    best = fastest(times)
-    done = Search(work, tuple(found), times, best, LIVE, gpu.label, gpu.chip, resources)
-    choices.save(gpu.label, work, best, choices.plans(work, done.chosen.op) if work.op.listed else [])
+    done = Search(work, tuple(found), times, fastest(times), LIVE, gpu.label, gpu.chip, resources)
+    choices.save(gpu.label, work, done.choice, choices.plans(work, done.chosen.op) if work.op.listed else [])
     return done
 
 
@@ -85,8 +83,7 @@ def survey(work: Work) -> Search:
     found = choose(a("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if not found.place or found.how == RECORDED:
         return found
-    times = swept(set_up(work), found.settings, 10)
-    return replace(found, times=times, how=LIVE)
+    return replace(found, times=swept(set_up(work), found.settings, 10), how=LIVE)
 
 
 def halving(experiment: Experiment, found: Sequence[Setting]) -> Times:

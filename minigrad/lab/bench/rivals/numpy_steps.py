@@ -8,12 +8,14 @@ Layers = Sequence[tuple[np.ndarray, np.ndarray]]  # weights (inputs, outputs) an
 Update = Callable[[list[np.ndarray]], None]  # takes the gradients of all parameters
 
 
-def step(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> Callable[[], float]:
+def step(
+    optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray
+) -> Callable[[], np.floating]:
     """Each call takes one step on this batch, in place from these weights and biases, and returns its loss."""
     layers = list(zip(start[::2], start[1::2], strict=True))
     update = {"SGD": sgd, "Adam": adam}[optimizer](start)
 
-    def take() -> float:
+    def take() -> np.floating:
         saved = forward(layers, images)
         loss, dy = cross_entropy(saved[-1], labels)
         update(backward(layers, saved, dy))
@@ -33,13 +35,13 @@ def forward(layers: Layers, x: np.ndarray) -> list[np.ndarray]:
     return saved
 
 
-def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[np.floating, np.ndarray]:
     """The mean of -log(probability of the label), and its gradient, (probability - onehot(label)) / rows."""
     rows = np.arange(len(labels))
     shifted = logits - logits.max(axis=1, keepdims=True)
     exps = np.exp(shifted)
     sums = exps.sum(axis=1, keepdims=True)
-    loss = float((np.log(sums[:, 0]) - shifted[rows, labels]).mean())
+    loss = (np.log(sums[:, 0]) - shifted[rows, labels]).mean()
     exps /= sums
     exps[rows, labels] -= 1
     exps /= len(labels)

@@ -51,19 +51,16 @@ class PyTorch:
     def passes(self, fn: Callable, x: Array) -> dict[str, Call]:
         """Functions that run fn forward and backward, eager and compiled; each call returns the value and gradient."""
         compiled = {"torch.compile": torch.compile(fn)} if find_spec("triton") else {}
-        return {name: self._pass(f, x) for name, f in ({"torch": fn} | compiled).items()}
-
-    def _pass(self, fn: Callable, x: Array) -> Call:
         leaf = torch.as_tensor(Shared(x), device="cuda").requires_grad_()
 
-        def call() -> Sequence[Array]:
+        def call(fn: Callable) -> Sequence[Array]:
             with torch.cuda.stream(self.stream):
                 leaf.grad = None
                 y = fn(leaf)
                 y.backward()
             return self.arrays([y, leaf.grad])
 
-        return call
+        return {name: partial(call, f) for name, f in ({"torch": fn} | compiled).items()}
 
     def arrays(self, tensors: Sequence[Any]) -> list[Array]:
         """Results as arrays of minigrad, in PyTorch's memory."""
@@ -101,18 +98,11 @@ class PyTorch:
             case "cross_entropy":
                 return torch.nn.functional.cross_entropy(*xs, **params)
             case "softmax" | "log_softmax":
-                return getattr(torch, name)(*xs, params.get("axis", -1))
+                xs = [*xs, params.get("axis", -1)]
             case "sum" | "mean" | "max":
                 axis = params.get("axis")
-                axes = tuple(range(xs[0].ndim)) if axis is None else axis
-                return getattr(torch, NAMES.get(name, name))(*xs, axes, params.get("keepdims", False))
-            case _:
-                return getattr(torch, NAMES.get(name, name))(*xs)
-
-
-def constructors() -> tuple[Callable, Callable]:
-    """Constructors of a tensor on the GPU, and of SGD."""
-    return partial(torch.tensor, device="cuda"), torch.optim.SGD
+                xs = [*xs, tuple(range(xs[0].ndim)) if axis is None else axis, params.get("keepdims", False)]
+        return getattr(torch, NAMES.get(name, name))(*xs)
 
 
 def steps(optimizer: str, start: Sequence[np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, Call]:

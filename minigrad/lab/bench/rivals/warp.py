@@ -51,7 +51,7 @@ class Warp:
             return f"wrong: off by {off:.2g}"
         (args, _, _), dy = subject.at(size, work)
         forward, backward, _ = self.calls(subject, args, dy)
-        return Ratio(*timer().interleaved([forward, backward], REPEATS, 2e-4))
+        return Ratio(**timer().interleaved({"primal": forward, "adjoint": backward}, REPEATS))
 
     def error(self, subject: Any) -> float:
         """The largest distance of Warp's gradients from those of the adjoint, as a share of the largest element."""
