@@ -11,7 +11,7 @@ import numpy as np
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide
 from minigrad.adjoint.derive import derive
-from minigrad.adjoint.emit.decisions import Decisions, decisions
+from minigrad.adjoint.emit.decisions import decisions
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
 from minigrad.adjoint.run import examine
@@ -36,17 +36,14 @@ class Adjoint:
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
         self.file = parse(primal.source.text, primal.source.name, primal.name, self.defines)
+        kernel = self.file.kernel
         try:
-            self._derive(wrt)
+            self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
+            self.outputs, self.wrt = tuple(dataflow.outputs(kernel)), chosen(self.file, wrt)
+            self.derived, self.assembled = derive(self.file, self.wrt)
+            self.decisions = decisions(self.derived)
         except RecursionError:
-            raise self.file.error(self.file.kernel.place, TOO_DEEP) from None
-
-    def _derive(self, wrt: Sequence[str] | None) -> None:
-        self._deciding = "iubf" if floats_decide(self.file.kernel) else "iub"  # kinds that decide on elements touched
-        self.outputs = tuple(dataflow.outputs(self.file.kernel))
-        self.wrt = chosen(self.file, wrt)
-        self.derived, self.assembled = derive(self.file, self.wrt)
-        self.decisions: Decisions = decisions(self.derived)
+            raise self.file.error(kernel.place, TOO_DEEP) from None
 
     @property
     def source(self) -> str:
@@ -73,7 +70,7 @@ class Adjoint:
         none either, whatever the data: it adds without atomics only where the source proves that an index belongs to
         one thread, or where the kernel itself stores into the element. The data decide whether a store such as
         `y[index[i]] = x[i]` races. A launch on `sim` of at most 4096 threads is therefore run under the microscope
-        first, anew for each grid, block and content of its integer arguments, and of its floating-point ones where
+        first, once for each grid, block and content of its integer arguments, and of its floating-point ones where
         these decide which elements are touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`,
         is assumed to be free of races.
 
@@ -90,7 +87,7 @@ class Adjoint:
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        made = launches.summed(run, self.derived, made)
+        launches.sum_copies(run, self.derived, made)
         values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
         return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
 
