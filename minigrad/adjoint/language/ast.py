@@ -6,10 +6,9 @@ from functools import cached_property
 from itertools import chain, count
 from typing import NamedTuple
 
-TYPES = {
-    "int": "int", "unsigned": "unsigned", "unsigned int": "unsigned", "bool": "bool", "float": "float",
-    "double": "double", "real": "real", "long long": "long long", "size_t": "size_t",
-}  # fmt: skip
+FLOATS = ("float", "real", "double")
+RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
+TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
 UNSIGNED = ("unsigned", "size_t")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -39,24 +38,17 @@ def base_name(function: str) -> str:
     return function[:-1] if function.endswith("f") and function[:-1] in known else ""
 
 
-FLOATS = ("float", "real", "double")
-RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
-
-
 def arity(function: str) -> int:
-    """Number of operands of a math function."""
     return 2 if base_name(function) in BINARY else 3 if base_name(function) in TERNARY else 1
 
 
 def result_type(function: str, types: list[str]) -> str:
     """The type of a math function's value, for operands of these types."""
-    if base_name(function) in TESTS:
+    if (name := base_name(function)) in TESTS:
         return "bool"
-    if base_name(function) != function:
+    if name != function:
         return "float"
-    if any(map(is_float, types)) or base_name(function) in ("max", "min", "abs"):
-        return common_type(*types)
-    return "double"
+    return common_type(*types) if any(map(is_float, types)) or name in ("max", "min", "abs") else "double"
 
 
 def common_type(*types: str) -> str:
@@ -88,8 +80,6 @@ NOWHERE = Place(0, 0)
 
 
 class Expression:
-    """Base class of the expressions."""
-
     @cached_property
     def names(self) -> frozenset[str]:
         """The variables and arrays that the expression reads."""
