@@ -14,7 +14,6 @@ from minigrad.adjoint.derive import derive
 from minigrad.adjoint.emit.decisions import decisions
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
-from minigrad.adjoint.run import examine
 from minigrad.display import column
 from minigrad.kernels.kernel import Kernel, source_of
 from minigrad.kernels.kernel import kernel as compiled
@@ -80,7 +79,7 @@ class Adjoint:
         """
         run = self.prepared(args, grid, block)
         upstream = launches.upstream(run, self.outputs, dy)
-        examine(self.primal, run, self._deciding, self._examined)
+        launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
             made = launches.gradients_of(run, self.derived, upstream, self.assembled)
             needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
@@ -89,7 +88,10 @@ class Adjoint:
             self.slots = slots  # the tapes were too short: discard this run
         launches.sum_copies(run, self.derived, made)
         values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
-        return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
+        gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
+        if any(isinstance(a, Tensor) for a in args):
+            return [Tensor(d) for d in gradients]
+        return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in args) else gradients
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
@@ -102,13 +104,6 @@ class Adjoint:
 
     def _repr_html_(self) -> str:
         return page(self)
-
-
-def _like(d: Any, args: Sequence[Any]) -> Any:
-    """A gradient as a tensor, an array of a device or a NumPy array, as the arguments are."""
-    if any(isinstance(a, Tensor) for a in args):
-        return Tensor(d)
-    return d.numpy() if any(isinstance(a, np.ndarray) for a in args) else d
 
 
 def adjoint(
@@ -143,7 +138,12 @@ def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.file.functions.values()]
-    first, own = _own_text(made, source)
+    # the functions and kernels of the adjoint's file, behind the head of the primal's file
+    begin = [*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0]
+    first, own = (
+        source.text.count("\n", 0, source.text.index(begin)) + 1,
+        source.text[source.text.index(begin) :].rstrip(),
+    )
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
     left = [*functions, primal.kernel_text(made.primal.name)]
@@ -153,10 +153,3 @@ def page(made: Adjoint) -> str:
         for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
-
-
-def _own_text(made: Adjoint, source: Source) -> tuple[int, str]:
-    """First line and text of the functions and kernels in the adjoint's file, behind the head of the primal's file."""
-    text = source.kernel_text(made.kernels[0].name)[1]
-    start = source.text.index(made.assembled.functions[0] if made.assembled.functions else text)
-    return source.text.count("\n", 0, start) + 1, source.text[start:].rstrip()

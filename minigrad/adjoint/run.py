@@ -58,7 +58,6 @@ class PrimalLaunch:
 
     @property
     def known(self) -> dict[str, Any]:
-        """The values of macros, extents and scalars."""
         return {**self.file.values, **self.extents, **self.scalars}
 
     def number(self, e: Expr) -> int | None:
@@ -68,7 +67,6 @@ class PrimalLaunch:
         return evaluate(e, first | integers)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an argument, and of its gradient."""
         return self.arrays[name].shape if name in self.arrays else ()
 
     def strides(self, derived: Derived) -> dict[str, int]:

@@ -41,7 +41,6 @@ class AdjointFile:
 
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
-    """The file of a derived adjoint."""
     functions = function_adjoints(file, derived)
     entries, kernels = [], []
     for launch in derived.launches:

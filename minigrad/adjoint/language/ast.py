@@ -43,7 +43,6 @@ def arity(function: str) -> int:
 
 
 def result_type(function: str, types: list[str]) -> str:
-    """The type of a math function's value, for operands of these types."""
     if (name := base_name(function)) in TESTS:
         return "bool"
     if name != function:
@@ -57,7 +56,6 @@ def common_type(*types: str) -> str:
 
 
 def is_float(kind: str) -> bool:
-    """True for the types whose values have derivatives."""
     return kind in FLOATS
 
 
@@ -127,8 +125,6 @@ class Index(Expression):
 
 @dataclass(frozen=True)
 class Unary(Expression):
-    """`-x`, `!x` or `~x`."""
-
     op: str
     operand: "Expr"
     type: str
@@ -136,8 +132,6 @@ class Unary(Expression):
 
 @dataclass(frozen=True)
 class Binary(Expression):
-    """`left op right`."""
-
     op: str
     left: "Expr"
     right: "Expr"
@@ -146,8 +140,6 @@ class Binary(Expression):
 
 @dataclass(frozen=True)
 class Ternary(Expression):
-    """`condition ? yes : no`."""
-
     condition: "Expr"
     yes: "Expr"
     no: "Expr"
@@ -245,8 +237,6 @@ class AtomicAdd:
 
 @dataclass(eq=False)
 class If:
-    """`if (condition) then else orelse`."""
-
     condition: Expr
     then: list["Stmt"]
     orelse: list["Stmt"]
@@ -295,8 +285,6 @@ JUMPS = ("break", "continue", "return")
 
 @dataclass(eq=False)
 class Jump:
-    """`break`, `continue`, or `return` with or without a value."""
-
     kind: str
     value: Expr | None = None
     place: Place = NOWHERE

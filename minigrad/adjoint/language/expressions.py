@@ -40,7 +40,6 @@ class SymbolTable:
             self.scopes.pop()
 
     def lookup(self, name: str) -> Symbol | None:
-        """The declaration or parameter of a name in the source."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def declare(self, variable: ast.Declare) -> None:

@@ -32,7 +32,6 @@ class KernelFile:
     values: dict[str, int]  # of macros and constants
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        """The exception for a place in the file."""
         return self.tokens.error(place, why)
 
 

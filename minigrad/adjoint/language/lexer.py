@@ -57,7 +57,6 @@ class TokenStream:
 
     @property
     def next(self) -> Token:
-        """The token under the cursor."""
         return self.tokens[self.at]
 
     def peek(self, ahead: int = 1) -> Token:
@@ -65,7 +64,6 @@ class TokenStream:
         return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """Step over one token."""
         token = self.next
         self.at += token.kind != "end"
         return token
@@ -100,7 +98,6 @@ class TokenStream:
                 self.expect(",")
 
     def identifier(self, expected: str) -> Token:
-        """Step over a name."""
         if (rejected := self.rejected(self.next)) or self.next.kind != "name":
             found = self.next.text or "the end"
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
@@ -112,13 +109,11 @@ class TokenStream:
         return self.text[self.tokens[start].start : last.start + len(last.text)]
 
     def line_since(self, start: int) -> str:
-        """The same on one line."""
         return " ".join(self.since(start).split())
 
     # --- errors ---
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        """The exception for a place in the file."""
         return NotDifferentiable(f"{self.name}:{place.line}:{place.column}: {why}")
 
     def forbid(self, why: str, *texts: str) -> None:
@@ -246,7 +241,6 @@ FUNCTIONS = {
 
 
 def way_out(function: str) -> str:
-    """The advice for a function without a derivative."""
     if base_name(function.removeprefix("__")):
         return f"call {function.removeprefix('__')}"  # instead of __expf
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]

@@ -109,7 +109,6 @@ class StatementParser:
         return e
 
     def initializers(self) -> tuple[Expr, ...]:
-        """The values of an array, in braces."""
         self.tokens.expect("{")
         values = []
         for _ in self.tokens.items("}"):
@@ -185,7 +184,6 @@ class StatementParser:
             return ast.For(first, condition, step, self.block(), pragma, token.place, text)  # type: ignore[arg-type]
 
     def loop_start(self, place: Place) -> Stmt:
-        """The first statement of a for loop's header."""
         declares = self.expressions.peek_type()
         if declares and self.tokens.peek(2).text == ":":
             raise self.tokens.error(place, "a for over all elements is outside the subset; count with an int.")

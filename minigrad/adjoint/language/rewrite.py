@@ -24,7 +24,6 @@ def guarded_bodies(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
 
 
 def conjuncts(e: Expr) -> tuple[Expr, ...]:
-    """The operands that `&&` joins."""
     return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, ast.Binary) and e.op == "&&" else (e,)
 
 
@@ -193,23 +192,19 @@ def over(a: Expr, b: Expr) -> Expr:
 
 
 def plus(a: Expr, b: Expr) -> Expr:
-    if is_number(a, 0) or is_number(b, 0):
-        return b if is_number(a, 0) else a
-    if (positive := unnegated(b)) is not None:
-        return minus(a, positive)
-    return _sum("+", a, b)
+    return b if is_number(a, 0) else _sum("+", a, b)
 
 
 def minus(a: Expr, b: Expr) -> Expr:
-    if is_number(b, 0) or is_number(a, 0):
-        return a if is_number(b, 0) else negative(b)
-    if (positive := unnegated(b)) is not None:
-        return plus(a, positive)
     return _sum("-", a, b)
 
 
 def _sum(op: str, a: Expr, b: Expr) -> Expr:
     """a + b or a - b, with integer constants joined: `n - 1 + 3` becomes `n + 2`."""
+    if is_number(a, 0) or is_number(b, 0):
+        return a if is_number(b, 0) else negative(b)
+    if (positive := unnegated(b)) is not None:
+        return minus(a, positive) if op == "+" else plus(a, positive)
     if int_value(b) is None or a.type != "int":
         return ast.Binary(op, a, b, common_type(a.type, b.type))
     e, by = split_constant(ast.Binary(op, a, b, "int"))
@@ -268,9 +263,10 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
         case ast.Call():
             return replace(e, arguments=parts)
         case ast.Cast():
-            return ast.Cast(e.type, *parts)
+            return ast.Cast(e.type, parts[0])
         case ast.Ternary():
-            return ast.Ternary(*parts, e.type)
+            return ast.Ternary(parts[0], parts[1], parts[2], e.type)
         case ast.Unary() | ast.Binary():
-            return type(e)(e.op, *parts, "bool" if e.type == "bool" else common_type(*(part.type for part in parts)))
+            kind = "bool" if e.type == "bool" else common_type(*(part.type for part in parts))
+            return ast.Unary(e.op, parts[0], kind) if len(parts) == 1 else ast.Binary(e.op, parts[0], parts[1], kind)
     return e
