@@ -65,13 +65,12 @@ class Adjoint:
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
         the gradient of each of `outputs`; None stands for zeros. grid and block are those of the kernel's own launch.
 
-        A kernel in which two threads race for an element has no gradient. The adjoint of a kernel without a race has
-        none either, whatever the data: it adds without atomics only where the source proves that an index belongs to
-        one thread, or where the kernel itself stores into the element. The data decide whether a store such as
-        `y[index[i]] = x[i]` races. A launch on `sim` of at most 4096 threads is therefore run under the microscope
-        first, once for each grid, block and content of its integer arguments, and of its floating-point ones where
-        these decide which elements are touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`,
-        is assumed to be free of races.
+        A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
+        either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
+        kernel itself stores into the element. The data decide whether `y[index[i]] = x[i]` races. A launch on `sim` of
+        at most 4096 threads is therefore run under the microscope first, once for each grid, block and content of its
+        integer arguments, and of its floating-point ones where these decide which elements are touched, as in
+        `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`, is assumed to be free of races.
 
         Raises NotDifferentiable at a race; TypeError and LaunchError for arguments and gradients that do not fit the
         kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where

@@ -61,12 +61,12 @@ def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:
 
 def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
     """True where all paths through the statements end with a jump of these kinds."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return ends(last.then, kinds) and ends(last.orelse, kinds)
-    return isinstance(last, ast.Jump) and last.kind in kinds
+    match body:
+        case [*_, ast.If() as last]:
+            return ends(last.then, kinds) and ends(last.orelse, kinds)
+        case [*_, ast.Jump(kind=kind)]:
+            return kind in kinds
+    return False
 
 
 Flagged = Callable[[ast.If | ast.For], list[Stmt]]

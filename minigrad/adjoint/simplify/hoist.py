@@ -55,8 +55,7 @@ def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
         if t is s:
             return []
         for condition, side in guarded_bodies(t):
-            path = _path(side, s, changed)
-            if path is not None:
+            if (path := _path(side, s, changed)) is not None:
                 return None if condition.names & changed else [condition, *path]
     return None
 

@@ -111,16 +111,14 @@ def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
 
     taped: the counters of loops with a tape.
     """
+    made = list(body)
     for s in body:
-        if isinstance(s, ast.For) and (known := s.reversal) and known.trips is not None:
-            if known.counter not in taped:
-                s.start = ast.Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
-            s.reversal = replace(known, trips=None)
-    return [s for s in body if not _checks_missing_tape(s, taped)]
-
-
-def _checks_missing_tape(s: Stmt, taped: set[str]) -> bool:
-    match s:
-        case ast.If(condition=ast.Binary(left=ast.Name(name=counter), right=ast.Name(name="tape_slots"))):
-            return counter.startswith("trips_") and counter not in taped
-    return False
+        match s:
+            case ast.For(reversal=ast.Reversal(trips=trips, counter=counter) as known) if trips is not None:
+                if counter not in taped:
+                    s.start = ast.Declare(s.variable, "int", value=minus(trips, ONE), place=s.place)
+                s.reversal = replace(known, trips=None)
+            case ast.If(condition=ast.Binary(left=ast.Name(name=counter), right=ast.Name(name="tape_slots"))):
+                if counter.startswith("trips_") and counter not in taped:
+                    made.remove(s)
+    return made
