@@ -58,13 +58,14 @@ class SymbolTable:
     def variable(self, token: Token) -> ast.Name:
         """The name as a typed expression. Raises NotDifferentiable where it is not declared."""
         name = token.text
+        if name in ast.CONSTANTS:
+            return ast.Name(name, ast.CONSTANTS[name], token.place)
+        if name in self.macros:
+            return ast.Name(name, self.macros[name].type, token.place)
         if name in ast.BUILTINS:
             raise self.tokens.error(token.place, f"{name} is used by its parts x, y and z.")
-        kind = ast.CONSTANTS.get(name) or (self.macros[name].type if name in self.macros else "")
-        if symbol := None if kind else self.lookup(name):
-            name, kind = symbol.name, symbol.type
-        if kind:
-            return ast.Name(name, kind, token.place)
+        if symbol := self.lookup(name):
+            return ast.Name(symbol.name, symbol.type, token.place)
         raise self.tokens.rejected(token) or self.tokens.error(token.place, f"{name} is not declared here.")
 
 

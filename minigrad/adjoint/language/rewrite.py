@@ -256,7 +256,8 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
     """Replace the parts of an expression for which `new` returns another one, from the whole down to the leaves."""
     if (found := new(e)) is not None:
         return found
-    parts = tuple(replace_parts(part, new) for part in children(e))
+    if not (parts := tuple([replace_parts(part, new) for part in children(e)])):
+        return e
     match e:
         case ast.Index():
             return replace(e, indices=parts)
