@@ -11,10 +11,9 @@ import numpy as np
 from minigrad.adjoint import run as launches
 from minigrad.adjoint.analyse.activity import chosen, floats_decide
 from minigrad.adjoint.derive import derive
-from minigrad.adjoint.emit.decisions import Decisions, decisions
+from minigrad.adjoint.emit.decisions import decisions
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.file import TOO_DEEP, parse
-from minigrad.adjoint.run import examine
 from minigrad.display import column
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
@@ -37,17 +36,14 @@ class Adjoint:
         tunables = {k: v for k, v in primal.values.items() if k in primal.source.tunables}
         self.defines = {**primal.defines, **tunables}
         self.file = parse(primal.source.text, primal.source.name, primal.name, self.defines)
+        kernel = self.file.kernel
         try:
-            self._derive(wrt)
+            self._deciding = "iubf" if floats_decide(kernel) else "iub"  # kinds that decide on elements touched
+            self.outputs, self.wrt = tuple(dataflow.outputs(kernel)), chosen(self.file, wrt)
+            self.derived, self.assembled = derive(self.file, self.wrt)
+            self.decisions = decisions(self.derived)
         except RecursionError:
-            raise self.file.error(self.file.kernel.place, TOO_DEEP) from None
-
-    def _derive(self, wrt: Sequence[str] | None) -> None:
-        self._deciding = "iubf" if floats_decide(self.file.kernel) else "iub"  # kinds that decide on elements touched
-        self.outputs = tuple(dataflow.outputs(self.file.kernel))
-        self.wrt = chosen(self.file, wrt)
-        self.derived, self.assembled = derive(self.file, self.wrt)
-        self.decisions: Decisions = decisions(self.derived)
+            raise self.file.error(kernel.place, TOO_DEEP) from None
 
     @property
     def source(self) -> str:
@@ -70,13 +66,12 @@ class Adjoint:
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
         the gradient of each of `outputs`; None stands for zeros. grid and block are those of the kernel's own launch.
 
-        A kernel in which two threads race for an element has no gradient. The adjoint of a kernel without a race has
-        none either, whatever the data: it adds without atomics only where the source proves that an index belongs to
-        one thread, or where the kernel itself stores into the element. The data decide whether a store such as
-        `y[index[i]] = x[i]` races. A launch on `sim` of at most 4096 threads is therefore run under the microscope
-        first, anew for each grid, block and content of its integer arguments, and of its floating-point ones where
-        these decide which elements are touched, as in `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`,
-        is assumed to be free of races.
+        A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
+        either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
+        kernel itself stores into the element. The data decide whether `y[index[i]] = x[i]` races. A launch on `sim` of
+        at most 4096 threads is therefore run under the microscope first, once for each grid, block and content of its
+        integer arguments, and of its floating-point ones where these decide which elements are touched, as in
+        `if (x[i] > 0) y[0] = x[i]`; a larger launch, or one on `cuda`, is assumed to be free of races.
 
         Raises NotDifferentiable at a race; TypeError and LaunchError for arguments and gradients that do not fit the
         kernel, as its launch does, and LaunchError where an array that is written shares memory with another or where
@@ -84,16 +79,19 @@ class Adjoint:
         """
         run = self.prepared(args, grid, block)
         upstream = launches.upstream(run, self.outputs, dy)
-        examine(self.primal, run, self._deciding, self._examined)
+        launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
             made = launches.gradients_of(run, self.derived, upstream, self.assembled)
             needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        made = launches.summed(run, self.derived, made)
+        launches.sum_copies(run, self.derived, made)
         values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
-        return [_like(launches.fitted(made[name], values[name]), args) for name in self.wrt]
+        gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
+        if any(isinstance(a, Tensor) for a in args):
+            return [Tensor(d) for d in gradients]
+        return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in args) else gradients
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
@@ -106,13 +104,6 @@ class Adjoint:
 
     def _repr_html_(self) -> str:
         return page(self)
-
-
-def _like(d: Any, args: Sequence[Any]) -> Any:
-    """A gradient as a tensor, an array of a device or a NumPy array, as the arguments are."""
-    if any(isinstance(a, Tensor) for a in args):
-        return Tensor(d)
-    return d.numpy() if any(isinstance(a, np.ndarray) for a in args) else d
 
 
 def adjoint(
@@ -147,7 +138,12 @@ def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.file.functions.values()]
-    first, own = _own_text(made, source)
+    # the functions and kernels of the adjoint's file, behind the head of the primal's file
+    begin = [*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0]
+    first, own = (
+        source.text.count("\n", 0, source.text.index(begin)) + 1,
+        source.text[source.text.index(begin) :].rstrip(),
+    )
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
     left = [*functions, primal.kernel_text(made.primal.name)]
@@ -157,10 +153,3 @@ def page(made: Adjoint) -> str:
         for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
-
-
-def _own_text(made: Adjoint, source: Source) -> tuple[int, str]:
-    """First line and text of the functions and kernels in the adjoint's file, behind the head of the primal's file."""
-    text = source.kernel_text(made.kernels[0].name)[1]
-    start = source.text.index(made.assembled.functions[0] if made.assembled.functions else text)
-    return source.text.count("\n", 0, start) + 1, source.text[start:].rstrip()

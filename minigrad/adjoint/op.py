@@ -1,7 +1,6 @@
 """`mg.differentiable`: a kernel as one operation on the tape; backward launches its adjoint."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +46,33 @@ class Differentiable:
             values |= {n: copied(run.arrays[n]) for n in self._in_place}
         with tape.no_grad():
             self.primal(*(known[n] for n in params), grid=grid, block=block)
-        results = tuple(Tensor(outputs[name]) for name in self.adjoint.outputs)
+        results = tuple(map(Tensor, outputs.values()))
         if tape.grad_enabled():
-            self._record(tensors, partial(self._pull, [values[n] for n in params], grid, block), results)
+            self._record(tensors, results, [values[n] for n in params], {"grid": grid, "block": block})
         return results if len(results) > 1 else results[0]
 
-    def _record(self, tensors: dict[str, Tensor], pull: Callable, results: tuple[Tensor, ...]) -> None:
-        """Record one node for the kernel, and behind it one for each of several outputs, so that the adjoint runs once.
+    def _record(self, tensors: dict[str, Tensor], results: Sequence[Tensor], values: list, extents: dict) -> None:
+        """Record one node for the kernel; behind it one for each of several outputs, so that the adjoint runs once.
 
-        The gradient of a scalar parameter goes to its tensor.
+        values: the arguments with which the adjoint starts. The gradient of a scalar parameter goes to its tensor.
         """
         made = self._adjoint_of([n for n, t in tensors.items() if t.requires_grad])
-        wanted = [n for n in made.wrt if n in tensors and tensors[n].requires_grad]
+        wanted = {n: tensors[n] for n in made.wrt if n in tensors and tensors[n].requires_grad}
         if not wanted:
             return
+
+        def pull(dy: Any) -> list:
+            gradients = made.vjp(*values, dy=dy if isinstance(dy, tuple) else [dy], **extents)
+            found = {n: fitted(d, wanted[n]) for n, d in zip(made.wrt, gradients, strict=True) if n in wanted}
+            return [d if device_of(d) == wanted[n].device else move(d, wanted[n].device) for n, d in found.items()]
+
         read = names_used(made.derived.body) - self._in_place
-        saved = tuple((n, t.version) for n, t in tensors.items() if n in read)
-        inputs = [tensors[n] for n in wanted]
-        kernel = results[0] if len(results) == 1 else Tensor(results[0].array)
-        kernel.record(self.primal.name, inputs, partial(pull, made, wanted, inputs), saved)
-        for name, result in zip(made.outputs, results, strict=True):
-            if result is not kernel:
-                result.record(f"{name} of {self.primal.name}", [kernel], partial(_by_name, name), ())
+        saved = [(n, t.version) for n, t in tensors.items() if n in read]
+        results[0].record(self.primal.name, [*wanted.values()], pull, saved)
+        if results[0].node and len(results) > 1:
+            nodes = tape.outputs(results[0].node, [t.array for t in results])
+            for result, own in zip(results, nodes, strict=True):
+                result.node = own
 
     def _adjoint_of(self, names: list[str]) -> Adjoint:
         """The adjoint with respect to these parameters at least, unless `wrt` was passed."""
@@ -79,23 +83,8 @@ class Differentiable:
             self._adjoints[wrt] = Adjoint(self.primal, wrt)
         return self._adjoints[wrt]
 
-    @staticmethod
-    def _pull(
-        values: list, grid: Any, block: Any, made: Adjoint, names: list[str], inputs: list[Tensor], dy: Any
-    ) -> tuple:
-        """The gradients of the inputs, for `dy` of the one output, or for a dict with those of several."""
-        dys = [dy.get(name) for name in made.outputs] if isinstance(dy, dict) else [dy]
-        found = dict(zip(made.wrt, made.vjp(*values, dy=dys, grid=grid, block=block), strict=True))
-        fitting = [fitted(found[name], t) for name, t in zip(names, inputs, strict=True)]
-        return tuple(d if device_of(d) == t.device else move(d, t.device) for d, t in zip(fitting, inputs, strict=True))
-
     def __repr__(self) -> str:
         return f"differentiable {self.primal.name}: {', '.join(self.adjoint.wrt)} -> {', '.join(self.adjoint.outputs)}"
-
-
-def _by_name(name: str, dy: Any) -> tuple:
-    """The gradient of one of several outputs; the tape adds these dicts for the kernel's node."""
-    return ({name: dy},)
 
 
 def differentiable(

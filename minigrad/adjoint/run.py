@@ -15,7 +15,7 @@ from minigrad.adjoint.decide import Derived
 from minigrad.adjoint.decide.accumulate import COPIES
 from minigrad.adjoint.decide.store_or_recompute import STORED, Tape
 from minigrad.adjoint.emit.assemble import AdjointFile
-from minigrad.adjoint.language.ast import Expr, Function, Parameter, Place, is_float
+from minigrad.adjoint.language.ast import Expr, Function, Place, is_float
 from minigrad.adjoint.language.dataflow import written
 from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.printer import expression
@@ -48,7 +48,6 @@ class PrimalLaunch:
 
     @property
     def threads(self) -> int:
-        """The number of threads in the grid."""
         return prod(self.grid) * prod(self.block)
 
     @property
@@ -59,7 +58,6 @@ class PrimalLaunch:
 
     @property
     def known(self) -> dict[str, Any]:
-        """The values of macros, extents and scalars."""
         return {**self.file.values, **self.extents, **self.scalars}
 
     def number(self, e: Expr) -> int | None:
@@ -68,18 +66,18 @@ class PrimalLaunch:
         first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
         return evaluate(e, first | integers)
 
-    def shape(self, p: Parameter) -> tuple[int, ...]:
-        """The shape of an argument, and of its gradient."""
-        return self.arrays[p.name].shape if p.pointer else ()
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.arrays[name].shape if name in self.arrays else ()
 
-    def stride(self, p: Parameter) -> int:
-        """The distance between copies of a gradient, at least a cache line; 0 for a gradient too large to copy."""
-        size = prod(self.shape(p))
-        return max(size, 32) if COPIES * size <= max(self.threads, MAX_COPIED) else 0
+    def strides(self, derived: Derived) -> dict[str, int]:
+        """The distance between copies of a gradient, by parameter, at least a cache line; 0 if too large to copy."""
+        sizes = {name: prod(self.shape(name)) for name, d in derived.gradients.items() if d in derived.strides}
+        most = max(self.threads, MAX_COPIED)
+        return {name: max(size, 32) if COPIES * size <= most else 0 for name, size in sizes.items()}
 
-    def fills(self, cover: Cover | None, p: Parameter) -> bool:
+    def fills(self, cover: Cover | None, name: str) -> bool:
         """True where this launch stores into every element of a parameter's gradient."""
-        if cover is None or cover.size.at(self.known) != prod(self.shape(p)):
+        if cover is None or cover.size.at(self.known) != prod(self.shape(name)):
             return False
         gaps = [(have - wanted).at(self.known) for have, wanted in cover.enough]
         return all(gap is not None and gap >= 0 for gap in gaps)
@@ -94,57 +92,51 @@ class PrimalLaunch:
 
 def check_conditions(run: PrimalLaunch, derived: Derived) -> None:
     """Raise LaunchError where the launch does not have the extents on which the adjoint relies."""
-    for extents, at_most in ((derived.conditions, False), (derived.limits, True)):
-        for name, e in extents.items():
-            relied, extent = run.number(e), run.extents[name]
-            if relied is None or extent > relied or (extent < relied and not at_most):
-                raise LaunchError(f"{run.file.kernel.name}: {name} is {extent}, {_relied(name, e, relied, at_most)}")
+    who = run.file.kernel.name
+    relied_on = [(*item, False) for item in derived.conditions.items()]
+    for name, e, at_most in relied_on + [(*item, True) for item in derived.limits.items()]:
+        relied, extent, text = run.number(e), run.extents[name], expression(e)
+        known = text if str(relied) == text else f"{text} = {relied}"
+        if extent != relied and not at_most:
+            why = f"and its adjoint relies on {known}, as its indices or shared arrays show. Launch it so."
+            raise LaunchError(f"{who}: {name} is {extent}, {why}")
+        if relied is None or extent > relied:
+            raise LaunchError(
+                f"{who}: {name} is {extent}, and its adjoint relies on at most {known}: in a larger block threads meet "
+                f"those of the next one at an index with threadIdx.{name[-1]} and {text} in it. Launch smaller blocks; "
+                f"or, if they are to meet, write an int parameter of the kernel for {text}: then the adjoint adds by "
+                "atomics."
+            )
     for fill in derived.fills:
         if not fill.holds(run.extents):
             raise LaunchError(
-                f"{run.file.kernel.name}: in a block of {run.block}, an iteration of the loop at line {fill.line} "
-                f"reads elements of {fill.array.name} that no thread has stored in that iteration, or stores beyond "
-                f"its end; and the adjoint runs each iteration by itself. Choose a block whose threads store all that "
-                f"they read."
+                f"{who}: in a block of {run.block}, an iteration of the loop at line {fill.line} reads elements of "
+                f"{fill.array.name} that no thread has stored in that iteration, or stores beyond its end; and the "
+                f"adjoint runs each iteration by itself. Choose a block whose threads store all that they read."
             )
-
-
-def _relied(name: str, e: Expr, relied: int | None, at_most: bool) -> str:
-    """The extent on which the adjoint relies, the reason, and the way out."""
-    text, axis = expression(e), name[-1]
-    known = text if str(relied) == text else f"{text} = {relied}"
-    if not at_most:
-        return f"and its adjoint relies on {known}, as its indices or shared arrays show. Launch it so."
-    return (
-        f"and its adjoint relies on at most {known}: in a larger block threads meet those of the next one at an index "
-        f"with threadIdx.{axis} and {text} in it. Launch smaller blocks; or, if they are to meet, write an int "
-        f"parameter of the kernel for {text}: then the adjoint adds by atomics."
-    )
 
 
 def gradients_of(run: PrimalLaunch, derived: Derived, upstream: Mapping[str, Array], code: AdjointFile) -> dict:
     """Arrays for the gradients, by parameter: for outputs the upstream ones, copied where the adjoint writes them."""
-    device = next(iter(run.arrays.values())).device
+    device, strides = next(iter(run.arrays.values())).device, run.strides(derived)
+    changed = {p.name for entry in code.entries for p in entry.params if not p.const}
     made = {}
     for p in run.file.kernel.params:
         name = derived.gradients.get(p.name, "")
         if (d := upstream.get(p.name)) is not None:
-            made[p.name] = copied(d) if name in code.written else d
+            made[p.name] = copied(d) if name in changed else d
         elif is_float(p.type):
-            stride = run.stride(p) if name in derived.strides else 0
-            allocate = Array.empty if run.fills(derived.covers.get(name), p) else Array.zeros
-            made[p.name] = allocate(device, (COPIES, stride) if stride else run.shape(p), run.dtype(p.type))
+            shape = (COPIES, strides[p.name]) if strides.get(p.name) else run.shape(p.name)
+            allocate = Array.empty if run.fills(derived.covers.get(name), p.name) else Array.zeros
+            made[p.name] = allocate(device, shape, run.dtype(p.type))
     return made
 
 
-def summed(run: PrimalLaunch, derived: Derived, gradients: dict) -> dict:
-    """The gradients, each with its copies summed."""
-    for p in run.file.kernel.params:
-        if derived.gradients.get(p.name) in derived.strides and run.stride(p):
-            with no_grad():
-                total = Tensor(gradients[p.name]).sum(axis=0)
-                gradients[p.name] = total[: prod(run.shape(p))].reshape(*run.shape(p)).array
-    return gradients
+def sum_copies(run: PrimalLaunch, derived: Derived, gradients: dict) -> None:
+    for name in (name for name, stride in run.strides(derived).items() if stride):
+        with no_grad():
+            total, shape = Tensor(gradients[name]).sum(axis=0), run.shape(name)
+            gradients[name] = total[: prod(shape)].reshape(*shape).array
 
 
 def fitted(d: Array, value: Any) -> Array:
@@ -163,13 +155,10 @@ def launch(
     arrays = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()}
     device = next(iter(arrays.values())).device
     tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
-    needed = Array.zeros(device, (1,), np.dtype(np.int32)) if code.counted else None
+    counted = any(p.name == "tape_slots" for entry in code.entries for p in entry.params)
+    needed = Array.zeros(device, (1,), np.dtype(np.int32)) if counted else None
     gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
-    strides = {
-        derived.strides[d]: run.stride(p)
-        for p in run.file.kernel.params
-        if (d := derived.gradients.get(p.name)) in derived.strides
-    }
+    strides = {derived.strides[derived.gradients[name]]: n for name, n in run.strides(derived).items()}
     known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
     known |= {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
     for kernel, entry in zip(kernels, code.entries, strict=True):
@@ -201,8 +190,9 @@ def prepare(
             if p.pointer and a is None:
                 raise TypeError(f"{primal.name}: argument {n} ({p}) is None, and an adjoint needs every array.")
     bind(primal.name, params, args)
-    arrays = {p.name: a for p, a in zip(file.kernel.params, args, strict=True) if p.pointer}
-    scalars = {p.name: a for p, a in zip(file.kernel.params, args, strict=True) if not p.pointer}
+    arrays, scalars = (
+        {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
+    )
     _check_separate(file.kernel, arrays)
     return PrimalLaunch(file, arrays, scalars, *primal.extents(grid, block))
 
@@ -212,7 +202,6 @@ def _array(value: Any) -> Any:
 
 
 def _on_device(value: Any, device: str) -> Any:
-    """The array of a tensor; a NumPy array is uploaded."""
     value = _array(value)
     return move(to_host(value), device) if isinstance(value, np.ndarray) else value
 

@@ -39,19 +39,8 @@ class AdjointFile:
     entries: tuple[Entry, ...]
     functions: tuple[str, ...]  # device functions, each with its adjoint
 
-    @property
-    def written(self) -> set[str]:
-        """The parameters that a kernel writes."""
-        return {p.name for entry in self.entries for p in entry.params if not p.const}
-
-    @property
-    def counted(self) -> bool:
-        """True where only the running kernel knows the length of its tapes."""
-        return any(p.name == "tape_slots" for entry in self.entries for p in entry.params)
-
 
 def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
-    """The file of a derived adjoint."""
     functions = function_adjoints(file, derived)
     entries, kernels = [], []
     for launch in derived.launches:

@@ -7,10 +7,10 @@ from math import prod
 
 from minigrad.adjoint.analyse.trip_counts import evaluate
 from minigrad.adjoint.decide import Choice, Derived
-from minigrad.adjoint.decide.checkpoints import EVERY, values, work
+from minigrad.adjoint.decide.checkpoints import EVERY, work
 from minigrad.adjoint.decide.store_or_recompute import Tape
-from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Index, Number, is_float, walk
-from minigrad.adjoint.language.dataflow import elements_read, target_name
+from minigrad.adjoint.language.ast import BYTES, Assign, Declare, Expr, Index, Number, is_float, walk
+from minigrad.adjoint.language.dataflow import elements_read, own_writes
 from minigrad.adjoint.language.printer import UNARY, expression
 from minigrad.adjoint.language.rewrite import flatten
 
@@ -36,9 +36,8 @@ class Decisions:
         return [HEAD, *((r.what, r.how, r.bytes, r.moved, r.instead, r.why) for r in self.rows)]
 
     def __repr__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self._cells(), strict=True)]
-        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in self._cells())
-        return "\n".join(lines)
+        columns = ([c.ljust(max(map(len, column))) for c in column] for column in zip(*self._cells(), strict=True))
+        return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
 
     def _repr_html_(self) -> str:
         def line(cells: Iterable[str], tag: str = "td") -> str:
@@ -50,7 +49,6 @@ class Decisions:
 
 
 def decisions(derived: Derived) -> Decisions:
-    """The table of an adjoint."""
     rows = [*_reread(derived), *_recomputed(derived), *_saved(derived)]
     return Decisions((*rows, *(_taped(derived, tape) for tape in derived.tapes), *derived.choices))
 
@@ -66,14 +64,14 @@ def _reread(derived: Derived) -> list[Choice]:
 def _recomputed(derived: Derived) -> list[Choice]:
     """Variables and shared arrays whose statements are also in the adjoint."""
     inputs, taped = {p.name for p in derived.facts.function.params if p.pointer}, {tape.value for tape in derived.tapes}
-    lines: dict[str, list[Declare | Assign]] = {}
+    lines: dict[str, list[Expr]] = {}
     for s in flatten(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):
-            lines.setdefault(s.name if isinstance(s, Declare) else target_name(s.target), []).append(s)
+            (name,) = own_writes(s)
+            lines.setdefault(name, []).append(s.value)
     rows = []
     for name, d in derived.facts.function.declared.items():
-        if name in lines and name not in taped and is_float(d.type):
-            computed = [e for s in lines[name] for e in values(s)]
+        if (computed := lines.get(name)) and name not in taped and is_float(d.type):
             found = {x for e in computed for x in walk(e) if isinstance(x, Index)}
             moved = sum(BYTES[x.type] for x in found if x.array in inputs)
             count = sum(map(work, computed))
@@ -88,8 +86,7 @@ def _saved(derived: Derived) -> list[Choice]:
     for s in flatten(derived.body):
         if isinstance(s, Declare) and s.name in derived.registers and s.value is not None:
             why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is needed"
-            size = BYTES[s.type]
-            rows.append(Choice(s.name, "registers", why, str(size), "0", f"tape: {2 * size}"))
+            rows.append(Choice(s.name, "registers", why, str(BYTES[s.type]), "0", f"tape: {2 * BYTES[s.type]}"))
     return rows
 
 

@@ -6,10 +6,9 @@ from functools import cached_property
 from itertools import chain, count
 from typing import NamedTuple
 
-TYPES = {
-    "int": "int", "unsigned": "unsigned", "unsigned int": "unsigned", "bool": "bool", "float": "float",
-    "double": "double", "real": "real", "long long": "long long", "size_t": "size_t",
-}  # fmt: skip
+FLOATS = ("float", "real", "double")
+RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
+TYPES = {kind: kind for kind in RANKS} | {"unsigned int": "unsigned"}
 BYTES = {"real": 4, "float": 4, "double": 8, "int": 4, "unsigned": 4, "bool": 1, "long long": 8, "size_t": 8}
 UNSIGNED = ("unsigned", "size_t")
 BUILTINS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -39,24 +38,16 @@ def base_name(function: str) -> str:
     return function[:-1] if function.endswith("f") and function[:-1] in known else ""
 
 
-FLOATS = ("float", "real", "double")
-RANKS = ("bool", "int", "unsigned", "long long", "size_t", *FLOATS)
-
-
 def arity(function: str) -> int:
-    """Number of operands of a math function."""
     return 2 if base_name(function) in BINARY else 3 if base_name(function) in TERNARY else 1
 
 
 def result_type(function: str, types: list[str]) -> str:
-    """The type of a math function's value, for operands of these types."""
-    if base_name(function) in TESTS:
+    if (name := base_name(function)) in TESTS:
         return "bool"
-    if base_name(function) != function:
+    if name != function:
         return "float"
-    if any(map(is_float, types)) or base_name(function) in ("max", "min", "abs"):
-        return common_type(*types)
-    return "double"
+    return common_type(*types) if any(map(is_float, types)) or name in ("max", "min", "abs") else "double"
 
 
 def common_type(*types: str) -> str:
@@ -65,7 +56,6 @@ def common_type(*types: str) -> str:
 
 
 def is_float(kind: str) -> bool:
-    """True for the types whose values have derivatives."""
     return kind in FLOATS
 
 
@@ -88,8 +78,6 @@ NOWHERE = Place(0, 0)
 
 
 class Expression:
-    """Base class of the expressions."""
-
     @cached_property
     def names(self) -> frozenset[str]:
         """The variables and arrays that the expression reads."""
@@ -137,8 +125,6 @@ class Index(Expression):
 
 @dataclass(frozen=True)
 class Unary(Expression):
-    """`-x`, `!x` or `~x`."""
-
     op: str
     operand: "Expr"
     type: str
@@ -146,8 +132,6 @@ class Unary(Expression):
 
 @dataclass(frozen=True)
 class Binary(Expression):
-    """`left op right`."""
-
     op: str
     left: "Expr"
     right: "Expr"
@@ -156,8 +140,6 @@ class Binary(Expression):
 
 @dataclass(frozen=True)
 class Ternary(Expression):
-    """`condition ? yes : no`."""
-
     condition: "Expr"
     yes: "Expr"
     no: "Expr"
@@ -255,8 +237,6 @@ class AtomicAdd:
 
 @dataclass(eq=False)
 class If:
-    """`if (condition) then else orelse`."""
-
     condition: Expr
     then: list["Stmt"]
     orelse: list["Stmt"]
@@ -305,8 +285,6 @@ JUMPS = ("break", "continue", "return")
 
 @dataclass(eq=False)
 class Jump:
-    """`break`, `continue`, or `return` with or without a value."""
-
     kind: str
     value: Expr | None = None
     place: Place = NOWHERE

@@ -6,7 +6,7 @@ from functools import partial, reduce
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, NOWHERE, Expr, Place, Stmt, unused_name
-from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, map_bodies
+from minigrad.adjoint.language.rewrite import ZERO, flatten, logical_not, replace_each
 
 FLAGS = {"break": "stopped", "continue": "skipped", "return": "returned"}
 
@@ -61,12 +61,12 @@ def leaves(body: list[Stmt], kinds: tuple[str, ...] = ("break",)) -> bool:
 
 def ends(body: list[Stmt], kinds: tuple[str, ...] = ("return",)) -> bool:
     """True where all paths through the statements end with a jump of these kinds."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return ends(last.then, kinds) and ends(last.orelse, kinds)
-    return isinstance(last, ast.Jump) and last.kind in kinds
+    match body:
+        case [*_, ast.If() as last]:
+            return ends(last.then, kinds) and ends(last.orelse, kinds)
+        case [*_, ast.Jump(kind=kind)]:
+            return kind in kinds
+    return False
 
 
 Flagged = Callable[[ast.If | ast.For], list[Stmt]]
@@ -80,17 +80,12 @@ def normalize_jumps(function: ast.Function, words: Set[str]) -> None:
         function.declared[variable.name] = variable
         return variable
 
+    def leave_loop(s: Stmt) -> list[Stmt]:
+        """A loop with a return inside sets a flag instead and breaks; the return follows it."""
+        return flagged(s) if isinstance(s, ast.For) and leaves([s], ("return",)) else [s]
+
     flagged: Flagged = partial(_flagged, returns=function.returns, declared=declared)
-    function.body = _close_branches(_leave_loops(function.body, flagged), flagged, False)
-
-
-def _leave_loops(body: list[Stmt], flagged: Flagged) -> list[Stmt]:
-    """The statements without a return inside a loop: the loop sets a flag, breaks, and the return follows it."""
-    made: list[Stmt] = []
-    for s in body:
-        s = map_bodies(s, partial(_leave_loops, flagged=flagged))
-        made += flagged(s) if isinstance(s, ast.For) and leaves([s], ("return",)) else [s]
-    return made
+    function.body = _close_branches(replace_each(function.body, leave_loop), flagged, False)
 
 
 def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[Stmt]:
@@ -130,7 +125,7 @@ def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Ex
         unset = (logical_not(_name(d)) for d in flags.values())
         replaced = structured([s], tuple(kinds), marks, reduce(lambda a, b: ast.Binary("&&", a, b, "bool"), unset))
     else:
-        replaced = [map_bodies(s, partial(_replace_returns, marks=marks))]
+        replaced = replace_each([s], lambda t: marks(t) if isinstance(t, ast.Jump) and t.kind == "return" else [t])
     jumps = [
         ast.If(_name(d), [ast.Jump(kind, _name(value) if value and kind == "return" else None)], [], s.place)
         for kind, d in flags.items()
@@ -140,13 +135,3 @@ def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Ex
 
 def _name(d: ast.Declare) -> ast.Name:
     return ast.Name(d.name, d.type)
-
-
-def _replace_returns(body: list[Stmt], marks: Callable[[ast.Jump], list[Stmt]]) -> list[Stmt]:
-    made: list[Stmt] = []
-    for s in body:
-        if isinstance(s, ast.Jump) and s.kind == "return":
-            made += marks(s)
-        else:
-            made.append(map_bodies(s, partial(_replace_returns, marks=marks)))
-    return made

@@ -16,7 +16,6 @@ def target_name(target: Target) -> str:
 
 
 def is_sum(s: Stmt) -> TypeGuard[ast.Assign]:
-    """True for `+=` and `-=`."""
     return isinstance(s, ast.Assign) and s.op in ("+=", "-=")
 
 
@@ -60,12 +59,10 @@ def accesses(s: Stmt) -> list[tuple[str, Target]]:
 
 
 def has_barrier(body: Iterable[Stmt]) -> bool:
-    """True where a barrier stands among the statements."""
     return any(isinstance(s, ast.Barrier) for s in flatten(body))
 
 
 def read(body: Iterable[Stmt]) -> set[str]:
-    """The names that statements read."""
     return set().union(*map(own_reads, flatten(body)))
 
 
@@ -75,7 +72,6 @@ def written(body: Iterable[Stmt]) -> set[str]:
 
 
 def declared(body: Iterable[Stmt]) -> set[str]:
-    """The names that statements declare."""
     return {s.name for s in flatten(body) if isinstance(s, ast.Declare)}
 
 
@@ -93,7 +89,6 @@ def used_outside_sums(body: Iterable[Stmt], is_sum: Callable[[Stmt], bool] = is_
 
 
 def elements_read(body: Iterable[Stmt]) -> list[ast.Index]:
-    """The array elements that statements read."""
     return [x for s in flatten(body) for kind, x in accesses(s) if kind == "read" and isinstance(x, ast.Index)]
 
 
@@ -109,7 +104,6 @@ def assigned_once(body: Iterable[Stmt]) -> dict[str, Expr]:
 
 
 def names_in(expressions: Iterable[Expr]) -> set[str]:
-    """The names that expressions read."""
     return set().union(*(e.names for e in expressions))
 
 

@@ -33,7 +33,6 @@ class SymbolTable:
 
     @contextmanager
     def scope(self) -> Iterator[dict[str, Symbol]]:
-        """An inner scope."""
         self.scopes.append({})
         try:
             yield self.scopes[-1]
@@ -41,7 +40,6 @@ class SymbolTable:
             self.scopes.pop()
 
     def lookup(self, name: str) -> Symbol | None:
-        """The declaration or parameter of a name in the source."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def declare(self, variable: ast.Declare) -> None:
@@ -94,19 +92,16 @@ class ExpressionParser:
         return kind
 
     def accept_type(self) -> str | None:
-        """Step over a type, if there is one."""
         if kind := self.peek_type():
             self.tokens.at += 2 if f"{self.tokens.next.text} {self.tokens.peek().text}" in TYPES else 1
         return kind
 
     def expect_type(self) -> str:
-        """Step over a type. Raises NotDifferentiable where there is none."""
         if kind := self.accept_type():
             return kind
         raise self.unknown_type(self.tokens.next)
 
     def unknown_type(self, token: Token) -> NotDifferentiable:
-        """The exception for a type outside the subset."""
         why = f"the type {token.text} is outside the differentiable subset; {ALLOWED_TYPES}."
         return self.tokens.rejected(token) or self.tokens.error(token.place, why)
 
@@ -119,7 +114,12 @@ class ExpressionParser:
             token = tokens.take()
             if op == tokens.next.text == "*" and tokens.next.place.column == token.place.column + 1:
                 raise tokens.error(token.place, f"** is no operator of C++; {POWER}.")
-            left = self.binary(token, left, self.expression(ast.PRECEDENCE[op]))
+            right = self.expression(ast.PRECEDENCE[op])
+            kinds = (left.type, right.type)
+            if op in ("%", "&", "|", "^", "<<", ">>") and any(map(is_float, kinds)):
+                instead = f"; {POWER}" if op == "^" else ""
+                raise tokens.error(token.place, f"{op} of floating-point numbers has no meaning{instead}.")
+            left = ast.Binary(op, left, right, "bool" if op in COMPARISONS else common_type(*kinds))
         if rank == 0 and tokens.accept("?"):
             yes = self.expression()
             tokens.expect(":")
@@ -128,14 +128,6 @@ class ExpressionParser:
         if rank and tokens.next.text in (*ASSIGNMENTS, "++", "--"):
             raise tokens.error(tokens.next.place, f"{tokens.next.text} inside an expression; make it a statement.")
         return left
-
-    def binary(self, token: Token, left: Expr, right: Expr) -> Expr:
-        """`left op right`."""
-        op, kinds = token.text, (left.type, right.type)
-        if op in ("%", "&", "|", "^", "<<", ">>") and any(map(is_float, kinds)):
-            instead = f"; {POWER}" if op == "^" else ""
-            raise self.tokens.error(token.place, f"{op} of floating-point numbers has no meaning{instead}.")
-        return ast.Binary(op, left, right, "bool" if op in COMPARISONS else common_type(*kinds))
 
     def unary(self) -> Expr:
         """An operand, with its signs and negations."""
@@ -162,15 +154,14 @@ class ExpressionParser:
             return literal(tokens.take().text)
         if tokens.accept("("):
             return self.parenthesis()
-        if kind := self.accept_type():
+        kind = self.accept_type()
+        if not kind and tokens.accept("static_cast"):
+            tokens.expect("<")
+            kind = self.expect_type()
+            tokens.expect(">")
+        if kind:
             tokens.expect("(")
             return self.close(ast.Cast(kind, self.expression()))
-        if tokens.accept("static_cast"):
-            tokens.expect("<")
-            target = self.expect_type()
-            tokens.expect(">")
-            tokens.expect("(")
-            return self.close(ast.Cast(target, self.expression()))
         name = tokens.identifier("an operand")
         if name.text == "__ldg":
             return self.close(self.address(name))
@@ -244,15 +235,14 @@ class ExpressionParser:
         if function is None and not base_name(name.text):
             why = f"{name.text} has no derivative rule here, and is no __device__ function; {way_out(name.text)}."
             raise tokens.error(name.place, why)
-        params = function.params if function else ()
-        pointers = [n for n, p in enumerate(params) if p.pointer]
-        arguments = [self.whole_array() if n in pointers else self.expression() for n in tokens.items(")")]
-        wanted = len(params) if function else arity(name.text)
+        pointers = [n for n, p in enumerate(function.params) if p.pointer] if function else []
+        arguments = tuple(self.whole_array() if n in pointers else self.expression() for n in tokens.items(")"))
+        wanted = len(function.params) if function else arity(name.text)
         if len(arguments) != wanted:
             raise tokens.error(name.place, f"{name.text} takes {wanted} arguments; got {len(arguments)}.")
         if function:
-            return ast.Call(name.text, tuple(arguments), function.returns, name.place, function.inactive)
-        return ast.Call(name.text, tuple(arguments), result_type(name.text, [e.type for e in arguments]), name.place)
+            return ast.Call(name.text, arguments, function.returns, name.place, function.inactive)
+        return ast.Call(name.text, arguments, result_type(name.text, [e.type for e in arguments]), name.place)
 
     def whole_array(self) -> ast.Name:
         """An array passed to a device function: a pointer parameter by its name."""
@@ -268,7 +258,6 @@ class ExpressionParser:
 
 
 def literal(text: str) -> ast.Number:
-    """A literal with its type."""
     low = text.lower()
     if low.startswith("0x") or not any(c in low for c in ".ef"):
         return ast.Number(text, "unsigned" if "u" in low else "long long" if "l" in low else "int")

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from minigrad.adjoint.language.ast import TYPES, Assign, AtomicAdd, Declare, Expr, Function, Name, Number, Place, Stmt
+from minigrad.adjoint.language.ast import TYPES, Assign, AtomicAdd, Declare, Expr, Function, Name, Number, Place
 from minigrad.adjoint.language.control_flow import leaves, normalize_jumps
 from minigrad.adjoint.language.dataflow import inactive_parameters, read, target_name
 from minigrad.adjoint.language.expressions import ExpressionParser, SymbolTable
 from minigrad.adjoint.language.lexer import NotDifferentiable, Token, TokenStream, tokenize
 from minigrad.adjoint.language.parser import StatementParser
-from minigrad.adjoint.language.rewrite import flatten
+from minigrad.adjoint.language.rewrite import flatten, int_value
 
 QUALIFIERS = (
     "extern", "static", "inline", "__inline__", "__forceinline__", "__noinline__", "const", "constexpr",
@@ -31,7 +32,6 @@ class KernelFile:
     values: dict[str, int]  # of macros and constants
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        """The exception for a place in the file."""
         return self.tokens.error(place, why)
 
 
@@ -96,8 +96,7 @@ def _has_bare_operator(body: list[Token]) -> bool:
 
 def _whole_numbers(named: Mapping[str, Expr | None]) -> dict[str, int]:
     """The values of the int literals among named expressions."""
-    literals = {name: e.int_value for name, e in named.items() if isinstance(e, Number) and e.type == "int"}
-    return {name: value for name, value in literals.items() if value is not None}
+    return {name: n for name, e in named.items() if isinstance(e, Number) and (n := int_value(e)) is not None}
 
 
 def _called(kernel: Function, functions: Mapping[str, Function]) -> dict[str, Function]:
@@ -111,8 +110,6 @@ def _called(kernel: Function, functions: Mapping[str, Function]) -> dict[str, Fu
 
 
 class FileParser:
-    """Parses the top level of a file."""
-
     def __init__(self, tokens: TokenStream, symbols: SymbolTable):
         self.tokens, self.symbols, self.statements = tokens, symbols, StatementParser(tokens, symbols)
         self.kernel: Function | None = None
@@ -148,12 +145,12 @@ class FileParser:
             tokens.expect("void")
             self.qualifiers()
             if tokens.next.text == kernel:
-                self.kernel = self.function(start, place, "void") or self.kernel
+                self.function(start, place, "void")
             else:
                 self.skip()
         elif "__device__" in words and self.ahead()[1] == "(":
             tokens.forbid("a __device__ function must return a number; void is none.", "void")
-            self.device_function(start, place)
+            self.function(start, place, self.statements.expressions.accept_type() or "")
         elif words & {"const", "constexpr", "__constant__"}:
             self.tables.append(self.table(start))
         elif tokens.next.text == "}":
@@ -176,37 +173,29 @@ class FileParser:
                 self.tokens.expect(")")
         return words
 
-    def device_function(self, start: int, place: Place) -> None:
-        """A device function, entered into the symbol table."""
-        made = self.function(start, place, self.statements.expressions.accept_type() or "")
+    def function(self, start: int, place: Place, returns: str) -> None:
+        """A kernel or a device function, whose jumps become branches; it is known from its definition on."""
+        self.symbols.declared = {}
+        made = self.statements.function(place, self.tokens.take().text, returns)
         if made is None:
-            return  # a function is known from its definition on
+            return
+        assigned = {target_name(s.target) for s in flatten(made.body) if isinstance(s, Assign | AtomicAdd)}
+        for name in sorted(read(made.body) & set(made.declared) - assigned):
+            variable = made.declared[name]
+            if variable.value is None and variable.values is None:
+                raise self.tokens.error(variable.place, f"{name} is read and never given a value; give it one.")
+        if leaves(made.body, ("break", "continue")):
+            raise self.tokens.error(place, f"{made.name} has a break or continue outside any loop; leave it out.")
+        normalize_jumps(made, self.tokens.words)
+        made.text = self.tokens.since(start)
+        if returns == "void":
+            self.kernel = made
+            return
         if made.name in self.symbols.functions or made.name in self.tokens.unsupported:
             why = f"{made.name} is defined twice, with other parameters; give each function a name of its own."
             raise self.tokens.error(place, why)
         made.inactive = inactive_parameters(made)
         self.symbols.functions[made.name] = made
-
-    def function(self, start: int, place: Place, returns: str) -> Function | None:
-        """A function whose jumps have become branches; None for a declaration without a body."""
-        self.symbols.declared = {}
-        made = self.statements.function(place, self.tokens.take().text, returns)
-        if made is None:
-            return None
-        self.check_initialized(made.body)
-        if leaves(made.body, ("break", "continue")):
-            raise self.tokens.error(place, f"{made.name} has a break or continue outside any loop; leave it out.")
-        normalize_jumps(made, self.tokens.words)
-        made.text = self.tokens.since(start)
-        return made
-
-    def check_initialized(self, body: list[Stmt]) -> None:
-        """Reject a variable or an array that is read and never written."""
-        assigned = {target_name(s.target) for s in flatten(body) if isinstance(s, Assign | AtomicAdd)}
-        for name in sorted(read(body) & set(self.symbols.declared) - assigned):
-            variable = self.symbols.declared[name]
-            if variable.value is None and variable.values is None:
-                raise self.tokens.error(variable.place, f"{name} is read and never given a value; give it one.")
 
     def table(self, start: int) -> Declare:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
@@ -220,11 +209,8 @@ class FileParser:
 
     def ahead(self) -> tuple[str, str]:
         """The name of the item at the cursor, and the token behind it."""
-        tokens = self.tokens.tokens
-        for n in range(self.tokens.at, len(tokens) - 1):
-            if tokens[n + 1].text in ("(", "{", "=", ";", "["):
-                return tokens[n].text, tokens[n + 1].text
-        return "", ""
+        pairs = pairwise(self.tokens.tokens[self.tokens.at :])
+        return next(((a.text, b.text) for a, b in pairs if b.text in ("(", "{", "=", ";", "[")), ("", ""))
 
     def skip(self) -> str:
         """Step over the item at the cursor; return its name."""

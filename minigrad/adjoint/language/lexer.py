@@ -57,7 +57,6 @@ class TokenStream:
 
     @property
     def next(self) -> Token:
-        """The token under the cursor."""
         return self.tokens[self.at]
 
     def peek(self, ahead: int = 1) -> Token:
@@ -65,7 +64,6 @@ class TokenStream:
         return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """Step over one token."""
         token = self.next
         self.at += token.kind != "end"
         return token
@@ -100,7 +98,6 @@ class TokenStream:
                 self.expect(",")
 
     def identifier(self, expected: str) -> Token:
-        """Step over a name."""
         if (rejected := self.rejected(self.next)) or self.next.kind != "name":
             found = self.next.text or "the end"
             raise rejected or self.error(self.next.place, f"expected {expected}, found {found!r}.")
@@ -112,13 +109,11 @@ class TokenStream:
         return self.text[self.tokens[start].start : last.start + len(last.text)]
 
     def line_since(self, start: int) -> str:
-        """The same on one line."""
         return " ".join(self.since(start).split())
 
     # --- errors ---
 
     def error(self, place: Place, why: str) -> NotDifferentiable:
-        """The exception for a place in the file."""
         return NotDifferentiable(f"{self.name}:{place.line}:{place.column}: {why}")
 
     def forbid(self, why: str, *texts: str) -> None:
@@ -139,15 +134,13 @@ def tokenize(text: str, name: str) -> TokenStream:
     if (at := code.find("/*")) >= 0:
         place = Place(code.count("\n", 0, at) + 1, at - code.rfind("\n", 0, at))
         raise stream.error(place, "this comment has no end; close it with */.")
-    guard: tuple[str, Place] | None = None  # name and place of an #ifndef in the line before
-    for number, line in enumerate(code.split("\n"), 1):
+    for number, line in enumerate(lines := code.split("\n"), 1):
         if line.lstrip().startswith("#"):
-            guard = _directive(stream, line, number, start, guard)
+            following = next((other for other in lines[number:] if other.lstrip().startswith("#")), "")
+            _directive(stream, line, number, start, following)
         else:
             stream.tokens += _cut(stream, line.removesuffix("\\"), number, start)
         start += len(line) + 1
-    if guard:
-        raise _unsupported_directive(stream, "ifndef", guard[1])
     stream.tokens.append(Token("end", "", Place(number, len(line) + 1), len(text)))
     return stream
 
@@ -177,25 +170,22 @@ def _check_decimal(stream: TokenStream, line: str, number: str, place: Place) ->
         raise stream.error(place, f"{number} is octal in C++; write it in decimal, without the 0 in front.")
 
 
-def _directive(
-    stream: TokenStream, line: str, number: int, start: int, guard: tuple[str, Place] | None
-) -> tuple[str, Place] | None:
-    """#define and #include, #pragma for the parser, and #ifndef if the #define of its name follows: returned then."""
+def _directive(stream: TokenStream, line: str, number: int, start: int, following: str) -> None:
+    """#define and #include, #pragma for the parser, and #ifndef if the directive that follows defines its name."""
     place, text = Place(number, line.index("#") + 1), line.strip()
     kind, name = re.match(r"#\s*(\w*)\s*(\w*)", text).groups()  # type: ignore[union-attr]
-    if guard and (kind, name) != ("define", guard[0]):
-        raise _unsupported_directive(stream, "ifndef", guard[1])
     if text.endswith("\\"):
         raise stream.error(place, f"this #{kind} continues on the next line; write it on one line.")
     if kind == "pragma":
         stream.tokens.append(Token("pragma", text, place, start + line.index("#")))
-        return None
+        return
     if kind == "define":
         _define(stream, line, place, start)
-    elif kind not in ("include", "ifndef", "endif"):
-        raise _unsupported_directive(stream, kind, place)
+    guard = kind == "ifndef" and re.match(rf"\s*#\s*define\s+{name}\b", following)
+    if kind not in ("define", "include", "endif") and not guard:
+        why = f"#{kind} is outside the differentiable subset; keep only the lines that are to be compiled. "
+        raise stream.error(place, f"{why}#include and #define are allowed, and #ifndef NAME before #define NAME.")
     stream.head.append(stream.text[start : start + len(line)].strip() if kind == "include" else text)
-    return (name, place) if kind == "ifndef" else None
 
 
 def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
@@ -208,11 +198,6 @@ def _define(stream: TokenStream, line: str, place: Place, start: int) -> None:
     else:
         body = re.search(rf"define\s+{name}", line).end()  # type: ignore[union-attr]
         stream.macros[name] = _cut(stream, line, place.line, start, body)
-
-
-def _unsupported_directive(stream: TokenStream, kind: str, place: Place) -> NotDifferentiable:
-    why = f"#{kind} is outside the differentiable subset; keep only the lines that are to be compiled. "
-    return stream.error(place, f"{why}#include and #define are allowed, and #ifndef NAME before #define NAME.")
 
 
 # Keywords outside the subset, with the way out.
@@ -246,7 +231,6 @@ FUNCTIONS = {
 
 
 def way_out(function: str) -> str:
-    """The advice for a function without a derivative."""
     if base_name(function.removeprefix("__")):
         return f"call {function.removeprefix('__')}"  # instead of __expf
     ways = [way for start, way in FUNCTIONS.items() if function.startswith(start)]

@@ -1,12 +1,10 @@
 """The parser of declarations, statements and functions."""
 
-from collections.abc import Callable
-
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, Target, is_float
+from minigrad.adjoint.language.dataflow import inline, target_name
 from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser, SymbolTable
 from minigrad.adjoint.language.lexer import Token, TokenStream, way_out
-from minigrad.adjoint.language.rewrite import replace_parts
 
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr")
 
@@ -103,21 +101,14 @@ class StatementParser:
         """The extent of an array along an axis, with the values of the kernel's own constants substituted."""
         place = self.tokens.next.place
         self.tokens.forbid(f"write the extent of {name.text}.", "]")
-
-        def constant(e: Expr) -> Expr | None:
-            symbol = self.symbols.lookup(e.name) if isinstance(e, ast.Name) else None
-            if isinstance(symbol, ast.Declare) and symbol.const and symbol.value is not None:
-                return replace_parts(symbol.value, constant)
-            return None
-
-        e = replace_parts(self.expressions.expression(), constant)
+        known = [s for scope in self.symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
+        e = inline(self.expressions.expression(), {s.name: s.value for s in known if s.value is not None})
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.tokens.error(place, why)
         return e
 
     def initializers(self) -> tuple[Expr, ...]:
-        """The values of an array, in braces."""
         self.tokens.expect("{")
         values = []
         for _ in self.tokens.items("}"):
@@ -129,25 +120,25 @@ class StatementParser:
 
     def block(self) -> list[Stmt]:
         """Statements in braces, or a single one."""
-        body: list[Stmt] = []
         with self.symbols.scope():
             if not self.tokens.accept("{"):
                 return self.statement()
+            body: list[Stmt] = []
             while not self.tokens.accept("}"):
                 body += self.statement()
-        return body
+            return body
 
     def statement(self) -> list[Stmt]:
         """One statement; a declaration of several variables becomes several."""
         tokens, token = self.tokens, self.tokens.next
         if token.text == "{" or tokens.accept(";"):
             return self.block() if token.text == "{" else []
-        parsers: dict[str, Callable[[], Stmt]] = {"if": self.branch, "for": self.for_loop, "while": self.while_loop}
-        parsers |= dict.fromkeys(JUMPS, self.jump)
-        if token.text in parsers:
-            return [parsers[token.text]()]
-        if token.kind == "pragma":
-            return [self.unrolled_loop()]
+        if token.text in JUMPS:
+            return [self.jump()]
+        if token.text in ("if", "while"):
+            return [self.branch()]
+        if token.text == "for" or token.kind == "pragma":
+            return [self.for_loop()]
         if token.kind == "end":
             raise tokens.error(token.place, f"the file ends within {self.symbols.function}; a }} is missing.")
         if error := tokens.rejected(token):
@@ -160,34 +151,28 @@ class StatementParser:
             raise self.expressions.unknown_type(token)
         return [self.simple(";")]
 
-    def unrolled_loop(self) -> ast.For:
-        """A loop with its `#pragma unroll`."""
-        token = self.tokens.take()
-        if "unroll" not in token.text or self.tokens.next.text != "for":
-            raise self.tokens.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
-        (loop := self.for_loop()).pragma = token.text
-        return loop
-
-    def branch(self) -> ast.If:
-        """if, with or without else."""
-        start, token = self.tokens.at, self.tokens.take()
-        condition = self.condition()
-        text = self.tokens.line_since(start)
-        then = self.block()
-        return ast.If(condition, then, self.block() if self.tokens.accept("else") else [], token.place, text)
-
-    def condition(self) -> Expr:
-        """The condition of if or while, in parentheses."""
-        tokens = self.tokens
+    def branch(self) -> ast.If | ast.For:
+        """if, with or without else; while, a loop without start and step."""
+        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         tokens.forbid("if constexpr is outside the subset; write if.", "constexpr")
         tokens.expect("(")
         if self.expressions.peek_type() and (name := tokens.peek().text) != "(":
             raise tokens.error(tokens.next.place, f"declare the variable {name} in a statement ahead of this one.")
-        return self.expressions.close(self.expressions.expression())
+        condition = self.expressions.close(self.expressions.expression())
+        text, body = tokens.line_since(start), self.block()
+        if token.text == "while":
+            return ast.For(None, condition, None, body, "", token.place, text)
+        return ast.If(condition, body, self.block() if tokens.accept("else") else [], token.place, text)
 
     def for_loop(self) -> ast.For:
-        """for with at most one variable."""
-        tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
+        """for with at most one variable, and its `#pragma unroll`."""
+        tokens, pragma = self.tokens, ""
+        if tokens.next.kind == "pragma":
+            token = tokens.take()
+            pragma = token.text
+            if "unroll" not in pragma or tokens.next.text != "for":
+                raise tokens.error(token.place, "of pragmas only #pragma unroll before a for is supported.")
+        start, token = tokens.at, tokens.take()
         with self.symbols.scope():
             tokens.expect("(")
             first = None if tokens.accept(";") else self.loop_start(token.place)
@@ -196,10 +181,9 @@ class StatementParser:
             step = None if tokens.next.text == ")" else self.simple("")
             tokens.expect(")")
             text = tokens.line_since(start)
-            return ast.For(first, condition, step, self.block(), "", token.place, text)  # type: ignore[arg-type]
+            return ast.For(first, condition, step, self.block(), pragma, token.place, text)  # type: ignore[arg-type]
 
     def loop_start(self, place: Place) -> Stmt:
-        """The first statement of a for loop's header."""
         declares = self.expressions.peek_type()
         if declares and self.tokens.peek(2).text == ":":
             raise self.tokens.error(place, "a for over all elements is outside the subset; count with an int.")
@@ -212,15 +196,7 @@ class StatementParser:
             raise self.tokens.error(place, why)
         return first
 
-    def while_loop(self) -> ast.For:
-        """A for without start and step."""
-        start, token = self.tokens.at, self.tokens.take()
-        condition = self.condition()
-        text = self.tokens.line_since(start)
-        return ast.For(None, condition, None, self.block(), "", token.place, text)
-
     def jump(self) -> ast.Jump:
-        """break, continue, return."""
         start, token = self.tokens.at, self.tokens.take()
         value = None if self.tokens.next.text == ";" else self.expressions.expression()
         if token.text == "return" and (value is None) != (self.returns == "void"):
@@ -237,23 +213,18 @@ class StatementParser:
             tokens.expect("(")
             tokens.expect(")")
             parsed = ast.Barrier(token.place)
-        elif token.text == "atomicAdd":
-            parsed = self.atomic_add()
+        elif tokens.accept("atomicAdd"):
+            target = self.expressions.address(token)
+            tokens.expect(",")
+            value = self.expressions.close(self.expressions.expression())
+            self.check_writable(target)
+            parsed = ast.AtomicAdd(target, value, token.place)
         else:
             parsed = self.assignment()
         if end:
             tokens.expect(end)
         parsed.text = tokens.line_since(start)
         return parsed
-
-    def atomic_add(self) -> ast.AtomicAdd:
-        """`atomicAdd(&y[i], e)`, its result not used."""
-        token = self.tokens.take()
-        target = self.expressions.address(token)
-        self.tokens.expect(",")
-        value = self.expressions.close(self.expressions.expression())
-        self.check_writable(target)
-        return ast.AtomicAdd(target, value, token.place)
 
     def assignment(self) -> ast.Assign:
         """`x = e`, `x += e`, `++i`, `i--`."""
@@ -279,7 +250,7 @@ class StatementParser:
 
     def check_writable(self, target: Target) -> None:
         """Reject stores into constants, parameters and unknown names."""
-        name = target.name if isinstance(target, ast.Name) else target.array
+        name = target_name(target)
         symbol = next((s for scope in self.symbols.scopes for s in scope.values() if s.name == name), None)
         if symbol is None:
             why = f"{name} cannot be assigned."

@@ -1,6 +1,7 @@
 """The syntax tree printed as CUDA C++."""
 
 from collections.abc import Iterable
+from textwrap import wrap
 
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import PRECEDENCE, Expr, Stmt
@@ -41,7 +42,6 @@ def _expression(e: Expr) -> tuple[str, int]:
 
 
 def parameter(p: ast.Parameter) -> str:
-    """A parameter as written."""
     star = "*" if p.pointer else ""
     return f"{'const ' if p.const else ''}{p.type}{star}{' __restrict__' if p.restrict else ''} {p.name}"
 
@@ -64,26 +64,21 @@ def _lines(s: Stmt) -> list[str]:
         case ast.For(start=None, step=None):
             return [f"while ({expression(s.condition)}) {{", *statements(s.body), "}"]
         case ast.For():
-            pragma = [s.pragma] if s.pragma else []
-            return [*pragma, f"for ({_header(s)}) {{", *statements(s.body), "}"]
+            start, step = simple(s.start) if s.start else "", f" {simple(s.step)}" if s.step else ""
+            condition = "" if s.condition == ast.Number("true", "bool") else " " + expression(s.condition)
+            head = f"for ({start};{condition};{step}) {{"
+            return [*filter(None, [s.pragma]), head, *statements(s.body), "}"]
         case ast.If():
             return _branch(s)
 
 
 def _branch(s: ast.If) -> list[str]:
     lines = [f"if ({expression(s.condition)}) {{", *statements(s.then)]
-    if len(s.orelse) == 1 and isinstance(s.orelse[0], ast.If):
-        first, *rest = _branch(s.orelse[0])
-        return [*lines, f"}} else {first}", *rest]
-    if s.orelse:
-        lines += ["} else {", *statements(s.orelse)]
-    return [*lines, "}"]
-
-
-def _header(s: ast.For) -> str:
-    start = simple(s.start) if s.start else ""
-    condition = "" if s.condition == ast.Number("true", "bool") else " " + expression(s.condition)
-    return f"{start};{condition};{' ' + simple(s.step) if s.step else ''}"
+    match s.orelse:
+        case [ast.If() as inner]:
+            first, *rest = _branch(inner)
+            return [*lines, f"}} else {first}", *rest]
+    return [*lines, *(["} else {", *statements(s.orelse)] if s.orelse else []), "}"]
 
 
 def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
@@ -106,12 +101,7 @@ def simple(s: ast.Declare | ast.Assign | ast.AtomicAdd | ast.CallStmt) -> str:
 
 def function(head: str, params: Iterable[str], body: list[Stmt]) -> str:
     """A function, with its parameters in lines of at most 116 columns."""
-    lines, line = [], f"{head}("
-    for text in (items := [*params]):
-        piece = text + ("," if text is not items[-1] else ") {")
-        if len(line) + len(piece) > 116:
-            lines.append(line.rstrip())
-            line = INDENT
-        line += piece + " "
-    lines.append(line.rstrip() if items else f"{head}() {{")
-    return "\n".join([*lines, *statements(body), "}"])
+    pieces = f"{head}({'|'.join(f'{p},' for p in params)}".removesuffix(",") + ") {"
+    glued = pieces.replace(" ", "\xa0").replace("|", " ")  # break lines between parameters alone
+    lines = wrap(glued, 116, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([*(line.replace("\xa0", " ") for line in lines), *statements(body), "}"])

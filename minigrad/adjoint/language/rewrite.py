@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, common_type, is_float
+from minigrad.adjoint.language.ast import NOWHERE, UNSIGNED, Expr, Place, Stmt, children, common_type, is_float
 
 
 def bodies(s: Stmt) -> tuple[list[Stmt], ...]:
@@ -24,7 +24,6 @@ def guarded_bodies(s: Stmt) -> tuple[tuple[Expr, list[Stmt]], ...]:
 
 
 def conjuncts(e: Expr) -> tuple[Expr, ...]:
-    """The operands that `&&` joins."""
     return (*conjuncts(e.left), *conjuncts(e.right)) if isinstance(e, ast.Binary) and e.op == "&&" else (e,)
 
 
@@ -92,12 +91,14 @@ def map_bodies(s: Stmt, new: Callable[[list[Stmt]], list[Stmt]]) -> Stmt:
 def bottom_up(body: list[Stmt], change: Callable[[list[Stmt]], list[Stmt]]) -> list[Stmt]:
     """Apply a change to each body, the innermost first."""
     for s in body:
-        match s:
-            case ast.If():
-                s.then, s.orelse = bottom_up(s.then, change), bottom_up(s.orelse, change)
-            case ast.For():
-                s.body = bottom_up(s.body, change)
+        for inner in bodies(s):
+            inner[:] = bottom_up(inner, change)
     return change(body)
+
+
+def replace_each(body: list[Stmt], new: Callable[[Stmt], list[Stmt]]) -> list[Stmt]:
+    """A copy of the statements, each replaced by those that `new` returns for it, the innermost first."""
+    return [t for s in body for t in new(map_bodies(s, partial(replace_each, new=new)))]
 
 
 def map_loops(body: list[Stmt], new: Callable[[ast.For], list[Stmt]]) -> list[Stmt]:
@@ -108,13 +109,11 @@ def map_loops(body: list[Stmt], new: Callable[[ast.For], list[Stmt]]) -> list[St
 def copy_without(body: list[Stmt], drop: set[int]) -> list[Stmt]:
     """A copy of the statements, without those whose ids are in `drop`."""
 
-    def again(s: Stmt) -> Stmt:
-        made = map_bodies(s, lambda body: copy_without(body, drop))
-        if isinstance(made, ast.For):
-            made.start, made.step = made.start and replace(made.start), made.step and replace(made.step)
-        return made
-
-    return [again(s) for s in body if id(s) not in drop]
+    made = [map_bodies(s, partial(copy_without, drop=drop)) for s in body if id(s) not in drop]
+    for s in made:
+        if isinstance(s, ast.For):
+            s.start, s.step = s.start and replace(s.start), s.step and replace(s.step)
+    return made
 
 
 ONE, ZERO = ast.Number("1", "int"), ast.Number("0", "int")
@@ -128,15 +127,10 @@ def is_number(e: Expr | None, value: float) -> bool:
 
 def numeric_value(e: Expr) -> float | None:
     """The value of a literal, a negated or a cast one included."""
-    match e:
-        case ast.Unary(op="-") if e.type not in UNSIGNED:
-            inner = numeric_value(e.operand)
-            return None if inner is None else -inner
-        case ast.Cast():
-            return numeric_value(e.operand)
-        case ast.Number():
-            return e.value
-    return None
+    if (operand := unnegated(e)) is not None:
+        inner = numeric_value(operand)
+        return None if inner is None else -inner
+    return numeric_value(e.operand) if isinstance(e, ast.Cast) else e.value if isinstance(e, ast.Number) else None
 
 
 def int_value(e: Expr) -> int | None:
@@ -163,11 +157,9 @@ def split_constant(e: Expr) -> tuple[Expr, int]:
     """An integer expression as a sum of an expression and a constant: `n - 1` is n and -1, `7` is 0 and 7."""
     if (value := int_value(e)) is not None:
         return ZERO, value
-    if isinstance(e, ast.Binary) and e.op in "+-" and e.type == "int":
+    if isinstance(e, ast.Binary) and e.op in "+-" and e.type == "int" and (value := int_value(e.right)) is not None:
         inner, known = split_constant(e.left)
-        value = int_value(e.right)
-        if value is not None:
-            return inner, known + (value if e.op == "+" else -value)
+        return inner, known + (value if e.op == "+" else -value)
     return e, 0
 
 
@@ -177,7 +169,6 @@ def unnegated(e: Expr) -> Expr | None:
 
 
 def times(a: Expr, b: Expr) -> Expr:
-    """a * b"""
     x, y = int_value(a), int_value(b)
     if x is not None and y is not None:
         return int_literal(x * y)
@@ -195,32 +186,25 @@ def times(a: Expr, b: Expr) -> Expr:
 
 
 def over(a: Expr, b: Expr) -> Expr:
-    """a / b"""
     if (positive := unnegated(a)) is not None and b.type not in UNSIGNED:
         return negative(over(positive, b))
     return a if is_number(b, 1) else ast.Binary("/", a, b, common_type(a.type, b.type))
 
 
 def plus(a: Expr, b: Expr) -> Expr:
-    """a + b"""
-    if is_number(a, 0) or is_number(b, 0):
-        return b if is_number(a, 0) else a
-    if (positive := unnegated(b)) is not None:
-        return minus(a, positive)
-    return _sum("+", a, b)
+    return b if is_number(a, 0) else _sum("+", a, b)
 
 
 def minus(a: Expr, b: Expr) -> Expr:
-    """a - b"""
-    if is_number(b, 0) or is_number(a, 0):
-        return a if is_number(b, 0) else negative(b)
-    if (positive := unnegated(b)) is not None:
-        return plus(a, positive)
     return _sum("-", a, b)
 
 
 def _sum(op: str, a: Expr, b: Expr) -> Expr:
     """a + b or a - b, with integer constants joined: `n - 1 + 3` becomes `n + 2`."""
+    if is_number(a, 0) or is_number(b, 0):
+        return a if is_number(b, 0) else negative(b)
+    if (positive := unnegated(b)) is not None:
+        return minus(a, positive) if op == "+" else plus(a, positive)
     if int_value(b) is None or a.type != "int":
         return ast.Binary(op, a, b, common_type(a.type, b.type))
     e, by = split_constant(ast.Binary(op, a, b, "int"))
@@ -230,7 +214,6 @@ def _sum(op: str, a: Expr, b: Expr) -> Expr:
 
 
 def negative(a: Expr) -> Expr:
-    """-a"""
     if isinstance(a, ast.Unary) and a.op == "-":
         return a.operand
     if isinstance(a, ast.Binary) and a.op == "*" and isinstance(a.left, ast.Number):
@@ -273,20 +256,18 @@ def replace_parts(e: Expr, new: Callable[[Expr], Expr | None]) -> Expr:
     """Replace the parts of an expression for which `new` returns another one, from the whole down to the leaves."""
     if (found := new(e)) is not None:
         return found
-    again = partial(replace_parts, new=new)
+    if not (parts := tuple([replace_parts(part, new) for part in children(e)])):
+        return e
     match e:
         case ast.Index():
-            return replace(e, indices=tuple(map(again, e.indices)))
+            return replace(e, indices=parts)
         case ast.Call():
-            return replace(e, arguments=tuple(map(again, e.arguments)))
-        case ast.Unary():
-            operand = again(e.operand)
-            return ast.Unary(e.op, operand, "bool" if e.op == "!" else common_type(operand.type))
+            return replace(e, arguments=parts)
         case ast.Cast():
-            return ast.Cast(e.type, again(e.operand))
-        case ast.Binary():
-            left, right = again(e.left), again(e.right)
-            return ast.Binary(e.op, left, right, e.type if e.type == "bool" else common_type(left.type, right.type))
+            return ast.Cast(e.type, parts[0])
         case ast.Ternary():
-            return ast.Ternary(again(e.condition), again(e.yes), again(e.no), e.type)
+            return ast.Ternary(parts[0], parts[1], parts[2], e.type)
+        case ast.Unary() | ast.Binary():
+            kind = "bool" if e.type == "bool" else common_type(*(part.type for part in parts))
+            return ast.Unary(e.op, parts[0], kind) if len(parts) == 1 else ast.Binary(e.op, parts[0], parts[1], kind)
     return e

@@ -55,8 +55,7 @@ def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
         if t is s:
             return []
         for condition, side in guarded_bodies(t):
-            path = _path(side, s, changed)
-            if path is not None:
+            if (path := _path(side, s, changed)) is not None:
                 return None if condition.names & changed else [condition, *path]
     return None
 
@@ -112,12 +111,11 @@ def unswitch(body: list[Stmt]) -> list[Stmt]:
 
 def _hoist_branch(s: Stmt) -> Stmt:
     """The branch that is a loop's whole body, with the loop inside it; other statements as they are."""
-    inner = s.body[0] if isinstance(s, ast.For) and len(s.body) == 1 else None
-    if not isinstance(s, ast.For) or not isinstance(inner, ast.If) or inner.orelse or count(s) is None:
-        return s
-    if not _can_move(inner) or inner.condition.names & written([s]) or has_barrier([s]):
-        return s
-    return ast.If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
+    match s:
+        case ast.For(body=[ast.If(orelse=[]) as inner]) if count(s) is not None and _can_move(inner):
+            if not (inner.condition.names & written([s]) or has_barrier([s])):
+                return ast.If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
+    return s
 
 
 def _can_merge(a: ast.If, b: ast.If) -> bool:
@@ -141,18 +139,14 @@ def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
     """
     made = list(body)
     for s in body:
-        if isinstance(s, ast.Declare) and isinstance(s.value, ast.Index) and s.value.array in constant:
-            _hoist_load(made, s, s.value.names)
+        if not (isinstance(s, ast.Declare) and isinstance(s.value, ast.Index) and s.value.array in constant):
+            continue
+        at = made.index(s)
+        known = next((n + 1 for n in reversed(range(at)) if s.value.names & written([made[n]])), 0)
+        loop = next((n for n in range(known, at) if isinstance(made[n], ast.For)), None)
+        if loop is not None:
+            comment = made[at - 1]
+            last = at + 1 == len(made) or made[at + 1].place != s.place
+            del made[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
+            made[loop:loop] = [ast.Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]
     return made
-
-
-def _hoist_load(body: list[Stmt], s: ast.Declare, names: frozenset[str]) -> None:
-    """Move a declaration ahead of the first loop behind the statements that write the names it reads."""
-    at = body.index(s)
-    known = next((n + 1 for n in reversed(range(at)) if names & written([body[n]])), 0)
-    loop = next((n for n in range(known, at) if isinstance(body[n], ast.For)), None)
-    if loop is not None:
-        comment = body[at - 1]
-        last = at + 1 == len(body) or getattr(body[at + 1], "place", None) != s.place
-        del body[at - (isinstance(comment, ast.Comment) and comment.place == s.place and last) : at + 1]
-        body[loop:loop] = [ast.Comment(f"adjoint of line {s.place.line}, ahead of the loop", s.place), s]

@@ -34,12 +34,11 @@ class Prune:
         return kept[::-1], live
 
     def statement(self, s: Stmt, live: Live) -> tuple[Stmt | None, Live]:
-        """A statement, or None where it is dead."""
         match s:
             case ast.Declare():
                 return self.declare(s, live)
-            case ast.Assign() | ast.AtomicAdd():
-                return self.store(s, live)
+            case ast.Assign() | ast.AtomicAdd() if (name := target_name(s.target)) in self.own and name not in live:
+                return None, live
             case ast.If():
                 return self.branch(s, live)
             case ast.For():
@@ -49,6 +48,10 @@ class Prune:
             case ast.Jump():
                 return (s if self.jumps else None), self.after[s.kind]
         self.used |= own_reads(s)
+        if isinstance(s, ast.Assign | ast.AtomicAdd):
+            self.used |= own_writes(s)
+            overwritten = isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name)
+            live = live - own_writes(s) if overwritten else live
         return s, live | own_reads(s)
 
     def declare(self, s: ast.Declare, live: Live) -> tuple[Stmt | None, Live]:
@@ -60,18 +63,7 @@ class Prune:
             return s, (live - {s.name}) | own_reads(s)
         return (ast.Declare(s.name, s.type, s.dims, shared=s.shared, place=s.place) if used else None), live
 
-    def store(self, s: ast.Assign | ast.AtomicAdd, live: Live) -> tuple[Stmt | None, Live]:
-        """A store stays where it is a result or is read further on."""
-        name = target_name(s.target)
-        if name in self.own and name not in live:
-            return None, live
-        self.used |= {name} | own_reads(s)
-        if isinstance(s, ast.Assign) and s.op == "=" and isinstance(s.target, ast.Name):
-            live = live - {name}
-        return s, live | own_reads(s)
-
     def branch(self, s: ast.If, live: Live) -> tuple[Stmt | None, Live]:
-        """A branch stays where one of its sides does."""
         then, live_then = self.body(s.then, live)
         orelse, live_else = self.body(s.orelse, live)
         both = [*then, *orelse]

@@ -4,13 +4,14 @@ from collections.abc import Container
 from dataclasses import replace
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt
+from minigrad.adjoint.language.ast import Stmt
 from minigrad.adjoint.language.dataflow import (
     declared,
     is_sum,
     names_in,
     names_used,
     own_updates,
+    own_writes,
     target_name,
     used_outside_sums,
     written,
@@ -29,12 +30,14 @@ def sink_zeros(body: list[Stmt]) -> list[Stmt]:
 
 def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
     """Move a 0 to the first statement that uses its target. names: those used in statements, by id."""
-    name, at = (s.name if isinstance(s, ast.Declare) else target_name(s.target)), body.index(s)
+    (name,), at = own_writes(s), body.index(s)
     user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
     if user is None:
         return
     first = body[user]
-    if isinstance(first, ast.Assign) and _only_adds_to(first, s):
+    target = ast.Name(s.name, s.type) if isinstance(s, ast.Declare) else s.target
+    begins = isinstance(first, ast.Assign) and first.target == target and first.op in ("=", "+=", "-=")
+    if isinstance(first, ast.Assign) and begins and name not in names_in(own_expressions(first)):
         value = negative(first.value) if first.op == "-=" else first.value
         body[user] = begin = replace(s, value=value, place=first.place)
         names[id(begin)] = names[id(first)]
@@ -43,12 +46,6 @@ def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[st
         body.remove(s)
         has_comment = isinstance(body[user - 2], ast.Comment) and body[user - 2].place == first.place
         body.insert(user - 1 - has_comment, s)
-
-
-def _only_adds_to(s: ast.Assign, zero: ast.Declare | ast.Assign) -> bool:
-    """True where a statement assigns or adds to the target of a zero, and does not read it otherwise."""
-    same = s.target == (ast.Name(zero.name, zero.type) if isinstance(zero, ast.Declare) else zero.target)
-    return same and s.op in ("=", "+=", "-=") and target_name(s.target) not in names_in(own_expressions(s))
 
 
 def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
@@ -68,8 +65,8 @@ def merge_sums(body: list[Stmt]) -> list[Stmt]:
     """
     made: list[Stmt] = []
     for s in body:
-        first = next((t for t in reversed(made) if isinstance(s, ast.Assign) and _same_sum(t, s)), None)
-        if isinstance(s, ast.Assign) and isinstance(first, ast.Assign) and _may_be_delayed(first, made):
+        first = next((t for t in reversed(made) if is_sum(t) and _same_sum(t, s)), None) if is_sum(s) else None
+        if first and is_sum(s) and _may_be_delayed(first, made):
             value = first.value if first.op == "+=" else negative(first.value)
             value = plus(value, s.value) if s.op == "+=" else minus(value, s.value)
             made.remove(first)
@@ -78,9 +75,9 @@ def merge_sums(body: list[Stmt]) -> list[Stmt]:
     return made
 
 
-def _same_sum(a: Stmt, b: ast.Assign) -> bool:
-    sums = is_sum(a) and is_sum(b) and a.target == b.target and a.place == b.place
-    return sums and target_name(b.target) not in names_in((*own_expressions(a), *own_expressions(b)))
+def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
+    same = a.target == b.target and a.place == b.place
+    return same and target_name(b.target) not in names_in((*own_expressions(a), *own_expressions(b)))
 
 
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
@@ -93,19 +90,16 @@ def restore_order(body: list[Stmt]) -> list[Stmt]:
     """Run independent iterations from first to last, under the kernel's own loop header."""
     for s in body:
         if isinstance(s, ast.For) and s.reversal and s.reversal.reorderable and _independent(s, s.reversal):
-            start = s.source.start
-            assert isinstance(start, ast.Declare)
-            s.start, s.condition, s.step = start, s.source.condition, s.source.step
-            s.body = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == start.name)]
+            s.start, s.condition, s.step = s.source.start, s.source.condition, s.source.step
+            s.body = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == s.variable)]
     return body
 
 
 def _independent(s: ast.For, known: ast.Reversal) -> bool:
     """True where no iteration reads what another writes: only sums leave an iteration."""
-    start, first = s.start, s.source.start
-    assert isinstance(start, ast.Declare) and isinstance(first, ast.Declare)
-    inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == first.name)]
-    if start.name != first.name and start.name in names_used(inside):
+    counter, variable = s.variable, s.source.variable
+    inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == variable)]
+    if counter != variable and counter in names_used(inside):
         return False  # it reads a tape
     own = declared(s.body) | known.filled | known.cleared
     used = used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
@@ -117,16 +111,14 @@ def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
 
     taped: the counters of loops with a tape.
     """
+    made = list(body)
     for s in body:
-        if isinstance(s, ast.For) and (known := s.reversal) and known.trips is not None:
-            if known.counter not in taped:
-                s.start = ast.Declare(s.variable, "int", value=minus(known.trips, ONE), place=s.place)
-            s.reversal = replace(known, trips=None)
-    return [s for s in body if not (isinstance(s, ast.If) and _checks_missing_tape(s.condition, taped))]
-
-
-def _checks_missing_tape(condition: Expr, taped: set[str]) -> bool:
-    match condition:
-        case ast.Binary(left=ast.Name(name=counter), right=ast.Name(name="tape_slots")):
-            return counter.startswith("trips_") and counter not in taped
-    return False
+        match s:
+            case ast.For(reversal=ast.Reversal(trips=trips, counter=counter) as known) if trips is not None:
+                if counter not in taped:
+                    s.start = ast.Declare(s.variable, "int", value=minus(trips, ONE), place=s.place)
+                s.reversal = replace(known, trips=None)
+            case ast.If(condition=ast.Binary(left=ast.Name(name=counter), right=ast.Name(name="tape_slots"))):
+                if counter.startswith("trips_") and counter not in taped:
+                    made.remove(s)
+    return made

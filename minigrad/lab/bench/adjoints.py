@@ -58,7 +58,7 @@ class Backward:
         for run in self.runs:
             gradients = launches.gradients_of(run, derived, dy, adjoint.assembled)
             launches.launch(adjoint.kernels, run, adjoint.assembled, derived, gradients, adjoint.slots)
-            gradients = launches.summed(run, derived, gradients)
+            launches.sum_copies(run, derived, gradients)
             dy = dict.fromkeys(dy, gradients[self.state]) if self.state else dy
         return gradients
 
