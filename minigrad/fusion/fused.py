@@ -49,9 +49,10 @@ class Traffic:
         """One row for each launch, and the sums, in megabytes."""
         rows = []
         for way, launches in (("op by op", self.op_by_op), ("fused", self.fused)):
-            rows += [(way, m.kernel, _mb(m.read), _mb(m.written)) for m in launches]
-            total = f"all {len(launches)} launches"
-            rows += [(way, total, _mb(sum(m.read for m in launches)), _mb(sum(m.written for m in launches)))]
+            total = (f"all {len(launches)} launches", sum(m.read for m in launches), sum(m.written for m in launches))
+            rows += [
+                (way, name, f"{read / MB:.1f}", f"{written / MB:.1f}") for name, read, written in (*launches, total)
+            ]
         return table(rows, ("", "kernel", "MB read", "MB written"))
 
     def __repr__(self) -> str:
@@ -77,10 +78,6 @@ def _traffic(launch: RecordedLaunch) -> LaunchTraffic:
         return sum({x.address: x.nbytes for name, x in launch.arrays if const[name] == read}.values())
 
     return LaunchTraffic(launch.kernel, size(True), size(False))
-
-
-def _mb(count: int) -> str:
-    return f"{count / MB:.1f}"
 
 
 Pull = Callable[[Any], tuple]

@@ -15,7 +15,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import ceil_div
 from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import OPS
-from minigrad.ops import reduction
+from minigrad.ops import elementwise, reduction
 from minigrad.ops.elementwise import joint_shape
 from minigrad.ops.mean import terms
 from minigrad.ops.sum import repeat
@@ -25,11 +25,12 @@ BLOCKS = (256, 32, 64, 128)  # 256 threads fit on every GPU, however many regist
 
 
 class Rows(NamedTuple):
-    """The view of a shape by a closing sum: (rows, n), and the shape of the sums."""
+    """The view of a shape by a closing sum: (rows, n), the shape of the sums, and their divisor."""
 
     rows: int
     n: int
     shape: Shape
+    divisor: float  # n for a mean, else 1
 
 
 class Launches:
@@ -50,42 +51,34 @@ class Launches:
 
     def forward(self, kernels: Mapping[str, Kernel], *xs: Array) -> Array:
         """One kernel; after it the kernel of sum, if a row has several chunks or its sum is divided by n."""
-        shape, device, dtype = joint_shape(*(x.shape for x in xs)), xs[0].device, xs[0].dtype
-        views = self._views(xs, shape)
         if self.closing is None:
-            y = Array.empty(device, shape, dtype)
-            kernels["forward"].launch(y.size)(*xs, y, *views, y.size)
-            return y
-        rows, n, out = self.rows(shape)
+            return elementwise.launch(kernels, *xs)
+        shape = joint_shape(*(x.shape for x in xs))
+        rows, n, out, divisor = self.rows(shape)
         chunk = _chunk(kernels["forward"], n)
-        y = Array.empty(device, (rows, max(ceil_div(n, chunk), 1)), dtype)
-        kernels["forward"].launch(rows, max(n, 1), CHUNK=chunk)(*xs, y, *views, n, chunk)
-        if y.shape[1] > 1 or self.divisor(shape) != 1:
-            y = reduction.reduce(OPS["sum"].running, y, (1,), False, self.divisor(shape))
+        y = Array.empty(xs[0].device, (rows, max(ceil_div(n, chunk), 1)), xs[0].dtype)
+        kernels["forward"].launch(rows, max(n, 1), CHUNK=chunk)(*xs, y, *self._views(xs, shape), n, chunk)
+        if y.shape[1] > 1 or divisor != 1:
+            y = reduction.reduce(OPS["sum"].running, y, (1,), False, divisor)
         return y.reshape(out)
 
     def backward(self, kernels: Mapping[str, Kernel], needs: tuple, dy: Array, *saved: Any) -> tuple:
         """One kernel writes the gradients, in the shape that the inputs broadcast to."""
         *xs, shapes = saved
-        shape = joint_shape(*shapes)
-        names = [x.name for x in self.trace.inputs]
-        grads = {
-            x.name: Array.empty(dy.device, shape, dy.dtype) for x in self.code.wanted if needs[names.index(x.name)]
-        }
+        shape, kernel = joint_shape(*shapes), kernels["backward"]
+        needed = dict(zip((x.name for x in self.trace.inputs), needs, strict=True))
+        grads = {x.name: Array.empty(dy.device, shape, dy.dtype) for x in self.code.wanted if needed[x.name]}
         if grads and prod(shape):
-            arrays = [*xs, *(grads.get(x.name) for x in self.code.wanted), *self._views(xs, shape)]
-            self._launch_backward(kernels["backward"], dy, arrays, shape)
-        return tuple(grads.get(name) for name in names)
-
-    def _launch_backward(self, kernel: Kernel, dy: Array, arguments: Sequence[Any], shape: Shape) -> None:
-        if self.closing is None:
-            kernel.launch(prod(shape))(dy, *arguments, prod(shape))
-            return
-        rows, n, _ = self.rows(shape)
-        chunk = _chunk(kernel, n)
-        if self.divisor(shape) != 1:
-            dy = repeat(OPS["sum"].running, dy, dy.shape, (), self.divisor(shape))
-        kernel.launch(rows, n, CHUNK=chunk)(dy, *arguments, n, chunk)
+            if self.closing is None:
+                launch, extents = kernel.launch(prod(shape)), (prod(shape),)
+            else:
+                rows, n, _, divisor = self.rows(shape)
+                extents = n, _chunk(kernel, n)
+                launch = kernel.launch(rows, n, CHUNK=extents[1])
+                dy = dy if divisor == 1 else repeat(OPS["sum"].running, dy, dy.shape, (), divisor)
+            outputs = [grads.get(x.name) for x in self.code.wanted]
+            launch(dy, *xs, *outputs, *self._views(xs, shape), *extents)
+        return tuple(map(grads.get, needed))
 
     def _views(self, xs: Sequence[Array], shape: Shape) -> list[Any]:
         """The views of the inputs; a single input has the shape of the output and needs none."""
@@ -101,13 +94,9 @@ class Launches:
                 f"{self.code.name}: a fused {closing.op.name} takes the last axes, and axis {axes} of shape {shape} "
                 "are others. Fuse the operations before it, and sum the result."
             )
-        return Rows(prod(shape[:start]), prod(shape[start:]), reduction.reduced_shape(shape, axes, params["keepdims"]))
-
-    def divisor(self, shape: Shape) -> float:
-        """The divisor of the sum: n for a mean, else 1."""
-        closing: Any = self.closing
-        rows, n, _ = self.rows(shape)
-        return terms(rows * n, rows) if closing.op.name == "mean" else 1.0
+        rows, n = prod(shape[:start]), prod(shape[start:])
+        divisor = terms(rows * n, rows) if closing.op.name == "mean" else 1.0
+        return Rows(rows, n, reduction.reduced_shape(shape, axes, params["keepdims"]), divisor)
 
 
 def _chunk(kernel: Kernel, n: int) -> int:

@@ -39,30 +39,29 @@ class Finder:
         """CUDA's indices of a block and a thread."""
         return index_of(block, self.grid), index_of(thread, self.block)
 
+    def _access(self, kind: int, pc: int, block: int, thread: int) -> Access:
+        return Access(Kind(kind).name.lower(), *self.info.line_of(pc), *self.at(block, thread))
+
     def _problem(self, finding: Finding) -> Problem:
-        place = self.info.line_of(finding.pc)
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        variable = self.variables.find(finding.variable, place.text)
-        element = finding.offset // variable.itemsize if variable else None
-        block, thread = self.at(finding.block, finding.thread)
-        access = Kind(finding.access).name.lower()
-        at = variable.subscript(element) if variable and element is not None else f"address {finding.offset:#x}"
-        match finding.kind:
-            case ProblemKind.RACE:
-                me = Access(access, *place, block, thread)
-                return self._race(me, finding, at, variable, element)
-            case ProblemKind.OUTSIDE:
-                if variable and variable.single:
-                    at = f"byte {finding.offset} of {variable.name}"
-                kind, message = "out-of-bounds", advice.outside(access, at, variable)
-            case _:
-                kind, message = "uninitialised", advice.uninitialised(at)
+        me = self._access(finding.access, finding.pc, finding.block, finding.thread)
+        variable = self.variables.find(finding.variable, me.text)
+        at, element = f"address {finding.offset:#x}", None
+        if variable:
+            element = finding.offset // variable.itemsize
+            at = variable.subscript(element)
+        if finding.kind == ProblemKind.RACE:
+            return self._race(me, finding, at, variable, element)
+        if finding.kind == ProblemKind.OUTSIDE:
+            if variable and variable.single:
+                at = f"byte {finding.offset} of {variable.name}"
+            kind, message = "out-of-bounds", advice.outside(me.kind, at, variable)
+        else:
+            kind, message = "uninitialised", advice.uninitialised(at)
         element = None if element is None else signed(element)
-        return Problem(
-            kind, message, *place.fields, variable.name if variable else None, element, access, block, thread, None,
-            finding.count,
-        )  # fmt: skip
+        place = (me.file, me.line or None, me.text, variable.name if variable else None)
+        return Problem(kind, message, *place, element, me.kind, me.block, me.thread, None, finding.count)
 
     def _index(self, finding: Finding) -> Problem:
         """An index outside its extent: the compiler's check gives the place, and no address."""
@@ -77,7 +76,7 @@ class Finder:
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """A race of a read and a write is described from the reader's side, whichever came first."""
         assert variable
-        other = self._other(finding)
+        other = self._access(finding.other_access, finding.other_pc, finding.other_block, finding.other_thread)
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
@@ -100,11 +99,6 @@ class Finder:
 
     def _lines(self, finding: Finding) -> tuple:
         return frozenset(self.info.line_of(pc)[:2] for pc in (finding.pc, finding.other_pc) if pc), finding.variable
-
-    def _other(self, finding: Finding) -> Access:
-        place = self.info.line_of(finding.other_pc)
-        block, thread = self.at(finding.other_block, finding.other_thread)
-        return Access(Kind(finding.other_access).name.lower(), *place, block, thread)
 
     def _with_fault(self, found: list[Problem], error: KernelError) -> list[Problem]:
         """The problems with the fault that ended the launch, unless its access is among them already."""

@@ -142,9 +142,7 @@ def inspection(
     if not error:
         arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
         problems = sort([*problems, *check_outputs(outputs, arrays, seen, finder)])
-    return Inspection(
-        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost, seen, info, variables
-    )  # fmt: skip
+    return Inspection(kernel, source, *launch, variables.by_name, {}, problems, not seen.lost, seen, info, variables)
 
 
 def _row(line: Line) -> tuple[str, ...]:

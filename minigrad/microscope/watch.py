@@ -84,7 +84,7 @@ class Microscope:
                 if self.reset:
                     _write(statics := initial)
                 error = self._run(launch, moved.enter(starts.tolist()))
-                seen = native.observations()
+                seen = native.Observations()
                 before = moved.leave()
                 info = debug_info(module)
                 record = inspection(module.source, name, launch[2:], moved.groups, info, seen, error, self.outputs)
@@ -115,7 +115,7 @@ class Microscope:
             with native.watch(request, moved.extents) as starts:
                 arguments = moved.enter(starts.tolist(), before)
                 self._run(launch, arguments, timeout=timeout, write=str)  # prints nothing
-                seen = native.observations()
+                seen = native.Observations()
                 races = [finding for finding in seen.findings if finding.kind == native.ProblemKind.RACE]
                 variables = Variables(moved.groups, seen.variables)
                 finder = Finder(launch.grid, launch.block, variables, debug_info(launch.file), seen.fenced)
