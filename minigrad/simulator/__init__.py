@@ -42,7 +42,7 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # looked up anew: notebooks replace it
+        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # looked up each time: notebooks replace it
         find_compiler()
         self._pool = once(lambda: PagePool(runtime()))  # at its first use, as it may compile the runtime
 

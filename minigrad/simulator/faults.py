@@ -157,9 +157,8 @@ def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[No
 
 def _null_pointers(file: CompiledFile, kernel: str, arguments: Arguments) -> list[str]:
     """The pointer parameters that received None."""
-    params, fields = file.source.kernels[kernel].params, arguments.packed._fields_
-    values = [getattr(arguments.packed, field[0]) for field in fields]
-    return [param.name for param, value in zip(params, values, strict=True) if param.pointer and value is None]
+    pairs = zip(file.source.kernels[kernel].params, arguments.packed._fields_, strict=True)
+    return [param.name for param, (field, _) in pairs if param.pointer and getattr(arguments.packed, field) is None]
 
 
 def _too_much_shared(kernel: str, static: int, dynamic: int) -> LaunchError:

@@ -5,8 +5,9 @@ shared memory; each kernel gets an entry point.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,13 +183,8 @@ def _dynamic(declaration: str, in_function: bool) -> str:
 
 
 def _head(declarator: str) -> str:
-    """The declarator up to its extents: the first square bracket outside of other brackets."""
-    depth = 0
-    for i, char in enumerate(declarator):
-        if char == "[" and depth == 0:
-            return declarator[:i]
-        depth += (char in "(<{") - (char in ")>}")
-    return declarator
+    """The declarator up to its extents."""
+    return declarator[: next(_outside(declarator, "[", "(<{", ")>}"), None)]
 
 
 def _rename(declarator: str) -> str:
@@ -198,23 +194,22 @@ def _rename(declarator: str) -> str:
 
 def _split(declaration: str) -> list[str]:
     """Split at the commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(declaration):
-        if char == "," and depth == 0:
-            parts.append(declaration[start:i])
-            start = i + 1
-        depth += (char in "([{<") - (char in ")]}>")
-    return [*parts, declaration[start:]]
+    commas = _outside(declaration, ",", "([{<", ")]}>")
+    return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
 
 
 def _end_of_statement(code: str, start: int) -> int:
     """The index of the semicolon that ends the statement, braces skipped; -1: none."""
+    return next(_outside(code, ";", "{([", "})]", start), -1)
+
+
+def _outside(code: str, sign: str, opening: str, closing: str, start: int = 0) -> Iterator[int]:
+    """The places of a sign outside of these brackets."""
     depth = 0
     for i in range(start, len(code)):
-        if code[i] == ";" and depth == 0:
-            return i
-        depth += (code[i] in "{([") - (code[i] in "})]")
-    return -1
+        if code[i] == sign and depth == 0:
+            yield i
+        depth += (code[i] in opening) - (code[i] in closing)
 
 
 def _inside_function(code: str, position: int) -> bool:
