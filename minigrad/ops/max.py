@@ -42,11 +42,6 @@ def prepare(x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict
     return params
 
 
-def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """The passes of sum: "columns" for axes that are not the last, else "warp"."""
-    return reduction.reduce(kernels, x, axis, keepdims)
-
-
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
     """Mark the ties, count them with sum, split the gradient."""
     view = broadcast(reduction.reduced_shape(x.shape, axis, keepdims=True), x.shape)
@@ -62,7 +57,7 @@ max = Op(
     forward,
     backward,
     kernels=kernels,
-    launch=launch,
+    launch=reduction.reduce,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=reduction.cost,

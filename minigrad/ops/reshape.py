@@ -1,6 +1,8 @@
 """reshape: the same memory read under another shape. No kernel runs."""
 
 from math import prod
+from numbers import Integral
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,6 @@ from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
-from minigrad.ops.movement import whole_numbers
 
 
 def prepare(x: Any, shape: Any) -> dict[str, Shape]:
@@ -25,6 +26,14 @@ def prepare(x: Any, shape: Any) -> dict[str, Shape]:
             f"its extents must multiply to {x.size}, and one may be -1."
         )
     return {"shape": full}
+
+
+def whole_numbers(name: str, parameter: str, value: Any) -> tuple[int, ...]:
+    """One whole number or several, as a tuple. Raises TypeError for anything else."""
+    try:
+        return tuple(index(n) for n in ((value,) if isinstance(value, Integral) else value))
+    except TypeError:
+        raise TypeError(f"{name}: {parameter}={value!r} must be whole numbers, e.g. {parameter}=(0, 1).") from None
 
 
 def forward(x: np.ndarray, *, shape: Shape) -> np.ndarray:
@@ -47,11 +56,6 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return (dy.reshape(shapes[0]),)
 
 
-def cost(x: Any, shape: Any) -> tuple[int, int]:
-    """No FLOPs, no bytes."""
-    return 0, 0
-
-
 reshape = Op(
     "reshape",
     forward,
@@ -60,7 +64,7 @@ reshape = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=cost,
+    cost=lambda x, shape: (0, 0),
     integers=True,
     shares=True,
     cases=[

@@ -81,7 +81,7 @@ def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 
 
-def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
+def rowwise(name: str, forward: Callable, backward: Callable, flops: int) -> Op:
     """y = f(x) along an axis, by `<name>_forward(x, y, n, inner)` and `<name>_backward(dy, y, dx, n, inner)`.
 
     x is viewed as (rows, n, inner) around the axis; the elements of a row are `inner` apart.
@@ -109,7 +109,7 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases:
         prepare=partial(prepare, name),
         fast=FAST,
         cost=lambda x, axis=-1: (flops * x.size, 2 * x.size * x.dtype.itemsize),
-        cases=cases,
+        cases=CASES,
     )
 
 
