@@ -236,19 +236,10 @@ class Line:
         return self.lanes / self.requests
 
 
-@dataclass
 class Accesses:
-    """The accesses of the recorded blocks, grouped into requests."""
+    """The accesses of the recorded blocks, grouped into requests; their lines are in the order of the source."""
 
-    rows: np.ndarray
-    line: np.ndarray  # the index in lines of each row
-    requests: Requests
-    lines: list[Line]
-    variables: Variables
-
-    @staticmethod
-    def read(records: np.ndarray, info: DebugInfo, variables: Variables) -> "Accesses":
-        """From the runtime's records; lines are in the order of the source."""
+    def __init__(self, records: np.ndarray, info: DebugInfo, variables: Variables):
         rows = records.compress(records["access"] != Kind.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, line = np.unique(code, return_inverse=True)
@@ -258,10 +249,10 @@ class Accesses:
         number = {key: i for i, key in enumerate(ordered)}
         line = np.array([number.get(key, 0) for key in keys] or [0])[line]
         shared = np.array([key.space == "shared" for key in ordered], bool)
-        requests = group(rows, line)
-        costs = _costs(requests, rows, line, shared)
-        lines = [Line(*key[:6], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
-        return Accesses(rows, line, requests, lines, variables)
+        self.rows, self.line, self.variables = rows, line, variables  # line: the index in lines of each row
+        self.requests = group(rows, line)
+        costs = _costs(self.requests, rows, line, shared)
+        self.lines = [Line(*key[:6], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
 
     def per_thread(self) -> dict[str, int]:
         """The most accesses by one thread, as {"global read": 2, "shared write": 1}."""
@@ -312,9 +303,10 @@ def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[
     written: dict[tuple, int] = {}  # the column of the last write to a variable, by line and function
     for code in codes:
         location, number = locations[code >> 16], code & 255
-        name = variables.name(number, location.place.text, location.column)
+        variable = variables.find(number, location.place.text, location.column)
+        assert variable
         kind = Kind(code >> 8 & 255).name.lower()
-        key = *location.place, variables.space(number), kind, name, location.column or -(code >> 16)
+        key = *location.place, variable.space, kind, variable.name, location.column or -(code >> 16)
         here = location.place, location.function, number
         stored = written.get(here, 0)
         kept.append(not (kind == "read" and stored and is_read_back(location, stored)))

@@ -56,7 +56,7 @@ class Inspection:
 
     @cached_property
     def _read(self) -> Accesses:
-        return Accesses.read(self._records, self._info, self._variables)
+        return Accesses(self._records, self._info, self._variables)
 
     @property
     def _records(self) -> np.ndarray:

@@ -71,9 +71,6 @@ class Variables:
                 return variable, (address - start) // variable.itemsize
         return None
 
-    def space(self, number: int) -> str:
-        return self._by_number[number][0].space
-
     def find(self, number: int, text: str = "", column: int = 0) -> Variable | None:
         """The variable; of parameters that share a buffer the one named in the text, best just before the column."""
         if not 0 <= number < len(self._by_number):
@@ -87,11 +84,6 @@ class Variables:
         before = [match for match in named_at if match.start() < column]
         chosen = before[-1] if before else named_at[0] if named_at else None
         return named[chosen[0]] if chosen else candidates[0]
-
-    def name(self, number: int, text: str = "", column: int = 0) -> str:
-        """The name of that variable; empty if there is none."""
-        variable = self.find(number, text, column)
-        return variable.name if variable else ""
 
 
 def _declared(one: native.ShadowedVariable) -> Variable:

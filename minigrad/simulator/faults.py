@@ -79,7 +79,10 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
         case Cause.MISALIGNED:
             return _misaligned(report.address, re.sub(r"'|const |struct ", "", text), arguments)
         case Cause.SHARED_ACCESS:
-            return _outside_shared(ctypes.c_int64(report.address).value, report.bytes)
+            past = ctypes.c_int64(report.address).value
+            place = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
+            what = f"access {place} the end of the block's shared memory ({report.bytes} bytes)"
+            return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
         case Cause.DIVISION:
             return Diagnosis("division", "integer division by zero", "Check the divisor first.")
         case Cause.DIVERGENCE:
@@ -128,12 +131,6 @@ def _outside(address: int, arguments: Arguments) -> Diagnosis:
     return Diagnosis("out-of-bounds", what, "Guard the access, as in if (i < n).", name)
 
 
-def _outside_shared(past: int, size: int) -> Diagnosis:
-    distance = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
-    what = f"access {distance} the end of the block's shared memory ({size} bytes)"
-    return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
-
-
 def _misaligned(address: int, rule: str, arguments: Arguments) -> Diagnosis:
     """`rule` is, e.g., "float4 must begin at a multiple of 16 bytes"."""
     rule = f"{'an' if rule[0] in 'aeiou' else 'a'} {rule}"
@@ -158,7 +155,7 @@ def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[No
 def _null_pointers(file: CompiledFile, kernel: str, arguments: Arguments) -> list[str]:
     """The pointer parameters that received None."""
     pairs = zip(file.source.kernels[kernel].params, arguments.packed._fields_, strict=True)
-    return [param.name for param, (field, _) in pairs if param.pointer and getattr(arguments.packed, field) is None]
+    return [param.name for param, field in pairs if param.pointer and getattr(arguments.packed, field[0]) is None]
 
 
 def _too_much_shared(kernel: str, static: int, dynamic: int) -> LaunchError:
