@@ -7,7 +7,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
-from minigrad.op import OPS, Op
+from minigrad.op import OPS
 from minigrad.ops import reduction
 
 
@@ -34,11 +34,11 @@ kernels = {
 }
 
 
-def prepare(x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
+def prepare(name: str, x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """Complete the parameters. Raises ValueError for the maximum of no elements."""
-    params = reduction.prepare("max", x, axis, keepdims)
+    params = reduction.prepare(name, x, axis, keepdims)
     if any(x.shape[axis] == 0 for axis in params["axis"]):
-        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
+        raise ValueError(f"{name}: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
     return params
 
 
@@ -52,15 +52,5 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Arra
     return (dx,)
 
 
-max = Op(
-    "max",
-    forward,
-    backward,
-    kernels=kernels,
-    launch=reduction.reduce,
-    launch_backward=launch_backward,
-    prepare=prepare,
-    cost=reduction.cost,
-    fast={"warp": "vectorized", "short": "lanes", "columns": "strips"},
-    cases=reduction.CASES,
-)
+FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips"}
+max = reduction.reduction("max", forward, backward, reduction.reduce, launch_backward, kernels, FAST, prepare)

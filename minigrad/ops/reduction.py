@@ -1,6 +1,7 @@
 """Reductions: the axes, their layout in memory, and the passes that reduce them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 from numbers import Integral
@@ -11,7 +12,7 @@ from minigrad.devices.device import MAX_GRID
 from minigrad.errors import flag
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import ceil_div
-from minigrad.op import Case
+from minigrad.op import Case, Op
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
@@ -107,6 +108,25 @@ def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
     """One FLOP per element of x; x read once, y written once."""
     outputs = prod(reduced_shape(x.shape, axes_of("cost", x.ndim, axis), keepdims))
     return x.size, (x.size + outputs) * x.dtype.itemsize
+
+
+def reduction(
+    name: str, forward: Callable, backward: Callable, launch: Callable, launch_backward: Callable,
+    kernels: Mapping[str, Kernel], fast: Mapping[str, str], prepare: Callable = prepare,
+) -> Op:  # fmt: skip
+    """y = f(x) over axes, by default all of them; prepare is called with the op's name first."""
+    return Op(
+        name,
+        forward,
+        backward,
+        launch=launch,
+        launch_backward=launch_backward,
+        kernels=kernels,
+        fast=fast,
+        prepare=partial(prepare, name),
+        cost=cost,
+        cases=CASES,
+    )
 
 
 def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
 
@@ -46,23 +44,13 @@ def backward(dy: np.ndarray, shapes: tuple) -> tuple:
     return (dy.reshape(shapes[0]),)
 
 
-def launch(kernels: dict[str, Kernel], x: Array, shape: Shape) -> Array:
-    """The same memory."""
-    return x.reshape(shape)
-
-
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple) -> tuple[Array]:
-    """The same memory."""
-    return (dy.reshape(shapes[0]),)
-
-
 reshape = Op(
     "reshape",
     forward,
     backward,
     kernels={},
-    launch=launch,
-    launch_backward=launch_backward,
+    launch=lambda kernels, x, shape: x.reshape(shape),
+    launch_backward=lambda kernels, needs, dy, shapes: (dy.reshape(shapes[0]),),
     prepare=prepare,
     cost=lambda x, shape: (0, 0),
     integers=True,

@@ -1,13 +1,10 @@
 """sum over any axes: four ways to add up many numbers with many threads."""
 
-from functools import partial
-
 import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
-from minigrad.op import Op
 from minigrad.ops import reduction
 
 
@@ -54,15 +51,4 @@ def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, div
     return dx
 
 
-sum = Op(
-    "sum",
-    forward,
-    backward,
-    kernels=kernels,
-    launch=launch,
-    launch_backward=launch_backward,
-    prepare=partial(reduction.prepare, "sum"),
-    cost=reduction.cost,
-    fast=FAST,
-    cases=reduction.CASES,
-)
+sum = reduction.reduction("sum", forward, backward, launch, launch_backward, kernels, FAST)
