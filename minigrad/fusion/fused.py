@@ -92,7 +92,7 @@ Pull = Callable[[Any], tuple]
 def pullback(trace: Trace, arrays: Sequence[Any]) -> tuple[Any, Pull]:
     """The output by the ops themselves, and a function from its gradient to those of the inputs (None: not reached)."""
     values = dict(zip(map(id, trace.inputs), arrays, strict=True))
-    steps = [*trace.steps, *([trace.closing] if trace.closing is not None else [])]
+    steps = trace.steps if trace.closing is None else [*trace.steps, trace.closing]
     pulls: list[Pull] = []
     for step in steps:
         inputs = [constant(x, arrays[0]) if isinstance(x, Constant) else values[id(x)] for x in step.inputs]
@@ -101,7 +101,7 @@ def pullback(trace: Trace, arrays: Sequence[Any]) -> tuple[Any, Pull]:
         pulls.append(pull)
 
     def backward(dy: Any) -> tuple:
-        gradients = {id(steps[-1] if steps else trace.output): dy}
+        gradients = {id(trace.result): dy}
         for step, pull in zip(reversed(steps), reversed(pulls), strict=True):
             if step.op.backward is None or (total := gradients.pop(id(step), None)) is None:
                 continue
@@ -111,7 +111,7 @@ def pullback(trace: Trace, arrays: Sequence[Any]) -> tuple[Any, Pull]:
                     gradients[id(x)] = part if known is None else OPS["add"].run([known, part], {})
         return tuple(gradients.get(id(x)) for x in trace.inputs)
 
-    return values[id(steps[-1] if steps else trace.output)], backward
+    return values[id(trace.result)], backward
 
 
 def constant(x: Constant, like: Any) -> Any:

@@ -144,7 +144,7 @@ class Trace:
         self.inputs = [Value(name, np.array(1.0)) for name in self.own.values()]
         self._recorded: dict[int, Value] = {id(x): x for x in self.inputs}
         with tape.tracing(self):
-            output = self._checked(fn(*self.inputs))
+            self.result = output = self._checked(fn(*self.inputs))
         self.closing = output if isinstance(output, Step) and output.op.name in CLOSING else None
         self.output = self.closing.inputs[0] if self.closing is not None else output
         self.steps = self._ancestors(self.output)

@@ -8,7 +8,6 @@ diverged lanes reconverge as early as they can.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -248,7 +247,7 @@ class Accesses:
         ordered = sorted({key for key, keep in zip(keys, kept, strict=True) if keep})
         number = {key: i for i, key in enumerate(ordered)}
         line = np.array([number.get(key, 0) for key in keys] or [0])[line]
-        shared = np.array([key.space == "shared" for key in ordered], bool)
+        shared = np.array([key[3] == "shared" for key in ordered], bool)
         self.rows, self.line, self.variables = rows, line, variables  # line: the index in lines of each row
         self.requests = group(rows, line)
         costs = _costs(self.requests, rows, line, shared)
@@ -282,20 +281,12 @@ class Accesses:
         return traffic
 
 
-class _Key(NamedTuple):
-    """Identifies an access in the source; all instances of a template share one."""
-
-    file: str
-    line: int
-    text: str
-    space: str
-    kind: str
-    variable: str
-    column: int  # or minus the address, where the column is unknown
-    nth: int  # among the accesses of one column, such as GCC's arguments of a call
+# An access in the source: file, line, text, space, kind, variable, column (minus the address where that is unknown), and
+# number among the accesses of the column, such as GCC's arguments of a call. All instances of a template share one.
+Key = tuple[str, int, str, str, str, str, int, int]
 
 
-def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[list[_Key], np.ndarray]:
+def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[list[Key], np.ndarray]:
     """The key of each code (pc, access, variable), sorted by address, and a mask of the codes to keep."""
     locations = info.locations(code >> 16 for code in codes)
     keys, kept = [], []
@@ -312,7 +303,7 @@ def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[
         kept.append(not (kind == "read" and stored and is_read_back(location, stored)))
         if kind == "write":
             written[here] = location.column
-        keys.append(_Key(*key, same[key, location.function]))
+        keys.append((*key, same[key, location.function]))
         same[key, location.function] += kept[-1]
     return keys, np.array(kept, bool)
 

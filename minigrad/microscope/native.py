@@ -164,11 +164,6 @@ def watch(request: WatchRequest, buffers: Sequence[tuple[int, int]]) -> Iterator
         library.minigrad_watch_end()
 
 
-def device_variables(buffers: int) -> list[tuple[int, bytes]]:
-    """Address and content of each __device__ variable; before the launch these are all variables after the buffers."""
-    return [(one.start, ctypes.string_at(one.start, one.bytes)) for one in Observations().variables[buffers:]]
-
-
 def _copy(one: Any) -> Any:
     return type(one).from_buffer_copy(one)
 

@@ -47,13 +47,16 @@ def as_unsigned(index: int) -> str:
     return f" ({index} as unsigned)" * (signed(index) != index)
 
 
+Groups = Sequence[Sequence[tuple[str, Array]]]  # the array parameters of a launch, by buffer
+
+
 class Variables:
     """The variables of a launch by the runtime's numbers: buffers, then __device__ variables, then shared ones.
 
     groups: the parameters of each buffer, as one array may be passed twice.
     """
 
-    def __init__(self, groups: Sequence[Sequence[tuple[str, Array]]], seen: Sequence[native.ShadowedVariable]):
+    def __init__(self, groups: Groups, seen: Sequence[native.ShadowedVariable]):
         self._by_number = [
             [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
             for group in groups

@@ -65,13 +65,11 @@ def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: int) -> tuple:
     """One launch per input that wants its gradient."""
-    grads: list[Array | None] = []
-    for need, shape, dy_at in zip(needs, shapes, parts(shapes, dy.shape, axis), strict=True):
-        dx = Array.empty(dy.device, shape, dy.dtype) if need else None
+    grads = tuple(Array.empty(dy.device, x, dy.dtype) if need else None for need, x in zip(needs, shapes, strict=True))
+    for dx, dy_at in zip(grads, parts(shapes, dy.shape, axis), strict=True):
         if dx is not None:
             kernels["backward"].launch(dx.size)(dy, dx, dy_at, dx.size)
-        grads.append(dx)
-    return tuple(grads)
+    return grads
 
 
 concatenate = Op(

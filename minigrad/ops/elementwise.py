@@ -25,14 +25,14 @@ CASES = tuple(Case(pair) for pair in PAIRS)
 TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
 
 
-def per_element(file: str, name: str) -> Kernel:
-    """A kernel in which thread i computes element i."""
-    return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+def per_element(file: str, name: str, size: str = "n", blocks: tuple[int, ...] = BLOCKS) -> Kernel:
+    """A kernel in which thread i reads or computes element i; size: the name of their number."""
+    return Kernel(file, name, grid=(f"{size}/BLOCK",), block=("BLOCK",), sizes=size, BLOCK=blocks)
 
 
-def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i computes elements 4 i to 4 i + 3."""
-    return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+def per_four(file: str, name: str, size: str = "n", blocks: tuple[int, ...] = BLOCKS) -> Kernel:
+    """A kernel in which thread i reads or computes elements 4 i to 4 i + 3."""
+    return Kernel(file, name, grid=(f"{size}/4*BLOCK",), block=("BLOCK",), sizes=size, BLOCK=blocks)
 
 
 def kernels_of(name: str, file: str = "") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
 from minigrad.op import OPS
 from minigrad.ops import reduction
+from minigrad.ops.elementwise import per_element
 
 
 def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
@@ -29,8 +30,8 @@ kernels = {
     "vectorized": reduction.per_output("max.cu", "max_vectorized", 256),
     "lanes": reduction.per_lanes("max.cu", "max_lanes"),
     "strips": reduction.per_strip("max.cu", "max_strips"),
-    "backward_ties": reduction.per_element("max.cu", "max_ties", 256),
-    "backward": reduction.per_element("max.cu", "max_backward", 256),
+    "backward_ties": per_element("max.cu", "max_ties", "size", reduction.first(256)),
+    "backward": per_element("max.cu", "max_backward", "size", reduction.first(256)),
 }
 
 

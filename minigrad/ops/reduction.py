@@ -60,19 +60,9 @@ def per_strip(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid, ("32", "HEIGHT"), "outputs n", HEIGHT=(8, 4, 16, 32), CHUNK=(1024, 32, 100))
 
 
-def per_element(file: str, name: str, block: int = 128) -> Kernel:
-    """A kernel in which thread i reads element i of x."""
-    return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=first(block))
-
-
 def first(block: int) -> tuple[int, ...]:
     """The legal block sizes, the default first."""
     return block, *(other for other in BLOCKS if other != block)
-
-
-def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i reads elements 4 i to 4 i + 3."""
-    return Kernel(file, name, ("size/4*BLOCK",), ("BLOCK",), "size", BLOCK=(256, 128, 512))
 
 
 def axes_of(name: str, ndim: int, axis: Axis) -> Axes:

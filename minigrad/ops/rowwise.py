@@ -25,11 +25,6 @@ CASES = (
 )
 
 
-def per_row(file: str, name: str) -> Kernel:
-    """A kernel in which a block owns a row."""
-    return Kernel(file, name, ("rows",), ("BLOCK",), "rows", BLOCK=BLOCKS)
-
-
 def held(file: str, name: str) -> Kernel:
     """A kernel in which a block holds its row in registers, 16 elements per thread."""
     return Kernel(file, name, ("rows",), ("n/16",), "rows n")
@@ -49,7 +44,8 @@ def lanes(file: str, name: str) -> Kernel:
 def kernels_of(name: str) -> dict[str, Kernel]:
     """The kernels `<name>_forward` and `<name>_backward` of `cuda/<name>.cu`, and those with a row in registers."""
     file = f"{name}.cu"
-    kernels = {way: per_row(file, f"{name}_{way}") for way in ("forward", "backward")}
+    per_row = partial(Kernel, file, grid=("rows",), block=("BLOCK",), sizes="rows", BLOCK=BLOCKS)  # block -> a row
+    kernels = {way: per_row(name=f"{name}_{way}") for way in ("forward", "backward")}
     kernels["strided"] = kernels["forward"]
     makers = {key: held if "held" in key else lanes for key in FAST.values()}
     return kernels | {key: make(file, f"{name}_{key}") for key, make in makers.items()}

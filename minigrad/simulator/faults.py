@@ -44,7 +44,11 @@ def explain(
     if report.cause == Cause.INTERRUPT:
         return KeyboardInterrupt(f"{kernel} was interrupted; what it has written is incomplete.")
     if report.cause == Cause.SHARED:
-        return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
+        static, dynamic = report.bytes - (shared + 15) // 16 * 16, f" and dynamic of {shared} bytes" if shared else ""
+        return LaunchError(
+            f"{kernel}: static shared memory of {static} bytes{dynamic}; a block may use {MAX_SHARED}. "
+            "Choose a smaller tile."
+        )
     if report.cause == Cause.SYSTEM:
         return MemoryError(f"{kernel}: {report.text.decode() or 'the system has no memory for a worker'}.")
     own = file.source.name if file.source.before else ""  # a text in place of a file's kernel
@@ -73,7 +77,7 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     text = report.text.decode(errors="replace")
     match report.cause:
         case Cause.ACCESS | Cause.MISALIGNED if report.address < NULL_SPAN:
-            return _null(report.address, _null_pointers(file, kernel, arguments))
+            return _null(report.address, file, kernel, arguments)
         case Cause.ACCESS:
             return _outside(report.address, arguments)
         case Cause.MISALIGNED:
@@ -113,7 +117,10 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     return Diagnosis("illegal-access", "an illegal instruction: the compiler found this code to have no meaning")
 
 
-def _null(address: int, names: list[str]) -> Diagnosis:
+def _null(address: int, file: CompiledFile, kernel: str, arguments: Arguments) -> Diagnosis:
+    """Names the pointer parameters that received None, any of which may be the one."""
+    pairs = zip(file.source.kernels[kernel].params, arguments.packed._fields_, strict=True)
+    names = [p.name for p, field in pairs if p.pointer and getattr(arguments.packed, field[0]) is None]
     if not names:
         what = f"access to address {address:#x}, through a null pointer"
         return Diagnosis("null-pointer", what, "Check the pointer.")
@@ -150,17 +157,3 @@ def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[No
 
     found = min(arguments.arrays, key=distance, default=None)
     return found if found and distance(found) < REACH else (None, None)
-
-
-def _null_pointers(file: CompiledFile, kernel: str, arguments: Arguments) -> list[str]:
-    """The pointer parameters that received None."""
-    pairs = zip(file.source.kernels[kernel].params, arguments.packed._fields_, strict=True)
-    return [param.name for param, field in pairs if param.pointer and getattr(arguments.packed, field[0]) is None]
-
-
-def _too_much_shared(kernel: str, static: int, dynamic: int) -> LaunchError:
-    and_dynamic = f" and dynamic of {dynamic} bytes" if dynamic else ""
-    return LaunchError(
-        f"{kernel}: static shared memory of {static} bytes{and_dynamic}; a block may use {MAX_SHARED}. "
-        "Choose a smaller tile."
-    )

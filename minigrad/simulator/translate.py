@@ -130,10 +130,7 @@ def _entries(source: Source, code: str) -> list[Edit]:
 def _shared(code: str) -> list[Edit]:
     """Declarations with `__shared__` -> references into the block's shared memory."""
     edits = []
-    for match in _SHARED.finditer(code):
-        stop = _end_of_statement(code, match.end())
-        if stop < 0:
-            continue
+    for match, stop in _declarations(_SHARED, code):
         declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, dynamic = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
@@ -146,19 +143,21 @@ def _shared(code: str) -> list[Edit]:
 def _device(code: str) -> list[Edit]:
     """A note after each __device__ variable, which describes it to a watch."""
     edits = []
-    for match in _DEVICE.finditer(code):
+    for match, stop in _declarations(_DEVICE, code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
-        if function or template or _inside_function(code, match.start()):
-            continue
-        stop = _end_of_statement(code, match.end())
-        if stop < 0:
-            continue
-        declaration = _ALIGNED.sub(" ", code[match.end() : stop])
-        names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
-        edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
+        if not (function or template or _inside_function(code, match.start())):
+            declaration = _ALIGNED.sub(" ", code[match.end() : stop])
+            names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
+            edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
+
+
+def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
+    """The matches that a semicolon follows, and its index."""
+    pairs = ((match, _end_of_statement(code, match.end())) for match in start.finditer(code))
+    return ((match, stop) for match, stop in pairs if stop >= 0)
 
 
 def _static(declaration: str) -> str:
