@@ -281,8 +281,8 @@ class Accesses:
         return traffic
 
 
-# An access in the source: file, line, text, space, kind, variable, column (minus the address where that is unknown), and
-# number among the accesses of the column, such as GCC's arguments of a call. All instances of a template share one.
+# An access in the source: file, line, text, space, kind, variable, column (minus the address where unknown), and
+# number among the accesses of one column, such as GCC's arguments of a call. Instances of a template share one.
 Key = tuple[str, int, str, str, str, str, int, int]
 
 

@@ -96,9 +96,8 @@ class Simulator:
                 error = faults.explain(report, module, name, shared, self.timeout, arguments)
         if printed:
             self.write(printed.decode(errors="replace"))
-        buffers = [
-            array.buffer for _, array in arguments.arrays
-        ]  # checked after a fault too, or the next kernel is blamed
+        buffers = [array.buffer for _, array in arguments.arrays]
+        # Checked after a fault too, or the next kernel would be blamed.
         damaged = self._pool().damaged(buffers) if buffers else -1
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler

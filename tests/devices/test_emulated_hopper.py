@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from minigrad.ops.matmul.slabs import BOXES
+from minigrad.ops.matmul.strategies import BOXES
 
 import minigrad as mg
 from minigrad.devices import get
