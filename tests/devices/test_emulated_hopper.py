@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from minigrad.ops.matmul.strategies import BOXES
 
 import minigrad as mg
 from minigrad.devices import get
@@ -14,6 +13,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Span
 from minigrad.kernels.view import View, broadcast
 from minigrad.lab.show.matmul_ladder import on_tensor_cores
+from minigrad.ops.matmul.strategies import BOXES
 from minigrad.source import CUDA, Source
 
 EMULATED = Path(__file__).with_name("emulated_hopper.cuh").read_text()
