@@ -55,6 +55,7 @@ def gpu(driver, monkeypatch):
     monkeypatch.delenv("CUDA_DEVICE", raising=False)
     yield _installed(monkeypatch, "cuda")
     dtypes._constant.cache_clear()
+    dtypes._zero.cache_clear()
 
 
 @pytest.fixture
@@ -67,11 +68,13 @@ def two_gpus(driver, monkeypatch):
     yield both
     DEVICES.why_not.cache_clear()
     dtypes._constant.cache_clear()
+    dtypes._zero.cache_clear()
 
 
 def _installed(monkeypatch, name):
     monkeypatch.setattr(DEVICES, "_made", {key: value for key, value in DEVICES._made.items() if key != name})
     dtypes._constant.cache_clear()
+    dtypes._zero.cache_clear()
     drop_compiled_code()
     return DEVICES.get(name)
 
@@ -82,8 +85,10 @@ def repeating(monkeypatch):
     made = Repeating()
     monkeypatch.setattr(dtypes, "get", lambda name: made)
     dtypes._constant.cache_clear()
+    dtypes._zero.cache_clear()
     yield made
     dtypes._constant.cache_clear()
+    dtypes._zero.cache_clear()
 
 
 class Repeating(Simulator):

@@ -127,12 +127,20 @@ def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) ->
     own = "bif"[(bool, int, float).index(type(value))]
     if "biuf".index(dtype.kind) < "biuf".index(own):
         dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
-    return _constant(who, repr(value + 0), own, dtype, device)
+    return _constant(who, repr(int(value) if isinstance(value, bool) else value), own, dtype, device)
 
 
 def zero_like(array: Any) -> Any:
-    """A 0 without axes, of the same dtype on the same device: it broadcasts to any shape."""
-    return _constant("zero_like", "0", "i", array.dtype, device_of(array))
+    """A 0 with no axes of the same dtype on the same device: it broadcasts to any shape and takes no memory."""
+    if not isinstance(array, Array):
+        return _constant("zero_like", "0", "i", array.dtype, "numpy")
+    device = array.device
+    return _zero(getattr(device, "device", device), array.dtype)  # a device that records launches stands for its own
+
+
+@lru_cache(maxsize=64)
+def _zero(device: Any, dtype: np.dtype) -> Array:
+    return Array.upload(device, np.zeros((), dtype))
 
 
 @lru_cache(maxsize=256)

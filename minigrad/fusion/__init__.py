@@ -1,7 +1,7 @@
 """Fusion: a chain of elementwise operations, and the sum that closes it, as one kernel forward and one backward.
 
-`trace` calls the function once and records its operations, `write` generates CUDA C++ from them, `launches` runs the
-kernels, and `fused` makes an op of both, with the ops themselves, one by one, as its reference.
+`trace` calls the function once and records its operations, `write` generates CUDA C++ from them, and `fused` makes an
+op that launches it, with the ops themselves, one by one, as its reference.
 """
 
 from collections.abc import Callable, Sequence

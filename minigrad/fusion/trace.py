@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from minigrad.devices.dtypes import FLOATS, number
 from minigrad.errors import short
 from minigrad.op import OPS, Op
 from minigrad.operators import Operators
-
-if TYPE_CHECKING:
-    from minigrad.op import Op
 
 # Names that the generated kernels, the headers that they include or C++ itself use.
 RESERVED = """
@@ -119,7 +116,7 @@ class Constant:
 class Step(Value):
     """The result of one operation."""
 
-    def __init__(self, op: "Op", inputs: Sequence[Value | Constant], params: Mapping[str, Any], sample: np.ndarray):
+    def __init__(self, op: Op, inputs: Sequence[Value | Constant], params: Mapping[str, Any], sample: np.ndarray):
         super().__init__("", sample)
         self.op, self.inputs, self.params = op, tuple(inputs), params
 
@@ -144,7 +141,7 @@ class Trace:
         self.inputs = [Value(name, np.array(1.0)) for name in self.own.values()]
         self._recorded: dict[int, Value] = {id(x): x for x in self.inputs}
         with tape.tracing(self):
-            output = self._checked(fn(*self.inputs))
+            self.result = output = self._checked(fn(*self.inputs))
         self.closing = output if isinstance(output, Step) and output.op.name in CLOSING else None
         self.output = self.closing.inputs[0] if self.closing is not None else output
         self.steps = self._ancestors(self.output)

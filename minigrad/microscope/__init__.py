@@ -137,13 +137,10 @@ def _only_kernel(source: Source) -> str:
 
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
     """The outputs. Raises TypeError and LaunchError for a name that is no array the kernel may write."""
-    written = [param.name for param in kernel.signature.params if param.pointer and not param.const]
     for name in outputs:
-        a("mg.inspect: outputs", name, str, "a parameter's name or several")
-        if name not in written:
-            raise LaunchError(
-                f"outputs={name!r} is no array that {kernel.name} may write; those are {', '.join(written) or 'none'}."
-            )
+        if a("mg.inspect: outputs", name, str, "a parameter's name or several") not in kernel.outputs:
+            known = ", ".join(kernel.outputs) or "none"
+            raise LaunchError(f"outputs={name!r} is no array that {kernel.name} may write; those are {known}.")
     return tuple(outputs)
 
 

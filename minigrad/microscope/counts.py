@@ -8,7 +8,6 @@ diverged lanes reconverge as early as they can.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -236,19 +235,10 @@ class Line:
         return self.lanes / self.requests
 
 
-@dataclass
 class Accesses:
-    """The accesses of the recorded blocks, grouped into requests."""
+    """The accesses of the recorded blocks, grouped into requests; their lines are in the order of the source."""
 
-    rows: np.ndarray
-    line: np.ndarray  # the index in lines of each row
-    requests: Requests
-    lines: list[Line]
-    variables: Variables
-
-    @staticmethod
-    def read(records: np.ndarray, info: DebugInfo, variables: Variables) -> "Accesses":
-        """From the runtime's records; lines are in the order of the source."""
+    def __init__(self, records: np.ndarray, info: DebugInfo, variables: Variables):
         rows = records.compress(records["access"] != Kind.ENTER)
         code = rows["pc"].astype(np.int64) << 16 | rows["access"].astype(np.int64) << 8 | rows["variable"]
         codes, line = np.unique(code, return_inverse=True)
@@ -257,11 +247,11 @@ class Accesses:
         ordered = sorted({key for key, keep in zip(keys, kept, strict=True) if keep})
         number = {key: i for i, key in enumerate(ordered)}
         line = np.array([number.get(key, 0) for key in keys] or [0])[line]
-        shared = np.array([key.space == "shared" for key in ordered], bool)
-        requests = group(rows, line)
-        costs = _costs(requests, rows, line, shared)
-        lines = [Line(*key[:6], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
-        return Accesses(rows, line, requests, lines, variables)
+        shared = np.array([key[3] == "shared" for key in ordered], bool)
+        self.rows, self.line, self.variables = rows, line, variables  # line: the index in lines of each row
+        self.requests = group(rows, line)
+        costs = _costs(self.requests, rows, line, shared)
+        self.lines = [Line(*key[:6], *(int(cost[i]) for cost in costs)) for i, key in enumerate(ordered)]
 
     def per_thread(self) -> dict[str, int]:
         """The most accesses by one thread, as {"global read": 2, "shared write": 1}."""
@@ -291,20 +281,12 @@ class Accesses:
         return traffic
 
 
-class _Key(NamedTuple):
-    """Identifies an access in the source; all instances of a template share one."""
-
-    file: str
-    line: int
-    text: str
-    space: str
-    kind: str
-    variable: str
-    column: int  # or minus the address, where the column is unknown
-    nth: int  # among the accesses of one column, such as GCC's arguments of a call
+# An access in the source: file, line, text, space, kind, variable, column (minus the address where unknown), and
+# number among the accesses of one column, such as GCC's arguments of a call. Instances of a template share one.
+Key = tuple[str, int, str, str, str, str, int, int]
 
 
-def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[list[_Key], np.ndarray]:
+def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[list[Key], np.ndarray]:
     """The key of each code (pc, access, variable), sorted by address, and a mask of the codes to keep."""
     locations = info.locations(code >> 16 for code in codes)
     keys, kept = [], []
@@ -312,15 +294,16 @@ def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[
     written: dict[tuple, int] = {}  # the column of the last write to a variable, by line and function
     for code in codes:
         location, number = locations[code >> 16], code & 255
-        name = variables.name(number, location.place.text, location.column)
+        variable = variables.find(number, location.place.text, location.column)
+        assert variable
         kind = Kind(code >> 8 & 255).name.lower()
-        key = *location.place, variables.space(number), kind, name, location.column or -(code >> 16)
+        key = *location.place, variable.space, kind, variable.name, location.column or -(code >> 16)
         here = location.place, location.function, number
         stored = written.get(here, 0)
         kept.append(not (kind == "read" and stored and is_read_back(location, stored)))
         if kind == "write":
             written[here] = location.column
-        keys.append(_Key(*key, same[key, location.function]))
+        keys.append((*key, same[key, location.function]))
         same[key, location.function] += kept[-1]
     return keys, np.array(kept, bool)
 

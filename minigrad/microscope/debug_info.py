@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from io import BytesIO
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from minigrad.simulator.translate import column as original
 from minigrad.source import blank
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
+_ADDRESS = itemgetter(0)
 
 
 class SourceLine(NamedTuple):
@@ -51,9 +53,7 @@ _KNOWN: dict[Path, "DebugInfo"] = {}  # a compiled file's name contains a digest
 
 def debug_info(file: CompiledFile) -> "DebugInfo":
     """The debug info of a file, one object for all callers, as look-ups take long."""
-    if file.path not in _KNOWN:
-        _KNOWN[file.path] = DebugInfo(file)
-    return _KNOWN[file.path]
+    return _KNOWN.get(file.path) or _KNOWN.setdefault(file.path, DebugInfo(file))
 
 
 class DebugInfo:
@@ -99,7 +99,7 @@ class DebugInfo:
         def line(at: int) -> int:
             return code.count("\n", 0, at) + 1
 
-        loops = ((loop.start(), _loop_end(code, loop.end())) for loop in _LOOP.finditer(code))
+        loops = ((loop.start(), _end(code, loop.end(), ";}")) for loop in _LOOP.finditer(code))
         return any(line(start) <= first and last <= line(end) for start, end in loops)
 
     def indexed_array(self, file: str, line: int, column: int) -> str:
@@ -120,35 +120,18 @@ class DebugInfo:
         written = len(own) == len(calls)
         place = self.line(*(own[0] if own else calls[-1])[1:])
         indent = self._raw(place.file, place.line).find(place.text)
-        column = self._column(place.file, place.line, self._columns.at(pc)) - indent if written else 0
+        column = self._column(place.file, place.line, self._compiled_column(pc)) - indent if written else 0
         return CodeLocation(place, max(column, 0), calls[-1].function, written)
 
     @cached_property
-    def _columns(self) -> "ColumnTable":
-        return ColumnTable(self._file.path)
+    def _columns(self) -> list[tuple[int, int]]:
+        """Address and column of each row of the line table, by address."""
+        return sorted(_rows(_section(self._file.path.read_bytes(), b".debug_line")), key=_ADDRESS)  # stable
 
-
-def _loop_end(code: str, start: int) -> int:
-    """The end of a loop: its closing brace, or without braces its semicolon."""
-    depth = 0
-    for at, sign in enumerate(code[start:], start):
-        depth += (sign in "({[") - (sign in ")}]")
-        if depth <= 0 and sign in ";}":
-            return at
-    return len(code)
-
-
-class ColumnTable:
-    """The column of each address, from the DWARF line programs of a library."""
-
-    def __init__(self, library: Path):
-        rows = sorted(_rows(_section(library.read_bytes(), b".debug_line")), key=lambda row: row[0])  # stable
-        self._starts, self._columns = [row[0] for row in rows], [row[1] for row in rows]
-
-    def at(self, pc: int) -> int:
-        """The column of an address; 0: unknown."""
-        index = bisect_right(self._starts, pc) - 1
-        return self._columns[index] if index >= 0 else 0
+    def _compiled_column(self, pc: int) -> int:
+        """The column of an address in the compiled text; 0: unknown."""
+        index = bisect_right(self._columns, pc, key=_ADDRESS) - 1
+        return self._columns[index][1] if index >= 0 else 0
 
 
 def _section(image: bytes, name: bytes) -> bytes:
@@ -266,14 +249,14 @@ def is_read_back(location: CodeLocation, stored: int) -> bool:
     text, column = location.place.text, location.column
     if column < stored:
         return all(sign.isalnum() or sign in " _.->)]*" for sign in text[column : stored - 1])
-    return column <= _end(text, stored) and (column > stored or text[column - 1] == "]")
+    return column <= _end(text, stored, ",;:") and (column > stored or text[column - 1] == "]")
 
 
-def _end(text: str, start: int) -> int:
-    """The end of the expression that begins at start: a comma, a semicolon, or the closing bracket around it."""
+def _end(text: str, start: int, signs: str) -> int:
+    """The end of what begins at start: one of the signs outside of brackets, or the closing bracket around it."""
     depth = 0
     for at, sign in enumerate(text[start:], start):
         depth += (sign in "([{") - (sign in ")]}")
-        if depth < 0 or (depth == 0 and sign in ",;:"):
+        if depth < 0 or (depth == 0 and sign in signs):
             return at
     return len(text)

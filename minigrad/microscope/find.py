@@ -1,12 +1,11 @@
 """Problems made of the runtime's findings: line, variable, block, thread, and the way out."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from minigrad.devices.array import Array
 from minigrad.devices.device import Dim3, index_of
 from minigrad.errors import KernelError, LaunchError
 from minigrad.microscope import advice, native
@@ -14,7 +13,7 @@ from minigrad.microscope.counts import WARP
 from minigrad.microscope.debug_info import NOWHERE, DebugInfo
 from minigrad.microscope.native import Finding, Kind, Observations, ProblemKind
 from minigrad.microscope.problem import Access, Problem, drop_consequences, keep_nearest, merge, sort
-from minigrad.microscope.variables import Variable, Variables, signed
+from minigrad.microscope.variables import Groups, Variable, Variables, signed
 
 LOCK = re.compile(r"\batomicCAS\b|\bwhile\s*\(\s*atomicExch\b")  # takes a lock, or may be meant to
 
@@ -22,8 +21,9 @@ LOCK = re.compile(r"\batomicCAS\b|\bwhile\s*\(\s*atomicExch\b")  # takes a lock,
 class Finder:
     """Makes the problems of one launch."""
 
-    def __init__(self, grid: Dim3, block: Dim3, variables: Variables, info: DebugInfo, fenced: bool):
-        self.grid, self.block, self.variables, self.info, self.fenced = grid, block, variables, info, fenced
+    def __init__(self, grid: Dim3, block: Dim3, groups: Groups, info: DebugInfo, seen: Observations):
+        self.grid, self.block, self.groups, self.info, self.seen = grid, block, groups, info, seen
+        self.variables = Variables(groups, seen.variables)
         self._write_races: set[tuple] = set()  # lines and variable of races of two writes
 
     def find(self, findings: Sequence[Finding], error: KernelError | None) -> list[Problem]:
@@ -39,30 +39,29 @@ class Finder:
         """CUDA's indices of a block and a thread."""
         return index_of(block, self.grid), index_of(thread, self.block)
 
+    def _access(self, kind: int, pc: int, block: int, thread: int) -> Access:
+        return Access(Kind(kind).name.lower(), *self.info.line_of(pc), *self.at(block, thread))
+
     def _problem(self, finding: Finding) -> Problem:
-        place = self.info.line_of(finding.pc)
         if finding.kind == ProblemKind.INDEX:
             return self._index(finding)
-        variable = self.variables.find(finding.variable, place.text)
-        element = finding.offset // variable.itemsize if variable else None
-        block, thread = self.at(finding.block, finding.thread)
-        access = Kind(finding.access).name.lower()
-        at = variable.subscript(element) if variable and element is not None else f"address {finding.offset:#x}"
-        match finding.kind:
-            case ProblemKind.RACE:
-                me = Access(access, *place, block, thread)
-                return self._race(me, finding, at, variable, element)
-            case ProblemKind.OUTSIDE:
-                if variable and variable.single:
-                    at = f"byte {finding.offset} of {variable.name}"
-                kind, message = "out-of-bounds", advice.outside(access, at, variable)
-            case _:
-                kind, message = "uninitialised", advice.uninitialised(at)
+        me = self._access(finding.access, finding.pc, finding.block, finding.thread)
+        variable = self.variables.find(finding.variable, me.text)
+        at, element = f"address {finding.offset:#x}", None
+        if variable:
+            element = finding.offset // variable.itemsize
+            at = variable.subscript(element)
+        if finding.kind == ProblemKind.RACE:
+            return self._race(me, finding, at, variable, element)
+        if finding.kind == ProblemKind.OUTSIDE:
+            if variable and variable.single:
+                at = f"byte {finding.offset} of {variable.name}"
+            kind, message = "out-of-bounds", advice.outside(me.kind, at, variable)
+        else:
+            kind, message = "uninitialised", advice.uninitialised(at)
         element = None if element is None else signed(element)
-        return Problem(
-            kind, message, *place.fields, variable.name if variable else None, element, access, block, thread, None,
-            finding.count,
-        )  # fmt: skip
+        place = (me.file, me.line or None, me.text, variable.name if variable else None)
+        return Problem(kind, message, *place, element, me.kind, me.block, me.thread, None, finding.count)
 
     def _index(self, finding: Finding) -> Problem:
         """An index outside its extent: the compiler's check gives the place, and no address."""
@@ -77,7 +76,7 @@ class Finder:
     def _race(self, me: Access, finding: Finding, at: str, variable: Variable | None, element: int | None) -> Problem:
         """A race of a read and a write is described from the reader's side, whichever came first."""
         assert variable
-        other = self._other(finding)
+        other = self._access(finding.other_access, finding.other_pc, finding.other_block, finding.other_thread)
         if other.kind == "read":
             me, other = other, me
         first, last = sorted((me.line, other.line))
@@ -90,7 +89,7 @@ class Finder:
             in_one_loop=same_file and self.info.in_one_loop(me.file, first, last),
             one_warp=len(warps) == 1 and me.block == other.block,
             overwrites=self._lines(finding) in self._write_races,
-            fenced=self.fenced,
+            fenced=self.seen.fenced,
             locks=LOCK.search(self.info.text(me.file)) is not None,
             bytes=variable.itemsize,
         )
@@ -100,11 +99,6 @@ class Finder:
 
     def _lines(self, finding: Finding) -> tuple:
         return frozenset(self.info.line_of(pc)[:2] for pc in (finding.pc, finding.other_pc) if pc), finding.variable
-
-    def _other(self, finding: Finding) -> Access:
-        place = self.info.line_of(finding.other_pc)
-        block, thread = self.at(finding.other_block, finding.other_thread)
-        return Access(Kind(finding.other_access).name.lower(), *place, block, thread)
 
     def _with_fault(self, found: list[Problem], error: KernelError) -> list[Problem]:
         """The problems with the fault that ended the launch, unless its access is among them already."""
@@ -121,20 +115,43 @@ class Finder:
         fault = Problem(error.kind, message, *place.fields, name, element, None, error.block, error.thread)
         return [p for p in found if p not in wild or p.thread != error.thread] + [fault]
 
+    def outputs(self, names: Sequence[str]) -> list[Problem]:
+        """The problems of the named outputs."""
+        arrays = {name: (i, array) for i, group in enumerate(self.groups) for name, array in group}
+        problems = []
+        for name in names:
+            if name not in arrays:
+                known = ", ".join(arrays)
+                raise LaunchError(f"outputs={name!r} is no array that the kernel was given; those are {known}.")
+            number, array = arrays[name][0], arrays[name][1].numpy()
+            writes = _last_writes(number, array, self.seen)
+            problems += [*self._never_written(name, writes), *self._nan(name, array, writes)]
+        return problems
 
-def check_outputs(
-    names: Sequence[str], arrays: Mapping[str, tuple[int, Array]], seen: Observations, finder: Finder
-) -> list[Problem]:
-    """The problems of the named outputs. arrays: the parameters, each with the number of its variable."""
-    problems = []
-    for name in names:
-        if name not in arrays:
-            raise LaunchError(f"outputs={name!r} is no array that the kernel was given; those are {', '.join(arrays)}.")
-        number, array = arrays[name][0], arrays[name][1].numpy()
-        writes = _last_writes(number, array, seen)
-        problems += _never_written(name, writes, finder)
-        problems += _nan(name, array, writes, seen, finder)
-    return problems
+    def _never_written(self, name: str, writes: np.ndarray) -> list[Problem]:
+        missing = np.flatnonzero(writes["epoch"] == 0)
+        if not missing.size:
+            return []
+        pcs = np.unique(writes["pc"][writes["epoch"] > 0])
+        place = self.info.line_of(pcs[0]) if pcs.size else NOWHERE  # a line that writes other elements
+        element = int(missing[0])
+        message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
+        return [Problem("never-written", message, *place.fields, name, element, count=missing.size)]
+
+    def _nan(self, name: str, array: np.ndarray, writes: np.ndarray) -> list[Problem]:
+        """NaN written by the kernel; NaN from before the launch is not its fault."""
+        if array.dtype.kind != "f":
+            return []
+        bad = np.flatnonzero(np.isnan(array.ravel()) & (writes["epoch"] > 0))
+        if not bad.size:
+            return []
+        element = int(bad[0])
+        stamp = writes[element]
+        place = self.info.line_of(stamp["pc"])
+        block = int(self.seen.blocks(stamp["epoch"], prod(self.grid)))
+        where = self.at(block, int(stamp["thread_clock"]) % (1 << native.THREAD_BITS))
+        message = advice.nan(f"{name}[{element}]", bad.size)
+        return [Problem("nan", message, *place.fields, name, element, "write", *where, count=bad.size)]
 
 
 def _last_writes(number: int, array: np.ndarray, seen: Observations) -> np.ndarray:
@@ -151,30 +168,3 @@ def _last_writes(number: int, array: np.ndarray, seen: Observations) -> np.ndarr
     stamps = np.take_along_axis(cells, least, 1)[:, 0]
     stamps["pc"] &= native.PC
     return stamps
-
-
-def _never_written(name: str, writes: np.ndarray, finder: Finder) -> list[Problem]:
-    missing = np.flatnonzero(writes["epoch"] == 0)
-    if not missing.size:
-        return []
-    pcs = np.unique(writes["pc"][writes["epoch"] > 0])
-    place = finder.info.line_of(pcs[0]) if pcs.size else NOWHERE  # a line that writes other elements
-    element = int(missing[0])
-    message = advice.never_written(f"{name}[{element}]", missing.size, len(writes))
-    return [Problem("never-written", message, *place.fields, name, element, count=missing.size)]
-
-
-def _nan(name: str, array: np.ndarray, writes: np.ndarray, seen: Observations, finder: Finder) -> list[Problem]:
-    """NaN written by the kernel; NaN from before the launch is not its fault."""
-    if array.dtype.kind != "f":
-        return []
-    bad = np.flatnonzero(np.isnan(array.ravel()) & (writes["epoch"] > 0))
-    if not bad.size:
-        return []
-    element = int(bad[0])
-    stamp = writes[element]
-    place = finder.info.line_of(stamp["pc"])
-    block = int(seen.blocks(stamp["epoch"], prod(finder.grid)))
-    where = finder.at(block, int(stamp["thread_clock"]) % (1 << native.THREAD_BITS))
-    message = advice.nan(f"{name}[{element}]", bad.size)
-    return [Problem("nan", message, *place.fields, name, element, "write", *where, count=bad.size)]

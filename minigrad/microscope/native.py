@@ -9,7 +9,6 @@ import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -115,18 +114,20 @@ class WatchResult(ctypes.Structure):
     )
 
 
-@dataclass
 class Observations:
-    """A copy of the runtime's records."""
+    """A copy of the runtime's records of the watched launch so far."""
 
-    variables: list[ShadowedVariable]
-    findings: list[Finding]
-    records: np.ndarray
-    full: int  # where there were more records than the limit: the limit; records is empty then
-    fenced: bool  # some thread has passed a fence
-    order_dependent: bool  # some order depends on which block came first to a word, or on a release
-    lost: bool  # there were more findings than the runtime keeps
-    _block_epochs: int | None
+    def __init__(self) -> None:
+        result = WatchResult()
+        runtime().minigrad_watch_result(ctypes.byref(result))
+        self.variables = [_copy(result.variable[i]) for i in range(result.variables)]
+        self.findings = [_copy(result.findings[i]) for i in range(result.found)]
+        self.records = _array(result.records, result.count, RECORD)
+        self.full: int = result.full  # where there were more records than the limit: the limit; records is empty then
+        self.fenced = bool(result.fenced)  # some thread has passed a fence
+        self.order_dependent = bool(result.order_dependent)  # on which block came first to a word, or on a release
+        self.lost = bool(result.lost)  # there were more findings than the runtime keeps
+        self._block_epochs = result.block_epochs
 
     def blocks(self, epochs: np.ndarray, count: int) -> np.ndarray:
         """The block of each epoch, in a grid of `count` blocks; only during the watch."""
@@ -135,8 +136,7 @@ class Observations:
 
     def cells(self, number: int) -> np.ndarray:
         """The shadow cells of a variable; only during the watch."""
-        variable = self.variables[number]
-        return _array(variable.cells, variable.count, CELL)
+        return _array(self.variables[number].cells, self.variables[number].count, CELL)
 
     def atomics(self, number: int) -> np.ndarray | None:
         """The shadow cells for atomics, if the variable had any; only during the watch."""
@@ -162,27 +162,6 @@ def watch(request: WatchRequest, buffers: Sequence[tuple[int, int]]) -> Iterator
         yield starts
     finally:
         library.minigrad_watch_end()
-
-
-def observations() -> Observations:
-    """The records of the watched launch so far."""
-    result = WatchResult()
-    runtime().minigrad_watch_result(ctypes.byref(result))
-    return Observations(
-        [_copy(result.variable[i]) for i in range(result.variables)],
-        [_copy(result.findings[i]) for i in range(result.found)],
-        _array(result.records, result.count, RECORD),
-        result.full,
-        bool(result.fenced),
-        bool(result.order_dependent),
-        bool(result.lost),
-        result.block_epochs,
-    )
-
-
-def device_variables(buffers: int) -> list[tuple[int, bytes]]:
-    """Address and content of each __device__ variable; before the launch these are all variables after the buffers."""
-    return [(one.start, ctypes.string_at(one.start, one.bytes)) for one in observations().variables[buffers:]]
 
 
 def _copy(one: Any) -> Any:

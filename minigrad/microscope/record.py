@@ -8,15 +8,14 @@ from math import prod
 
 import numpy as np
 
-from minigrad.devices.array import Array
 from minigrad.devices.device import Dim3
 from minigrad.errors import KernelError
 from minigrad.microscope.counts import Accesses, Branch, Line, branches
 from minigrad.microscope.debug_info import DebugInfo
-from minigrad.microscope.find import Finder, check_outputs
+from minigrad.microscope.find import Finder
 from minigrad.microscope.native import Observations
 from minigrad.microscope.problem import Problem, sort
-from minigrad.microscope.variables import Variable, Variables
+from minigrad.microscope.variables import Groups, Variable, Variables
 from minigrad.source import Source
 
 HEAD = (
@@ -56,7 +55,7 @@ class Inspection:
 
     @cached_property
     def _read(self) -> Accesses:
-        return Accesses.read(self._records, self._info, self._variables)
+        return Accesses(self._records, self._info, self._variables)
 
     @property
     def _records(self) -> np.ndarray:
@@ -131,20 +130,16 @@ class Inspection:
 
 
 def inspection(
-    source: Source, kernel: str, launch: tuple[Dim3, Dim3, int, int], groups: Sequence[Sequence[tuple[str, Array]]],
+    source: Source, kernel: str, launch: tuple[Dim3, Dim3, int, int], groups: Groups,
     info: DebugInfo, seen: Observations, error: KernelError | None, outputs: Sequence[str],
 ) -> Inspection:  # fmt: skip
-    """The record of a launch with (grid, block, shared, blocks) and the parameters of each buffer."""
-    grid, block, _, _ = launch
-    variables = Variables(groups, seen.variables)
-    finder = Finder(grid, block, variables, info, seen.fenced)
+    """The record of a launch with (grid, block, shared, blocks)."""
+    finder = Finder(*launch[:2], groups, info, seen)
     problems = finder.find(seen.findings, error)
     if not error:
-        arrays = {name: (i, array) for i, group in enumerate(groups) for name, array in group}
-        problems = sort([*problems, *check_outputs(outputs, arrays, seen, finder)])
-    return Inspection(
-        kernel, source, *launch, variables.by_name, {}, problems, not seen.lost, seen, info, variables
-    )  # fmt: skip
+        problems = sort([*problems, *finder.outputs(outputs)])
+    known = finder.variables
+    return Inspection(kernel, source, *launch, known.by_name, {}, problems, not seen.lost, seen, info, known)
 
 
 def _row(line: Line) -> tuple[str, ...]:

@@ -47,13 +47,16 @@ def as_unsigned(index: int) -> str:
     return f" ({index} as unsigned)" * (signed(index) != index)
 
 
+Groups = Sequence[Sequence[tuple[str, Array]]]  # the array parameters of a launch, by buffer
+
+
 class Variables:
     """The variables of a launch by the runtime's numbers: buffers, then __device__ variables, then shared ones.
 
     groups: the parameters of each buffer, as one array may be passed twice.
     """
 
-    def __init__(self, groups: Sequence[Sequence[tuple[str, Array]]], seen: Sequence[native.ShadowedVariable]):
+    def __init__(self, groups: Groups, seen: Sequence[native.ShadowedVariable]):
         self._by_number = [
             [Variable(name, "global", array.shape, array.dtype.itemsize, array.dtype) for name, array in group]
             for group in groups
@@ -71,9 +74,6 @@ class Variables:
                 return variable, (address - start) // variable.itemsize
         return None
 
-    def space(self, number: int) -> str:
-        return self._by_number[number][0].space
-
     def find(self, number: int, text: str = "", column: int = 0) -> Variable | None:
         """The variable; of parameters that share a buffer the one named in the text, best just before the column."""
         if not 0 <= number < len(self._by_number):
@@ -87,11 +87,6 @@ class Variables:
         before = [match for match in named_at if match.start() < column]
         chosen = before[-1] if before else named_at[0] if named_at else None
         return named[chosen[0]] if chosen else candidates[0]
-
-    def name(self, number: int, text: str = "", column: int = 0) -> str:
-        """The name of that variable; empty if there is none."""
-        variable = self.find(number, text, column)
-        return variable.name if variable else ""
 
 
 def _declared(one: native.ShadowedVariable) -> Variable:

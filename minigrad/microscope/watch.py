@@ -18,7 +18,6 @@ from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, add_new
 from minigrad.microscope.record import Inspection, inspection
-from minigrad.microscope.variables import Variables
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
 from minigrad.source import Source, blank
@@ -79,12 +78,13 @@ class Microscope:
         moved, start = MovedArguments(arguments), time.monotonic()
         with runtime().launching:
             with native.watch(_request(launch, moved), moved.extents) as starts:
-                statics = native.device_variables(len(moved.groups))
+                found = native.Observations().variables[len(moved.groups) :]  # before the launch: __device__ variables
+                statics = [(one.start, ctypes.string_at(one.start, one.bytes)) for one in found]
                 initial = _INITIAL.setdefault(module.path, statics)
                 if self.reset:
                     _write(statics := initial)
                 error = self._run(launch, moved.enter(starts.tolist()))
-                seen = native.observations()
+                seen = native.Observations()
                 before = moved.leave()
                 info = debug_info(module)
                 record = inspection(module.source, name, launch[2:], moved.groups, info, seen, error, self.outputs)
@@ -115,11 +115,9 @@ class Microscope:
             with native.watch(request, moved.extents) as starts:
                 arguments = moved.enter(starts.tolist(), before)
                 self._run(launch, arguments, timeout=timeout, write=str)  # prints nothing
-                seen = native.observations()
+                seen = native.Observations()
                 races = [finding for finding in seen.findings if finding.kind == native.ProblemKind.RACE]
-                variables = Variables(moved.groups, seen.variables)
-                finder = Finder(launch.grid, launch.block, variables, debug_info(launch.file), seen.fenced)
-                return finder.find(races, None)
+                return Finder(launch.grid, launch.block, moved.groups, debug_info(launch.file), seen).find(races, None)
         finally:
             _write(after)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
-from minigrad.ops.elementwise import binary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -22,4 +22,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array) -> tupl
     return dy, dy
 
 
-add = binary("add", forward, backward, ("a + b", "dy", "dy"), launch_backward=launch_backward)
+add = elementwise("add", forward, backward, ("a + b", "dy", "dy"), launch_backward=launch_backward)

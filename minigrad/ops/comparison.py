@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import CASES, TIES, cost, kernels_of, must_broadcast, must_match, over
+from minigrad.ops.elementwise import CASES, TIES, cost, kernels_of, launch, must_broadcast, must_match
 
 BOOL = np.dtype(np.bool_)
 WHOLE = Case((np.arange(6).reshape(2, 3), np.array([0, 4, 2])))
@@ -22,11 +20,6 @@ def prepare(name: str, a: Any, b: Any) -> dict:
     return must_broadcast(name, a, b)
 
 
-def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-    """Both are read through views; the output is one bool per element."""
-    return over(kernels["forward"], a, b, dtype=BOOL)
-
-
 def comparison(name: str, sign: str, compare: Callable) -> Op:
     """y = a <sign> b, by `<name>_forward` in `cuda/comparison.cu`."""
 
@@ -37,7 +30,7 @@ def comparison(name: str, sign: str, compare: Callable) -> Op:
     return Op(
         name,
         forward,
-        launch=launch,
+        launch=partial(launch, dtype=BOOL),
         prepare=partial(prepare, name),
         cost=cost(1, itemsize=1),
         cuda=(f"a {sign} b",),

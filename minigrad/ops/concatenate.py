@@ -11,7 +11,6 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, strides_of
 from minigrad.op import Case, Op
 from minigrad.ops.elementwise import kernels_of, must_match
-from minigrad.ops.movement import copy_cost
 
 
 def prepare(*xs: Any, axis: Any = 0) -> dict[str, int]:
@@ -66,13 +65,11 @@ def launch(kernels: dict[str, Kernel], *xs: Array, axis: int) -> Array:
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple, axis: int) -> tuple:
     """One launch per input that wants its gradient."""
-    grads: list[Array | None] = []
-    for need, shape, dy_at in zip(needs, shapes, parts(shapes, dy.shape, axis), strict=True):
-        dx = Array.empty(dy.device, shape, dy.dtype) if need else None
+    grads = tuple(Array.empty(dy.device, x, dy.dtype) if need else None for need, x in zip(needs, shapes, strict=True))
+    for dx, dy_at in zip(grads, parts(shapes, dy.shape, axis), strict=True):
         if dx is not None:
             kernels["backward"].launch(dx.size)(dy, dx, dy_at, dx.size)
-        grads.append(dx)
-    return tuple(grads)
+    return grads
 
 
 concatenate = Op(
@@ -82,7 +79,7 @@ concatenate = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=copy_cost,
+    cost=lambda *xs, axis=0: (0, 2 * sum(x.size * x.dtype.itemsize for x in xs)),
     integers=True,
     **kernels_of("concatenate"),
     cases=[

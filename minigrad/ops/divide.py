@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import POSITIVE, binary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -16,6 +16,5 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return da, -da * a / b  # no b * b, which would overflow first
 
 
-divide = binary(
-    "divide", forward, backward, ("a / b", "dy / b", "-(dy / b) * a / b"), uses=("b", "a b"), cases=POSITIVE
-)
+cuda = "a / b", "dy / b", "-(dy / b) * a / b"
+divide = elementwise("divide", forward, backward, cuda, uses=("b", "a b"), positive=True)

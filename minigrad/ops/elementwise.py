@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -14,7 +15,6 @@ from minigrad.kernels.view import Shape, broadcast
 from minigrad.op import Case, Op
 from minigrad.source import Source
 
-Cuda = Sequence[str | None]
 BLOCKS = (256, 32, 64, 128, 512, 1024)
 RAGGED = ((), (1,), (2,), (3,), (31,), (33,), (1023,), (1025,), (0,), (33, 65), (4, 3, 2))
 PAIRS = (
@@ -22,18 +22,17 @@ PAIRS = (
     ((33, 65), (65,)), ((33, 1), (1, 65)), ((2, 3, 4), (3, 1)), ((5,), ()), ((0, 3), (3,)), ((2, 1, 3, 1), (4, 1, 5)),
 )  # fmt: skip
 CASES = tuple(Case(pair) for pair in PAIRS)
-POSITIVE = tuple(Case(pair, positive=True) for pair in PAIRS)
 TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
 
 
-def per_element(file: str, name: str) -> Kernel:
-    """A kernel in which thread i computes element i."""
-    return Kernel(file, name, grid=("n/BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+def per_element(file: str, name: str, size: str = "n", blocks: tuple[int, ...] = BLOCKS) -> Kernel:
+    """A kernel in which thread i reads or computes element i; size: the name of their number."""
+    return Kernel(file, name, grid=(f"{size}/BLOCK",), block=("BLOCK",), sizes=size, BLOCK=blocks)
 
 
-def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i computes elements 4 i to 4 i + 3."""
-    return Kernel(file, name, grid=("n/4*BLOCK",), block=("BLOCK",), sizes="n", BLOCK=BLOCKS)
+def per_four(file: str, name: str, size: str = "n", blocks: tuple[int, ...] = BLOCKS) -> Kernel:
+    """A kernel in which thread i reads or computes elements 4 i to 4 i + 3."""
+    return Kernel(file, name, grid=(f"{size}/4*BLOCK",), block=("BLOCK",), sizes=size, BLOCK=blocks)
 
 
 def kernels_of(name: str, file: str = "") -> dict[str, Any]:
@@ -48,12 +47,27 @@ def kernels_of(name: str, file: str = "") -> dict[str, Any]:
     return {"kernels": kernels | {k: per_four(file, f"{name}_{k}") for k in fast.values()}, "fast": fast}
 
 
-def over(kernel: Kernel, *inputs: Array, dtype: np.dtype) -> Array:
-    """Run kernel(inputs, y, views of the inputs, n) over the shape that the inputs broadcast to."""
+def launch(kernels: dict[str, Kernel], *inputs: Array, dtype: np.dtype | None = None) -> Array:
+    """kernel(inputs, y, views of the inputs if there are several, n), over the shape that the inputs broadcast to.
+
+    dtype: of y; by default that of the last input.
+    """
     shape = joint_shape(*(x.shape for x in inputs))
-    y = Array.empty(inputs[0].device, shape, dtype)
-    kernel.launch(y.size)(*inputs, y, *[broadcast(x.shape, shape) for x in inputs], y.size)
+    y = Array.empty(inputs[0].device, shape, dtype or inputs[-1].dtype)
+    views = [broadcast(x.shape, shape) for x in inputs] if len(inputs) > 1 else []
+    kernels["forward"].launch(y.size)(*inputs, y, *views, y.size)
     return y
+
+
+def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple:
+    """kernel(dy, saved, dx of each input, views of saved if there are several inputs, n), in the shape of y.
+
+    A null pointer marks a gradient that is not wanted; `unbroadcast` sums over broadcast axes.
+    """
+    grads = tuple(Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
+    views = [broadcast(x.shape, dy.shape) for x in saved] if len(needs) > 1 else []
+    kernels["backward"].launch(dy.size)(dy, *saved, *grads, *views, dy.size)
+    return grads
 
 
 def cost(flops: int, itemsize: int | None = None) -> Callable[..., tuple[int, int]]:
@@ -67,82 +81,32 @@ def cost(flops: int, itemsize: int | None = None) -> Callable[..., tuple[int, in
     return count
 
 
-def unary(
-    name: str,
-    forward: Callable,
-    backward: Callable,
-    cuda: Cuda = (),
-    flops: int = 1,
-    positive: bool = False,
-    extremes: Sequence[float] = (),
-) -> Op:
-    """y[i] = f(x[i]), by `<name>_forward(x, y, n)` and `<name>_backward(dy, saved, dx, n)` in `cuda/<name>.cu`.
+def elementwise(
+    name: str, forward: Callable, backward: Callable, cuda: Sequence[str | None] = (), *, flops: int = 1,
+    positive: bool = False, extremes: Sequence[float] = (), ties: bool = False, uses: Sequence[str] = (),
+    launch_backward: Callable = launch_backward,
+) -> Op:  # fmt: skip
+    """y[i] = f(x[i]), or y = f(a, b) with broadcasting, by `<name>_forward` and `_backward` in `cuda/<name>.cu`.
 
-    The backward kernel takes the arrays that the NumPy rule names: x, y, both or neither. cuda: one element of y and of
-    dx, for `mg.fuse`. extremes: inputs for which another formula would overflow on the way.
+    The backward kernel takes the arrays that the NumPy rule names: inputs, y, both or neither. An op whose gradient
+    needs no such kernel passes its own launch_backward. cuda: one element of y and of each gradient, for `mg.fuse`.
+    Of the cases: positive numbers only; extremes, for which another formula would overflow on the way; equal inputs.
     """
-
-    def launch(kernels: dict[str, Kernel], x: Array) -> Array:
-        y = Array.empty(x.device, x.shape, x.dtype)
-        kernels["forward"].launch(x.size)(x, y, x.size)
-        return y
-
-    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple[Array]:
-        dx = Array.empty(dy.device, dy.shape, dy.dtype)
-        kernels["backward"].launch(dy.size)(dy, *saved, dx, dy.size)
-        return (dx,)
-
+    several = len(signature(forward).parameters) > 1
+    cases = [Case(shapes, positive=positive) for shapes in (PAIRS if several else [(shape,) for shape in RAGGED])]
+    more = [TIES] * ties if several else [Case((np.array(extremes, float),))]
     return Op(
         name,
         forward,
         backward,
         launch=launch,
         launch_backward=launch_backward,
-        cost=cost(flops),
-        cuda=cuda,
-        cases=[*(Case((shape,), positive=positive) for shape in RAGGED), Case((np.array(extremes, float),))],
-        **kernels_of(name),
-    )
-
-
-def binary(
-    name: str,
-    forward: Callable,
-    backward: Callable,
-    cuda: Cuda = (),
-    flops: int = 1,
-    cases: Sequence[Case] = CASES,
-    launch_backward: Callable | None = None,
-    uses: Sequence[str] = (),
-) -> Op:
-    """y = f(a, b) with broadcasting, by `<name>_forward(a, b, y, a_at, b_at, n)` in `cuda/<name>.cu`.
-
-    `<name>_backward(dy, saved, da, db, views of saved, n)` writes both gradients in the shape of y; a null pointer
-    marks one that is not wanted. `unbroadcast` sums over broadcast axes. An op whose gradient needs no such kernel
-    passes its own launch_backward. cuda: one element of y, da and db, for `mg.fuse`.
-    """
-
-    def launch(kernels: dict[str, Kernel], a: Array, b: Array) -> Array:
-        return over(kernels["forward"], a, b, dtype=a.dtype)
-
-    def write_both(kernels: dict[str, Kernel], needs: tuple, dy: Array, *saved: Array) -> tuple:
-        da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs)
-        views = [broadcast(x.shape, dy.shape) for x in saved]
-        kernels["backward"].launch(dy.size)(dy, *saved, da, db, *views, dy.size)
-        return da, db
-
-    return Op(
-        name,
-        forward,
-        backward,
-        launch=launch,
-        launch_backward=launch_backward or write_both,
-        prepare=partial(must_broadcast, name),
+        prepare=partial(must_broadcast, name) if several else None,
         uses=uses,
         cost=cost(flops),
         cuda=cuda,
-        broadcasts=True,
-        cases=cases,
+        broadcasts=several,
+        cases=[*cases, *more],
         **kernels_of(name),
     )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * y,)
 
 
-exp = unary("exp", forward, backward, ("exp(x)", "dy * y"), extremes=(-80, 0, 80))
+exp = elementwise("exp", forward, backward, ("exp(x)", "dy * y"), extremes=(-80, 0, 80))

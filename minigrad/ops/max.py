@@ -7,8 +7,9 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
-from minigrad.op import OPS, Op
+from minigrad.op import OPS
 from minigrad.ops import reduction
+from minigrad.ops.elementwise import per_element
 
 
 def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
@@ -29,22 +30,17 @@ kernels = {
     "vectorized": reduction.per_output("max.cu", "max_vectorized", 256),
     "lanes": reduction.per_lanes("max.cu", "max_lanes"),
     "strips": reduction.per_strip("max.cu", "max_strips"),
-    "backward_ties": reduction.per_element("max.cu", "max_ties", 256),
-    "backward": reduction.per_element("max.cu", "max_backward", 256),
+    "backward_ties": per_element("max.cu", "max_ties", "size", reduction.first(256)),
+    "backward": per_element("max.cu", "max_backward", "size", reduction.first(256)),
 }
 
 
-def prepare(x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
+def prepare(name: str, x: Any, axis: reduction.Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """Complete the parameters. Raises ValueError for the maximum of no elements."""
-    params = reduction.prepare("max", x, axis, keepdims)
+    params = reduction.prepare(name, x, axis, keepdims)
     if any(x.shape[axis] == 0 for axis in params["axis"]):
-        raise ValueError(f"max: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
+        raise ValueError(f"{name}: shape {x.shape} has no elements along axis {params['axis']}, so no maximum.")
     return params
-
-
-def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """The passes of sum: "columns" for axes that are not the last, else "warp"."""
-    return reduction.reduce(kernels, x, axis, keepdims)
 
 
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, y: Array, axis: tuple) -> tuple:
@@ -57,15 +53,5 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Arra
     return (dx,)
 
 
-max = Op(
-    "max",
-    forward,
-    backward,
-    kernels=kernels,
-    launch=launch,
-    launch_backward=launch_backward,
-    prepare=prepare,
-    cost=reduction.cost,
-    fast={"warp": "vectorized", "short": "lanes", "columns": "strips"},
-    cases=reduction.CASES,
-)
+FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips"}
+max = reduction.reduction("max", forward, backward, reduction.reduce, launch_backward, kernels, FAST, prepare)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import CASES, TIES, binary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -17,4 +17,4 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
 
 
 cuda = "a > b || a != a ? a : b", "a < b ? 0 : a == b ? dy / 2 : dy", "b < a ? 0 : a == b ? dy / 2 : dy"
-maximum = binary("maximum", forward, backward, cuda, cases=(*CASES, TIES))
+maximum = elementwise("maximum", forward, backward, cuda, ties=True)

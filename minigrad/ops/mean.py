@@ -1,15 +1,13 @@
 """mean: the kernels of sum, with n as the divisor."""
 
-from functools import partial
 from math import prod
 
 import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
-from minigrad.op import Op
 from minigrad.ops import sum as addition
-from minigrad.ops.reduction import CASES, Axis, cost, prepare, reduce, reduced_shape
+from minigrad.ops.reduction import Axis, reduce, reduced_shape, reduction
 
 
 def forward(x: np.ndarray, axis: Axis = None, keepdims: bool = False) -> np.ndarray:
@@ -42,15 +40,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes:
     return (addition.repeat(kernels, dy, shapes[0], axis, terms(prod(shapes[0]), dy.size)),)
 
 
-mean = Op(
-    "mean",
-    forward,
-    backward,
-    kernels=kernels,
-    launch=launch,
-    launch_backward=launch_backward,
-    prepare=partial(prepare, "mean"),
-    cost=cost,
-    fast=addition.FAST,
-    cases=CASES,
-)
+mean = reduction("mean", forward, backward, launch, launch_backward, kernels, addition.FAST)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import binary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
     return dy * b, dy * a
 
 
-multiply = binary("multiply", forward, backward, ("a * b", "dy * b", "dy * a"), uses=("b", "a"))
+multiply = elementwise("multiply", forward, backward, ("a * b", "dy * b", "dy * a"), uses=("b", "a"))

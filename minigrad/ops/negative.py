@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray) -> tuple:
     return (-dy,)
 
 
-negative = unary("negative", forward, backward, ("-x", "-dy"))
+negative = elementwise("negative", forward, backward, ("-x", "-dy"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import POSITIVE, binary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -22,4 +22,4 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple:
 
 
 cuda = "pow(a, b)", "b == 0 ? 0 : dy * b * pow(a, b - 1)", "a == 0 && b >= 0 ? 0 : dy * y * log(a)"
-power = binary("power", forward, backward, cuda, cases=POSITIVE)
+power = elementwise("power", forward, backward, cuda, positive=True)

@@ -1,6 +1,7 @@
 """Reductions: the axes, their layout in memory, and the passes that reduce them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 from numbers import Integral
@@ -11,7 +12,7 @@ from minigrad.devices.device import MAX_GRID
 from minigrad.errors import flag
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.op import Case
+from minigrad.op import Case, Op
 
 Axis = int | Sequence[int] | None
 Axes = tuple[int, ...]
@@ -59,19 +60,9 @@ def per_strip(file: str, name: str) -> Kernel:
     return Kernel(file, name, grid, ("32", "HEIGHT"), "outputs n", HEIGHT=(8, 4, 16, 32), CHUNK=(1024, 32, 100))
 
 
-def per_element(file: str, name: str, block: int = 128) -> Kernel:
-    """A kernel in which thread i reads element i of x."""
-    return Kernel(file, name, ("size/BLOCK",), ("BLOCK",), "size", BLOCK=first(block))
-
-
 def first(block: int) -> tuple[int, ...]:
     """The legal block sizes, the default first."""
     return block, *(other for other in BLOCKS if other != block)
-
-
-def per_four(file: str, name: str) -> Kernel:
-    """A kernel in which thread i reads elements 4 i to 4 i + 3."""
-    return Kernel(file, name, ("size/4*BLOCK",), ("BLOCK",), "size", BLOCK=(256, 128, 512))
 
 
 def axes_of(name: str, ndim: int, axis: Axis) -> Axes:
@@ -107,6 +98,25 @@ def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:
     """One FLOP per element of x; x read once, y written once."""
     outputs = prod(reduced_shape(x.shape, axes_of("cost", x.ndim, axis), keepdims))
     return x.size, (x.size + outputs) * x.dtype.itemsize
+
+
+def reduction(
+    name: str, forward: Callable, backward: Callable, launch: Callable, launch_backward: Callable,
+    kernels: Mapping[str, Kernel], fast: Mapping[str, str], prepare: Callable = prepare,
+) -> Op:  # fmt: skip
+    """y = f(x) over axes, by default all of them; prepare is called with the op's name first."""
+    return Op(
+        name,
+        forward,
+        backward,
+        launch=launch,
+        launch_backward=launch_backward,
+        kernels=kernels,
+        fast=fast,
+        prepare=partial(prepare, name),
+        cost=cost,
+        cases=CASES,
+    )
 
 
 def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:

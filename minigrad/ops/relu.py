@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -17,4 +17,4 @@ def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
     return (np.where(x > 0, dy, 0),)  # 0 * inf would be NaN
 
 
-relu = unary("relu", forward, backward, ("x < 0 ? 0 : x", "x > 0 ? dy : 0"))
+relu = elementwise("relu", forward, backward, ("x < 0 ? 0 : x", "x > 0 ? dy : 0"))

@@ -1,15 +1,14 @@
 """reshape: the same memory read under another shape. No kernel runs."""
 
 from math import prod
+from numbers import Integral
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from minigrad.devices.array import Array
-from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.op import Case, Op
-from minigrad.ops.movement import whole_numbers
 
 
 def prepare(x: Any, shape: Any) -> dict[str, Shape]:
@@ -27,6 +26,14 @@ def prepare(x: Any, shape: Any) -> dict[str, Shape]:
     return {"shape": full}
 
 
+def whole_numbers(name: str, parameter: str, value: Any) -> tuple[int, ...]:
+    """One whole number or several, as a tuple. Raises TypeError for anything else."""
+    try:
+        return tuple(index(n) for n in ((value,) if isinstance(value, Integral) else value))
+    except TypeError:
+        raise TypeError(f"{name}: {parameter}={value!r} must be whole numbers, e.g. {parameter}=(0, 1).") from None
+
+
 def forward(x: np.ndarray, *, shape: Shape) -> np.ndarray:
     """y = x, its elements in the same order, in another shape"""
     return x.reshape(shape)
@@ -37,30 +44,15 @@ def backward(dy: np.ndarray, shapes: tuple) -> tuple:
     return (dy.reshape(shapes[0]),)
 
 
-def launch(kernels: dict[str, Kernel], x: Array, shape: Shape) -> Array:
-    """The same memory."""
-    return x.reshape(shape)
-
-
-def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, shapes: tuple) -> tuple[Array]:
-    """The same memory."""
-    return (dy.reshape(shapes[0]),)
-
-
-def cost(x: Any, shape: Any) -> tuple[int, int]:
-    """No FLOPs, no bytes."""
-    return 0, 0
-
-
 reshape = Op(
     "reshape",
     forward,
     backward,
     kernels={},
-    launch=launch,
-    launch_backward=launch_backward,
+    launch=lambda kernels, x, shape: x.reshape(shape),
+    launch_backward=lambda kernels, needs, dy, shapes: (dy.reshape(shapes[0]),),
     prepare=prepare,
-    cost=cost,
+    cost=lambda x, shape: (0, 0),
     integers=True,
     shares=True,
     cases=[

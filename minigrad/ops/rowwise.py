@@ -25,11 +25,6 @@ CASES = (
 )
 
 
-def per_row(file: str, name: str) -> Kernel:
-    """A kernel in which a block owns a row."""
-    return Kernel(file, name, ("rows",), ("BLOCK",), "rows", BLOCK=BLOCKS)
-
-
 def held(file: str, name: str) -> Kernel:
     """A kernel in which a block holds its row in registers, 16 elements per thread."""
     return Kernel(file, name, ("rows",), ("n/16",), "rows n")
@@ -49,7 +44,8 @@ def lanes(file: str, name: str) -> Kernel:
 def kernels_of(name: str) -> dict[str, Kernel]:
     """The kernels `<name>_forward` and `<name>_backward` of `cuda/<name>.cu`, and those with a row in registers."""
     file = f"{name}.cu"
-    kernels = {way: per_row(file, f"{name}_{way}") for way in ("forward", "backward")}
+    per_row = partial(Kernel, file, grid=("rows",), block=("BLOCK",), sizes="rows", BLOCK=BLOCKS)  # block -> a row
+    kernels = {way: per_row(name=f"{name}_{way}") for way in ("forward", "backward")}
     kernels["strided"] = kernels["forward"]
     makers = {key: held if "held" in key else lanes for key in FAST.values()}
     return kernels | {key: make(file, f"{name}_{key}") for key, make in makers.items()}
@@ -81,7 +77,7 @@ def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 
 
-def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases: Sequence[Case] = CASES) -> Op:
+def rowwise(name: str, forward: Callable, backward: Callable, flops: int) -> Op:
     """y = f(x) along an axis, by `<name>_forward(x, y, n, inner)` and `<name>_backward(dy, y, dx, n, inner)`.
 
     x is viewed as (rows, n, inner) around the axis; the elements of a row are `inner` apart.
@@ -109,7 +105,7 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int, cases:
         prepare=partial(prepare, name),
         fast=FAST,
         cost=lambda x, axis=-1: (flops * x.size, 2 * x.size * x.dtype.itemsize),
-        cases=cases,
+        cases=CASES,
     )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -17,4 +17,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
 
 
 cuda = "(x >= 0 ? 1 : exp(-fabs(x))) / (1 + exp(-fabs(x)))", "dy * y * (1 - y)"
-sigmoid = unary("sigmoid", forward, backward, cuda, flops=4, extremes=(-100, 0, 100))
+sigmoid = elementwise("sigmoid", forward, backward, cuda, flops=4, extremes=(-100, 0, 100))

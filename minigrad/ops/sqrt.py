@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy / (2 * y),)
 
 
-sqrt = unary("sqrt", forward, backward, ("sqrt(x)", "dy / (2 * y)"), positive=True)
+sqrt = elementwise("sqrt", forward, backward, ("sqrt(x)", "dy / (2 * y)"), positive=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, x: np.ndarray) -> tuple:
     return (2 * dy * x,)
 
 
-square = unary("square", forward, backward, ("x * x", "2 * dy * x"))
+square = elementwise("square", forward, backward, ("x * x", "2 * dy * x"))

@@ -4,7 +4,7 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
-from minigrad.ops.elementwise import binary
+from minigrad.ops.elementwise import elementwise
 from minigrad.ops.negative import negative
 
 
@@ -23,4 +23,4 @@ def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array) -> tupl
     return dy, negative.run([dy], {}) if needs[1] else None
 
 
-subtract = binary("subtract", forward, backward, ("a - b", "dy", "-dy"), launch_backward=launch_backward)
+subtract = elementwise("subtract", forward, backward, ("a - b", "dy", "-dy"), launch_backward=launch_backward)

@@ -1,14 +1,12 @@
 """sum over any axes: four ways to add up many numbers with many threads."""
 
-from functools import partial
-
 import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import broadcast
-from minigrad.op import Op
 from minigrad.ops import reduction
+from minigrad.ops.elementwise import per_element, per_four
 
 
 def forward(x: np.ndarray, axis: reduction.Axis = None, keepdims: bool = False) -> np.ndarray:
@@ -26,12 +24,12 @@ kernels = {
     "warp": reduction.per_output("sum.cu", "sum_warp"),
     "columns": reduction.per_column("sum.cu", "sum_columns"),
     "tree": reduction.per_output("sum.cu", "sum_tree"),
-    "atomic": reduction.per_element("sum.cu", "sum_atomic"),
-    "backward": reduction.per_element("sum.cu", "sum_backward"),
+    "atomic": per_element("sum.cu", "sum_atomic", "size", reduction.BLOCKS),
+    "backward": per_element("sum.cu", "sum_backward", "size", reduction.BLOCKS),
     "vectorized": reduction.per_output("sum.cu", "sum_vectorized", 256),
     "lanes": reduction.per_lanes("sum.cu", "sum_lanes"),
     "strips": reduction.per_strip("sum.cu", "sum_strips"),
-    "vectorized_backward": reduction.per_four("sum.cu", "sum_vectorized_backward"),
+    "vectorized_backward": per_four("sum.cu", "sum_vectorized_backward", "size", (256, 128, 512)),
 }
 FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward": "vectorized_backward"}
 
@@ -54,15 +52,4 @@ def repeat(kernels: dict[str, Kernel], dy: Array, shape: tuple, axis: tuple, div
     return dx
 
 
-sum = Op(
-    "sum",
-    forward,
-    backward,
-    kernels=kernels,
-    launch=launch,
-    launch_backward=launch_backward,
-    prepare=partial(reduction.prepare, "sum"),
-    cost=reduction.cost,
-    fast=FAST,
-    cases=reduction.CASES,
-)
+sum = reduction.reduction("sum", forward, backward, launch, launch_backward, kernels, FAST)

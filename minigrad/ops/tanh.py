@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.ops.elementwise import unary
+from minigrad.ops.elementwise import elementwise
 
 
 def forward(x: np.ndarray) -> np.ndarray:
@@ -15,4 +15,4 @@ def backward(dy: np.ndarray, y: np.ndarray) -> tuple:
     return (dy * (1 - y * y),)
 
 
-tanh = unary("tanh", forward, backward, ("tanh(x)", "dy * (1 - y * y)"), extremes=(-100, 0, 100))
+tanh = elementwise("tanh", forward, backward, ("tanh(x)", "dy * (1 - y * y)"), extremes=(-100, 0, 100))

@@ -10,8 +10,8 @@ from minigrad.devices.device import MAX_GRID
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape, View, merge, strides_of
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import per_element, per_four
-from minigrad.ops.movement import copy_cost, whole_numbers
+from minigrad.ops.elementwise import cost, per_element, per_four
+from minigrad.ops.reshape import whole_numbers
 
 TILES, EDGES = (16, 8, 32), (64, 32)
 
@@ -156,7 +156,7 @@ transpose = Op(
     launch=launch,
     launch_backward=launch_backward,
     prepare=prepare,
-    cost=copy_cost,
+    cost=cost(0),
     integers=True,
     fast={"forward": "strips", "planes": "strips_apart", "permute": "permute_vectorized"},
     cases=cases(),

@@ -7,9 +7,9 @@ import numpy as np
 
 from minigrad.devices.array import Array
 from minigrad.kernels.kernel import Kernel
-from minigrad.kernels.view import broadcast
 from minigrad.op import Case, Op
-from minigrad.ops.elementwise import PAIRS, cost, kernels_of, must_broadcast, must_match, over
+from minigrad.ops import elementwise
+from minigrad.ops.elementwise import PAIRS, cost, kernels_of, must_broadcast, must_match
 
 
 def flags(*shape: int) -> np.ndarray:
@@ -36,16 +36,9 @@ def backward(dy: np.ndarray, cond: np.ndarray) -> tuple:
     return None, np.where(cond, dy, 0), np.where(cond, 0, dy)
 
 
-def launch(kernels: dict[str, Kernel], cond: Array, a: Array, b: Array) -> Array:
-    """All three are read through views."""
-    return over(kernels["forward"], cond, a, b, dtype=a.dtype)
-
-
 def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, cond: Array) -> tuple:
-    """Both gradients in the shape of y; a null pointer marks one that is not wanted."""
-    da, db = (Array.empty(dy.device, dy.shape, dy.dtype) if need else None for need in needs[1:])
-    kernels["backward"].launch(dy.size)(dy, cond, da, db, broadcast(cond.shape, dy.shape), dy.size)
-    return None, da, db
+    """One kernel for both gradients."""
+    return None, *elementwise.launch_backward(kernels, needs[1:], dy, cond)
 
 
 class Where(Op):
@@ -61,7 +54,7 @@ where = Where(
     "where",
     forward,
     backward,
-    launch=launch,
+    launch=elementwise.launch,
     launch_backward=launch_backward,
     prepare=prepare,
     cost=cost(0),

@@ -19,7 +19,7 @@ import numpy as np
 from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
 from minigrad.devices.host_compiler import find_compiler
-from minigrad.errors import DeviceError, KernelError
+from minigrad.errors import DeviceError
 from minigrad.simulator import faults
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import LaunchRequest, PageBuffer, PagePool, runtime
@@ -42,7 +42,9 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)  # looked up anew: notebooks replace it
+        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(
+            text
+        )  # looked up each time: notebooks replace it
         find_compiler()
         self._pool = once(lambda: PagePool(runtime()))  # at its first use, as it may compile the runtime
 
@@ -94,19 +96,14 @@ class Simulator:
                 error = faults.explain(report, module, name, shared, self.timeout, arguments)
         if printed:
             self.write(printed.decode(errors="replace"))
-        damage = self._damage(name, arguments)  # checked after a fault too, or the next kernel would be blamed
+        buffers = [array.buffer for _, array in arguments.arrays]
+        # Checked after a fault too, or the next kernel would be blamed.
+        damaged = self._pool().damaged(buffers) if buffers else -1
         if error:
             ctypes.pythonapi.PyErr_CheckSignals()  # a Ctrl-C raises here, from Python's own handler
             raise error
-        if damage:
-            raise damage
-
-    def _damage(self, kernel: str, arguments: Arguments) -> KernelError | None:
-        """The error for the first array with a damaged canary next to it."""
-        if not arguments.arrays:
-            return None
-        damaged = self._pool().damaged([array.buffer for _, array in arguments.arrays])
-        return faults.damage(kernel, *arguments.arrays[damaged]) if damaged >= 0 else None
+        if damaged >= 0:
+            raise faults.damage(name, *arguments.arrays[damaged])
 
     def synchronize(self) -> None:
         """Return at once: a launch returns when its kernel has ended."""

@@ -50,7 +50,7 @@ _KNOWN: dict[tuple, CompiledFile] = {}
 def compile_file(source: Source, defines: Mapping[str, str], recipe: Recipe = PLAIN) -> CompiledFile:
     """Compile for this CPU and load, or take from the caches in memory and on disk. Raises CompileError.
 
-    A file is built anew where an included file has changed; without `evaluate_once` where the compiler rejects that.
+    A file is built again where an included file has changed; without `evaluate_once` where the compiler rejects that.
     """
     key = (source, recipe, *sorted(defines.items()))
     file = _KNOWN.get(key)

@@ -52,12 +52,12 @@ def inlined_calls(library: Path, pcs: Iterable[int]) -> list[list[InlinedCall]]:
     output = done.stdout.splitlines()
     starts = [i for i, line in enumerate(output) if line.startswith("0x")]
     chunks = [output[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
-    return [[_inlined_call(*pair) for pair in zip(chunk[::2], chunk[1::2], strict=True)] for chunk in chunks]
 
+    def call(function: str, place: str) -> InlinedCall:
+        path, number = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
+        return InlinedCall(function, path, int(number) if number.isdigit() else 0)
 
-def _inlined_call(function: str, place: str) -> InlinedCall:
-    path, number = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
-    return InlinedCall(function, path, int(number) if number.isdigit() else 0)
+    return [list(map(call, chunk[::2], chunk[1::2])) for chunk in chunks]
 
 
 def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:

@@ -44,7 +44,11 @@ def explain(
     if report.cause == Cause.INTERRUPT:
         return KeyboardInterrupt(f"{kernel} was interrupted; what it has written is incomplete.")
     if report.cause == Cause.SHARED:
-        return _too_much_shared(kernel, report.bytes - (shared + 15) // 16 * 16, shared)
+        static, dynamic = report.bytes - (shared + 15) // 16 * 16, f" and dynamic of {shared} bytes" if shared else ""
+        return LaunchError(
+            f"{kernel}: static shared memory of {static} bytes{dynamic}; a block may use {MAX_SHARED}. "
+            "Choose a smaller tile."
+        )
     if report.cause == Cause.SYSTEM:
         return MemoryError(f"{kernel}: {report.text.decode() or 'the system has no memory for a worker'}.")
     own = file.source.name if file.source.before else ""  # a text in place of a file's kernel
@@ -73,13 +77,16 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     text = report.text.decode(errors="replace")
     match report.cause:
         case Cause.ACCESS | Cause.MISALIGNED if report.address < NULL_SPAN:
-            return _null(report.address, _null_pointers(file, kernel, arguments))
+            return _null(report.address, file, kernel, arguments)
         case Cause.ACCESS:
             return _outside(report.address, arguments)
         case Cause.MISALIGNED:
             return _misaligned(report.address, re.sub(r"'|const |struct ", "", text), arguments)
         case Cause.SHARED_ACCESS:
-            return _outside_shared(ctypes.c_int64(report.address).value, report.bytes)
+            past = ctypes.c_int64(report.address).value
+            place = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
+            what = f"access {place} the end of the block's shared memory ({report.bytes} bytes)"
+            return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
         case Cause.DIVISION:
             return Diagnosis("division", "integer division by zero", "Check the divisor first.")
         case Cause.DIVERGENCE:
@@ -110,7 +117,10 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
     return Diagnosis("illegal-access", "an illegal instruction: the compiler found this code to have no meaning")
 
 
-def _null(address: int, names: list[str]) -> Diagnosis:
+def _null(address: int, file: CompiledFile, kernel: str, arguments: Arguments) -> Diagnosis:
+    """Names the pointer parameters that received None, any of which may be the one."""
+    pairs = zip(file.source.kernels[kernel].params, arguments.packed._fields_, strict=True)
+    names = [p.name for p, field in pairs if p.pointer and getattr(arguments.packed, field[0]) is None]
     if not names:
         what = f"access to address {address:#x}, through a null pointer"
         return Diagnosis("null-pointer", what, "Check the pointer.")
@@ -126,12 +136,6 @@ def _outside(address: int, arguments: Arguments) -> Diagnosis:
     place = "past the end" if past >= 0 else "before the start"
     what = f"{name}[{index}] is {place} of {name} ({array.size} element{'s' * (array.size != 1)})"
     return Diagnosis("out-of-bounds", what, "Guard the access, as in if (i < n).", name)
-
-
-def _outside_shared(past: int, size: int) -> Diagnosis:
-    distance = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
-    what = f"access {distance} the end of the block's shared memory ({size} bytes)"
-    return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
 
 
 def _misaligned(address: int, rule: str, arguments: Arguments) -> Diagnosis:
@@ -153,18 +157,3 @@ def _nearest(address: int, arguments: Arguments) -> tuple[str, Array] | tuple[No
 
     found = min(arguments.arrays, key=distance, default=None)
     return found if found and distance(found) < REACH else (None, None)
-
-
-def _null_pointers(file: CompiledFile, kernel: str, arguments: Arguments) -> list[str]:
-    """The pointer parameters that received None."""
-    params, fields = file.source.kernels[kernel].params, arguments.packed._fields_
-    values = [getattr(arguments.packed, field[0]) for field in fields]
-    return [param.name for param, value in zip(params, values, strict=True) if param.pointer and value is None]
-
-
-def _too_much_shared(kernel: str, static: int, dynamic: int) -> LaunchError:
-    and_dynamic = f" and dynamic of {dynamic} bytes" if dynamic else ""
-    return LaunchError(
-        f"{kernel}: static shared memory of {static} bytes{and_dynamic}; a block may use {MAX_SHARED}. "
-        "Choose a smaller tile."
-    )

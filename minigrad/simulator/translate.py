@@ -5,8 +5,9 @@ shared memory; each kernel gets an entry point.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,10 +130,7 @@ def _entries(source: Source, code: str) -> list[Edit]:
 def _shared(code: str) -> list[Edit]:
     """Declarations with `__shared__` -> references into the block's shared memory."""
     edits = []
-    for match in _SHARED.finditer(code):
-        stop = _end_of_statement(code, match.end())
-        if stop < 0:
-            continue
+    for match, stop in _declarations(_SHARED, code):
         declaration = " ".join(code[match.end() : stop].split()).replace("alignas", "__align__")
         kept = re.sub(r"\b(?:static|__shared__)\b", " ", match.group()).replace("alignas", "__align__")
         text, dynamic = re.subn(r"^\s*(.*?)\bextern\b", r"\1", f"{kept} {declaration}")
@@ -145,19 +143,21 @@ def _shared(code: str) -> list[Edit]:
 def _device(code: str) -> list[Edit]:
     """A note after each __device__ variable, which describes it to a watch."""
     edits = []
-    for match in _DEVICE.finditer(code):
+    for match, stop in _declarations(_DEVICE, code):
         head = _HEAD.match(code, match.end())
         function = code[head.end() : head.end() + 1] in ("(", "{") or "operator" in head.group()  # type: ignore[union-attr]
         template = re.search(r"\btemplate\s*<[^;{}]*$", code[max(0, match.start() - 500) : match.start()])
-        if function or template or _inside_function(code, match.start()):
-            continue
-        stop = _end_of_statement(code, match.end())
-        if stop < 0:
-            continue
-        declaration = _ALIGNED.sub(" ", code[match.end() : stop])
-        names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
-        edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
+        if not (function or template or _inside_function(code, match.start())):
+            declaration = _ALIGNED.sub(" ", code[match.end() : stop])
+            names = [_NAME.search(re.split(r"[\[=]", each)[0])[1] for each in _split(declaration)]  # type: ignore[index]
+            edits.append((stop + 1, stop + 1, "".join(f" MINIGRAD_NOTE_DEVICE({name})" for name in names)))
     return edits
+
+
+def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
+    """The matches that a semicolon follows, and its index."""
+    pairs = ((match, _end_of_statement(code, match.end())) for match in start.finditer(code))
+    return ((match, stop) for match, stop in pairs if stop >= 0)
 
 
 def _static(declaration: str) -> str:
@@ -182,13 +182,8 @@ def _dynamic(declaration: str, in_function: bool) -> str:
 
 
 def _head(declarator: str) -> str:
-    """The declarator up to its extents: the first square bracket outside of other brackets."""
-    depth = 0
-    for i, char in enumerate(declarator):
-        if char == "[" and depth == 0:
-            return declarator[:i]
-        depth += (char in "(<{") - (char in ")>}")
-    return declarator
+    """The declarator up to its extents."""
+    return declarator[: next(_outside(declarator, "[", "(<{", ")>}"), None)]
 
 
 def _rename(declarator: str) -> str:
@@ -198,23 +193,22 @@ def _rename(declarator: str) -> str:
 
 def _split(declaration: str) -> list[str]:
     """Split at the commas outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(declaration):
-        if char == "," and depth == 0:
-            parts.append(declaration[start:i])
-            start = i + 1
-        depth += (char in "([{<") - (char in ")]}>")
-    return [*parts, declaration[start:]]
+    commas = _outside(declaration, ",", "([{<", ")]}>")
+    return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
 
 
 def _end_of_statement(code: str, start: int) -> int:
     """The index of the semicolon that ends the statement, braces skipped; -1: none."""
+    return next(_outside(code, ";", "{([", "})]", start), -1)
+
+
+def _outside(code: str, sign: str, opening: str, closing: str, start: int = 0) -> Iterator[int]:
+    """The places of a sign outside of these brackets."""
     depth = 0
     for i in range(start, len(code)):
-        if code[i] == ";" and depth == 0:
-            return i
-        depth += (code[i] in "{([") - (code[i] in "})]")
-    return -1
+        if code[i] == sign and depth == 0:
+            yield i
+        depth += (code[i] in opening) - (code[i] in closing)
 
 
 def _inside_function(code: str, position: int) -> bool:

@@ -26,13 +26,8 @@ ROUND = per_element("round.cu", "round_mantissa")
 
 def forward(a: np.ndarray, b: np.ndarray, precision: str = "float32") -> np.ndarray:
     """c = a @ b: c[i, j] = sum over l of a[i, l] b[l, j]"""
-    return _product(a, b, precision)
-
-
-def _product(a: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
-    """a @ b; bfloat16 is added up in float32, as on tensor cores."""
     if is_bfloat16(a.dtype):
-        return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)
+        return np.asarray(a.astype(np.float32) @ b.astype(np.float32)).astype(a.dtype)  # as on tensor cores
     return np.asarray(rounding.rounded(a, precision) @ rounding.rounded(b, precision))
 
 
@@ -43,9 +38,9 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs:
     dy = dy[..., None, :] if row else dy
     da = db = None
     if needs[0]:
-        da = _squeeze(_product(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision), -2, row)
+        da = _squeeze(forward(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision), -2, row)
     if needs[1]:
-        db = _squeeze(_product((a[None] if row else a).swapaxes(-1, -2), dy, precision), -1, column)
+        db = _squeeze(forward((a[None] if row else a).swapaxes(-1, -2), dy, precision), -1, column)
     return da, db
 
 
@@ -57,7 +52,7 @@ def _squeeze(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
 def launch(kernels: Mapping[str, Kernel], a: Array, b: Array, precision: str = "float32") -> Array:
     """The launches of one strategy."""
     shapes = products(a.shape, b.shape)
-    return multiply(kernels, "forward", shapes, a, b, Array.empty(a.device, shapes.c, a.dtype), precision)
+    return multiply(kernels, "forward", shapes, a, b, shapes.c, precision)
 
 
 def launch_backward(
@@ -65,19 +60,15 @@ def launch_backward(
 ) -> tuple:
     """The launches of a strategy for each gradient that is wanted."""
     s = products(*shapes)
-    da = Array.empty(dy.device, s.da, dy.dtype) if needs[0] else None
-    db = Array.empty(dy.device, s.db, dy.dtype) if needs[1] else None
-    if da is not None:
-        multiply(kernels, "backward_a", s, dy, b, da, precision)
-    if db is not None:
-        multiply(kernels, "backward_b", s, a, dy, db, precision)
-    return da, db
+    da = multiply(kernels, "backward_a", s, dy, b, s.da, precision) if needs[0] else None
+    return da, multiply(kernels, "backward_b", s, a, dy, s.db, precision) if needs[1] else None
 
 
 def multiply(
-    kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Array, y: Array, out: Array, precision: str
+    kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Array, y: Array, shape: Shape, precision: str
 ) -> Array:
-    """out = x times y. A device that is no GPU rounds the factors first, as NumPy does."""
+    """x times y, in this shape. A device that is no GPU rounds the factors first, as NumPy does."""
+    out = Array.empty(x.device, shape, x.dtype)
     if precision != "float32" and not x.device.arch and x.dtype == np.float32:
         x, y = _rounded(x, precision), _rounded(y, precision)
     run(choose(kernels, way, shapes, x.spec, y.spec, precision), x, y, out)

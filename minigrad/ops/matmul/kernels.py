@@ -153,8 +153,11 @@ FAST |= {"along": "vector_rows", "down": "vector_columns"}
 def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: Spec) -> Kernel:
     """The kernel that multiplies x and y in tiles. A gradient takes the same tensor cores as the forward pass."""
     requested, end = kernels["forward"], ENDS[way]
-    if is_bfloat16(x.dtype) or requested is kernels["mma_tf32"]:
-        must_have_room(x.device.arch)
+    if (is_bfloat16(x.dtype) or requested is kernels["mma_tf32"]) and not has_room(x.device.arch):
+        raise LaunchError(
+            f"matmul: on tensor cores a block takes {SHARED} bytes of shared memory, which GPUs of {x.device.arch} do "
+            "not have; H100, H200 and B200 do. Multiply in float32, without `using`: x.astype('float32')."
+        )
     if is_bfloat16(x.dtype):
         hopper = requested is kernels["wgmma"] or (requested is not kernels["mma_bf16"] and x.device.arch == "sm_90a")
         return kernels[f"{'wgmma' if hopper and fits_wgmma(shapes, x, y) else 'mma_bf16'}{end}"]
@@ -176,15 +179,6 @@ def has_room(arch: str) -> bool:
 def has_tensor_cores(arch: str) -> bool:
     """This is a GPU that runs the kernels on tensor cores."""
     return arch.startswith("sm_") and has_room(arch)
-
-
-def must_have_room(arch: str) -> None:
-    """Raise LaunchError where there is too little shared memory."""
-    if not has_room(arch):
-        raise LaunchError(
-            f"matmul: on tensor cores a block takes {SHARED} bytes of shared memory, which GPUs of {arch} do not have; "
-            "H100, H200 and B200 do. Multiply in float32, without `using`: x.astype('float32')."
-        )
 
 
 def fits_wgmma(shapes: Products, x: Spec, y: Spec) -> bool:

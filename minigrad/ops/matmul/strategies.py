@@ -66,9 +66,8 @@ def choose(
             wide = 1 if along else STRIP  # outputs of a block
             chunks = vector_chunks(ceil_div(rows * columns, wide) * shapes.count, terms * wide, x.device.processors)
             return product("rows_sum" if along else "columns_sum", kernel, chunk=chunk_of(terms, chunks, LANES))
-    if splits_sum(kernels, way, shapes, x):
-        chunk = chunk_of(terms, max(split_chunks(rows, columns, terms, x.device.processors), 2), STAGE)
-        return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk)
+    if chunks := splits_sum(kernels, way, shapes, x):
+        return product("split_sum", kernels[f"split_k_parts{ENDS[way]}"], chunk=chunk_of(terms, chunks, STAGE))
     rounds = precision != "float32" and may_round(kernels, rows, columns, shapes.count, x, y)
     if not rounds and packs(kernels, way, shapes, x):
         return product("packed", kernels["packed"])
@@ -125,8 +124,10 @@ def vector_chunks(blocks: int, elements: int, processors: int) -> int:
 LONG, SHORTEST, STAGE = 4096, 1024, 64
 
 
-def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
-    """Splitting the sum pays or `using` asks for it, and the partial results fit into a grid and an array."""
+def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> int:
+    """The chunks, two at least, if splitting the sum pays or `using` asks for it, and if a grid and an array hold the
+    partial results; else 0.
+    """
     kernel = kernels[f"split_k_parts{ENDS[way]}"]
     rows, columns, terms = shapes.extents(way)
     chunks = split_chunks(rows, columns, terms, x.device.processors)
@@ -134,7 +135,7 @@ def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spe
     fast = long and x.dtype == np.float32 and chunks > 1
     requested = x.dtype.kind == "f" and (kernels[way] is kernel or (long and f"{way}_small" not in kernels))
     fits = rows <= 16 * MAX_GRID[1] and 0 < rows * columns * max(chunks, 2) <= MAX_ELEMENTS
-    return shapes.count == 1 and fits and (requested or fast)
+    return max(chunks, 2) if shapes.count == 1 and fits and (requested or fast) else 0
 
 
 def split_chunks(rows: int, columns: int, terms: int, processors: int) -> int:
