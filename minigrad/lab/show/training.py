@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
@@ -26,9 +27,8 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     curves = {name: np.asarray(values, dtype=float).ravel() for name, values in by_name.items()}
     if not curves or not all(len(curve) for curve in curves.values()):
         raise ValueError("loss_curve needs at least one loss: loss_curve({'numpy': losses}).")
-    if len(curves) > len(STYLES):
-        most = f"loss_curve draws at most {len(STYLES)} curves"
-        raise ValueError(f"{most}; got {len(curves)}. Draw them in two pictures.")
+    if (most := len(STYLES)) < len(curves):
+        raise ValueError(f"loss_curve draws at most {most} curves; got {len(curves)}. Draw them in two pictures.")
     title = _headline(curves, unit)
     figure, axes = canvas(8, 3.6, title)
     frame(axes, unit, "loss")
@@ -39,11 +39,12 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     margin = max(0.5, 0.03 * longest)
     axes.set_xlim(1 - margin, longest + margin)
     _set_scales(axes, np.concatenate(list(curves.values())))
+    finite = {name: curve[np.isfinite(curve)] for name, curve in curves.items()}
     if isinstance(losses, Mapping):
-        finite = [(name, curve[np.isfinite(curve)]) for name, curve in curves.items()]
-        ends = zip(finite, STYLES, strict=False)
+        ends = zip(finite.items(), STYLES, strict=False)
         name_curves(axes, [(name, c[-1], colour) for (name, c), (colour, _) in ends if c.size])
-    rows = [(name, len(c), *(rounded(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
+    lowest = {name: c.min() if c.size else np.nan for name, c in finite.items()}
+    rows = [(name, len(c), *map(rounded, (c[0], lowest[name], c[-1]))) for name, c in curves.items()]
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
 
@@ -59,11 +60,6 @@ def _headline(curves: Mapping[str, np.ndarray], unit: str) -> str:
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
     head = "The loss" if name == "loss" else f"{name}: the loss"
     return f"{head} {verb} from {rounded(curve[0])} to {rounded(curve[-1])} in {plural(len(curve), unit)}"
-
-
-def _lowest(curve: np.ndarray) -> float:
-    finite = curve[np.isfinite(curve)]
-    return finite.min() if finite.size else float("nan")
 
 
 def _set_scales(axes: Axes, values: np.ndarray) -> None:
@@ -224,13 +220,14 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlim(-2, max(size, 13))
     axes.set_ylim(size + 0.1, -2)
-    most = max((int(counts[i, j]) for i in range(size) for j in range(size) if i != j), default=0)
+    most = int((counts * (1 - np.eye(size, dtype=int))).max(initial=0))
     for i in range(size):
         write(axes, -0.3, i + 0.5, classes[i], ha="right")
         write(axes, i + 0.5, -0.45, classes[i])
         for j in range(size):
             share = counts[i, j] / most if most and i != j else 0
-            box(axes, j, i, 1, 1, _mixed(VERMILLION, share * 0.6), edgecolor="#cccccc", linewidth=0.7)
+            mixed = tuple(1 - share * 0.6 * (1 - part) for part in to_rgb(VERMILLION))  # with white
+            box(axes, j, i, 1, 1, mixed, edgecolor="#cccccc", linewidth=0.7)
             if counts[i, j]:
                 write(axes, j + 0.5, i + 0.5, str(counts[i, j]), fontsize=10)
     for i in range(size):
@@ -238,9 +235,3 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     write(axes, 0, -1.3, "predicted", ha="left", fontweight="bold")
     write(axes, -1.6, size / 2, "label", rotation=90, fontweight="bold")
     return figure
-
-
-def _mixed(colour: str, share: float) -> tuple[float, ...]:
-    """The colour mixed with white."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return tuple(1 - share * (1 - part) for part in parts)

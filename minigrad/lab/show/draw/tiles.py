@@ -42,11 +42,6 @@ class TiledMatrix:
     def bottom(self) -> float:
         return self.top + (self.down[-1].at + 1 if self.down else 0)
 
-    @property
-    def edge(self) -> float:
-        """The right edge of the elements, left of threads without one."""
-        return self.right - 1 + self.busy(self.down[-1], self.across[-1])[1]
-
     def label(self) -> str:
         """Its name, its shape in letters and in numbers."""
         return f"{self.name}\n{self.rows.size} x {self.columns.size}\n{self.rows.extent} x {self.columns.extent}"
