@@ -134,7 +134,14 @@ def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> s
 
 
 def _numbered(text: str, first_line: int) -> list[str]:
-    lines = _colour(text).split("\n")
+    """Lines with each token in a span; a comment over several lines has one span a line, so that each stands alone."""
+    pieces, end = [], 0
+    for match in TOKENS.finditer(text):
+        pieces.append(escape(text[end : match.start()]))
+        start = f'<span style="{STYLES[str(match.lastgroup)]}">'
+        pieces.append("\n".join(f"{start}{line}</span>" for line in escape(match.group()).split("\n")))
+        end = match.end()
+    lines = "".join([*pieces, escape(text[end:])]).split("\n")
     width = len(str(first_line + len(lines) - 1))
     return [f'<span style="{GUTTER}">{number:>{width}}  </span>{line}' for number, line in enumerate(lines, first_line)]
 
@@ -142,18 +149,6 @@ def _numbered(text: str, first_line: int) -> list[str]:
 def _page(body: str, file: str, first_line: int, style: str = "") -> str:
     head = f'<div style="{HEAD}">{escape(file)}:{first_line}</div>' if file else ""
     return f'<div style="{PAPER}">{head}<pre style="{BODY}{style}">{body}</pre></div>'
-
-
-def _colour(text: str) -> str:
-    """Each token in a span; a comment over several lines in one span a line, so that lines can be cut apart."""
-    pieces, end = [], 0
-    for match in TOKENS.finditer(text):
-        pieces.append(escape(text[end : match.start()]))
-        style = STYLES[str(match.lastgroup)]
-        lines = escape(match.group()).split("\n")
-        pieces.append("\n".join(f'<span style="{style}">{line}</span>' for line in lines))
-        end = match.end()
-    return "".join([*pieces, escape(text[end:])])
 
 
 def card_text(op: Any) -> str:

@@ -35,10 +35,7 @@ WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch,
 
 
 class Trial(Protocol):
-    """The right kernel, the cases, and pairs of results with the true ones.
-
-    Launches in the first of the dtypes are watched.
-    """
+    """The right kernel, the cases, and pairs of results with the true ones; launches in the first dtype are watched."""
 
     kernel: Kernel
     cases: Sequence[Case]
@@ -56,7 +53,9 @@ def attempt(trial: Trial, text: str) -> Answer:
     """Try a reader's text. The answer is a pass, or the first fault with its place and cause."""
     try:
         mine = _defined(trial.kernel, text)
-        for dtype, values in settings(trial):
+        runs: list[tuple[str, dict[str, int]]] = [(dtype, {}) for dtype in trial.dtypes]
+        runs += [(trial.dtypes[0], {key: value}) for key, legal in trial.tunables.items() for value in legal[1:]]
+        for dtype, values in runs:
             for case in trial.cases:
                 CaseRun(trial, mine, values, case, dtype).check()
         if not mine.launched:
@@ -67,13 +66,10 @@ def attempt(trial: Trial, text: str) -> Answer:
         return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
     except DeviceError as error:  # no compiler, or no tool that finds lines
         return Answer(False, f"Not yet: {error}", "device")
-    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
-
-
-def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
-    """Every dtype with the default values, then every other legal value of each tunable."""
-    other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
-    return [*((dtype, {}) for dtype in trial.dtypes), *((trial.dtypes[0], each) for each in other)]
+    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
+    tried = f"{len(trial.cases)} cases, with {blocks or 'one block size'}"
+    right = "every element is right, every access is within its array, and no thread gets in another's way."
+    return Answer(True, f"Correct. {tried}: {right}", result=mine)
 
 
 def outcomes(trial: Trial, text: str) -> Iterator[str]:
@@ -94,14 +90,6 @@ def _defined(right: Kernel, text: str) -> "ReaderKernel":
         return ReaderKernel(right, text)
     except ValueError as error:
         raise Fault("signature", str(error)) from None
-
-
-def _tried(trial: Trial) -> str:
-    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
-    return (
-        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right, every access is "
-        "within its array, and no thread gets in another's way."
-    )
 
 
 class Fault(Exception):
@@ -240,15 +228,12 @@ class CaseRun:
         problem = next((problem for record in launches for problem in record.problems), None)
         if problem:
             if problem.kind == "timeout" and problem.file != CELL:
-                problem = self._in_cell(problem)
+                # a header's function, which is inlined into the reader's line without a watch
+                with through(self.device.using(timeout=SOON)):
+                    plain = self._plain()
+                problem = replace(problem, file=CELL, line=plain.lines[0]) if plain and plain.lines else problem
             return self._problem(problem, f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race"))
         return self._value(wrong) if wrong else None
-
-    def _in_cell(self, problem: Problem) -> Problem:
-        """The problem in a header's function, placed on the reader's line into which it is inlined without a watch."""
-        with through(self.device.using(timeout=SOON)):
-            fault = self._plain()
-        return replace(problem, file=CELL, line=fault.lines[0]) if fault and fault.lines else problem
 
     def outcome(self) -> str | None:
         """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped."""
@@ -268,32 +253,23 @@ class CaseRun:
             return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
         except CompileError as error:
             line = re.search(rf"{re.escape(CELL)}\((\d+)\)", str(error))
-            text = f"The compiler does not accept it.\n{error}{self._redefined(str(error))}"
+            text = f"The compiler does not accept it.\n{error}"
+            if re.search("redefinition|redeclared", text) and not hint(str(error)):
+                own = self.trial.kernel.source.name
+                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
-            problem = Problem(
-                error.kind, error.reason, error.file or "", error.line, block=error.block, thread=error.thread
-            )
-            raise self._problem(problem, "") from None
+            problem = Problem(error.kind, error.reason, error.file or "", error.line)
+            raise self._problem(replace(problem, block=error.block, thread=error.thread), "") from None
         finally:
-            self._show()
-
-    def _show(self) -> None:
-        """Print the kernel's output for the first case that prints, not for every case."""
-        if self.printed and not self.mine.printed:
-            sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
-            self.mine.printed = True
-        self.printed.clear()
-
-    def _redefined(self, error: str) -> str:
-        """A hint for a text that repeats the functions of the kernel's file."""
-        own = self.trial.kernel.source.name
-        text = f"\nYour text follows everything in {own} except its kernels: leave that out."
-        return text if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
+            if self.printed and not self.mine.printed:  # for the first case that prints, not for every case
+                sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
+                self.mine.printed = True
+            self.printed.clear()
 
     def _rejected(self) -> bool:
         """True if the right kernel cannot be launched with these values either."""
@@ -334,7 +310,6 @@ class CaseRun:
         return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
 
     def _value(self, wrong: Difference) -> Fault:
-        """The fault of a wrong element, with its writer."""
         what = f"{self.place}: {wrong.text}."
         for record in reversed(self._watch(ALL)[1]):
             variable = record.variables.get(wrong.name)

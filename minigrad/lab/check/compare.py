@@ -52,18 +52,17 @@ def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
     return results
 
 
-def _upstream(op: Op, y: AnyArray, dtype: str) -> np.ndarray | None:
-    """A random upstream gradient; None for an op without a rule, or an output of integers."""
-    if op.backward is None or y.dtype.kind != "f":
-        return None
-    return np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
-
-
 def expected(op: Op, case: Case, dtype: str) -> Results:
-    """The reference's results in float64 for the inputs that the kernels get, and the upstream gradient dy."""
+    """The reference's results in float64 for the inputs that the kernels get, and a random upstream gradient dy.
+
+    dy is None for an op without a rule, or an output of integers.
+    """
     arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
-    dy = _upstream(op, _results(op, arrays, case.params, None)["y"], dtype)
-    return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
+    results = _results(op, arrays, case.params, None)
+    if op.backward is None or (y := results["y"]).dtype.kind != "f":
+        return {**results, "dy": None}
+    dy = np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
+    return {**_results(op, arrays, case.params, dy.astype(np.float64)), "dy": dy}
 
 
 def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str) -> Iterator[Pair]:

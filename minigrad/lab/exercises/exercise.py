@@ -138,6 +138,12 @@ class PythonExercise(Exercise):
         return names[self.name]
 
 
+def slopes(f: Callable, a: float, b: float, step: float = 1e-5) -> np.ndarray:
+    """Both derivatives of f(a, b) by central differences, a truth that no rule went into."""
+    da, db = f(a + step, b) - f(a - step, b), f(a, b + step) - f(a, b - step)
+    return np.array([da, db]) / (2 * step)
+
+
 def same_code(one: Any, other: Any) -> bool:
     """True for equal bytecode: the names of variables and the comments may differ."""
     codes = [function.__code__ for function in (one, other) if hasattr(function, "__code__")]

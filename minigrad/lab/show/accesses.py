@@ -117,7 +117,7 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
     boxes(axes, asked.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
     ends = np.stack([np.stack([lane + 0.5, np.full(len(lane), top + 1.2)], 1),
                      np.stack([asked[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
-    axes.add_collection(LineCollection(ends, colors=GREY, linewidths=0.7), autolim=False)
+    axes.add_collection(LineCollection(list(ends), colors=GREY, linewidths=0.7), autolim=False)
     boxes(axes, left, top + 2.15, 0.94 * wide, 0.6, "none", linewidths=1)
     number = touched * SECTOR // itemsize  # of the first element in a sector
     longest = len(str(number[-1]))

@@ -157,7 +157,6 @@ def pytorch(record: Record | None, n: int) -> dict[str, float]:
 
 
 def rows_of(record: Record | None, n: int) -> list[tuple[str, ...]]:
-    """The table of the rungs."""
     rivals, rows = pytorch(record, n), list[tuple[str, ...]]()
     for name, m in measured(record, n).items():
         peak, speed = record.chip.peak(m.unit) if record and record.chip else None, m.flops_per_second
@@ -202,7 +201,6 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
 
 
 def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> str:
-    """The numbers of a rung, and their origin."""
     lines = [", ".join([f"matmul_{name}", *(f"{key}={value}" for key, value in values.items())])]
     if counts:
         per, (rows, columns) = counts.multiplications, counts.tile

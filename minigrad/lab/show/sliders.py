@@ -42,12 +42,10 @@ class Slider:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The value of each slider, by name."""
         return {name: slider.value for name, slider in self.sliders.items()}
 
     @property
     def value(self) -> Any:
-        """The value of the first slider."""
         return next(iter(self.values.values()))
 
     @value.setter

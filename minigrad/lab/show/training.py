@@ -130,7 +130,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     names: of all classes, also of those that do not occur. Raises ValueError for another number of them.
     """
     classes = [] if names is None else [str(name) for name in names]
-    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions, len(classes))
+    counts = np.asarray(labels) if predictions is None else _count(labels, predictions, len(classes))
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
     if names is None:
@@ -149,7 +149,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     return Picture(_heat_map(counts, classes, title), title, numbers)
 
 
-def confusion_counts(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
+def _count(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
     """counts[i, j]: the number of times that label i was predicted as j, for at least `least` classes."""
     truth = np.asarray(labels).ravel()
     predicted: Any = _classes(predictions, len(truth))

@@ -44,7 +44,7 @@ def idle(report: Inspection) -> Picture:
         _block(axes, busy[block], column * x, row * z * y * band, block, band)
     axes.set_xlim(-0.9 / unit, (WIDTH - 0.95) / unit)
     axes.set_ylim(high * z * y * band + 0.1 / unit, -0.3 / unit)
-    _block_labels(axes, report, places, unit, band)
+    _number_blocks(axes, report, places, unit, band)
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
     return Picture(figure, title, f"Hatched: touched no global memory.\n{table(facts, head)!r}")
@@ -67,8 +67,7 @@ def _block(axes: Axes, busy: np.ndarray, left: float, top: float, block: int, ba
     box(axes, left, top, wide, high * band, "none", linewidth=1.6)
 
 
-def _block_labels(axes: Axes, report: Inspection, places: list[tuple[int, int]], unit: float, band: float) -> None:
-    """The numbers of the blocks along the edges."""
+def _number_blocks(axes: Axes, report: Inspection, places: list[tuple[int, int]], unit: float, band: float) -> None:
     x, tall = report.block[0], report.block[1] * report.block[2] * band
     for row in sorted({row for _, row in places}):
         text = f"block {row}" if report.grid[1] == 1 and report.block[1] == 1 else str(row)

@@ -58,7 +58,6 @@ class Picture:
 
     @property
     def parts(self) -> tuple[Image, Text]:
-        """The image, and the numbers under it."""
         return Image(self.figure, self.title), Text(self.numbers)
 
     def _ipython_display_(self) -> None:

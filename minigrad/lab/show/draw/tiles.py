@@ -26,12 +26,10 @@ class TiledMatrix:
 
     @property
     def down(self) -> list[Slot]:
-        """The tiles from top to bottom."""
         return slots(self.rows, TILES, self.keep[0])
 
     @property
     def across(self) -> list[Slot]:
-        """The tiles from left to right."""
         return slots(self.columns, TILES, self.keep[1])
 
     @property
