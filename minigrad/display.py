@@ -69,16 +69,12 @@ def _is_number(cell: str) -> bool:
 
 def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = ()) -> Table:
     """Rows of anything under headers; every row needs as many cells. Raises ValueError where one has not."""
-    cells = tuple(tuple(map(_short, row)) for row in rows)
+    cells = tuple(tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows)
     width = len(headers) or len(cells[0] if cells else ())
     for number, row in enumerate(cells):
         if len(row) != width:
             raise ValueError(f"table: row {number} has {len(row)} cells; there are {width} columns. Fill it with ''.")
     return Table(cells, tuple(headers) or ("",) * width)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 KEYWORDS = (

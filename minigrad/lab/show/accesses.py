@@ -75,12 +75,11 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
     axes.set_xlim(-1.6, WARP + 0.1)
     axes.set_ylim(3.6 * len(lines) - 0.3, -0.1)
-    rows = []
-    for x in lines:
-        moved = x.sectors * SECTOR
-        share = f"{100 * x.bytes / moved:.4g} %"
-        each = x.sectors_per_request, x.ideal_sectors_per_request
-        rows.append((x.line, x.kind, x.variable, x.requests, *each, x.bytes, moved, share))
+    rows = [
+        (x.line, x.kind, x.variable, x.requests, x.sectors_per_request, x.ideal_sectors_per_request,
+         x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %")
+        for x in lines
+    ]  # fmt: skip
     head = ("line", "access", "of", "requests", "sectors/request", "ideal", "bytes asked", "bytes moved", "used")
     key = f"Dark: what a lane asks for. Pale: moved along in the same sector of {SECTOR} bytes, and not used."
     return Picture(figure, title, f"{key}\n{table(rows, head)!r}")

@@ -34,21 +34,25 @@ def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
     """
     a("threads", kernel, Kernel | Launch, "a kernel and its sizes, or a launch")
     launch = kernel.launch(*sizes, **named) if isinstance(kernel, Kernel) else kernel
-    axes = element_axes(launch)
-    if len(axes) == 2:
-        return _over_matrix(launch)
-    figure, title = bands.bands(launch) if axes else bands.cooperating(launch)
+    along, title = element_axes(launch), headline(launch)
+    if len(along) == 2 and launch.blocks:
+        return _over_matrix(launch, title)
+    figure, axes = canvas(WIDTH, 2.2 if not along else 2.5 if launch.blocks else 1, title)
+    if not along:
+        bands.cooperating(axes, launch)
+    elif not launch.blocks:
+        write(axes, 0.5, 0.5, "Nothing to do.")
+    elif along[0].threads <= bands.SQUARES:
+        bands.each_thread(axes, along[0])
+    else:
+        bands.each_block(axes, along[0])
     return Picture(figure, title, facts(launch))
 
 
-def _over_matrix(launch: Launch) -> Picture:
+def _over_matrix(launch: Launch, title: str) -> Picture:
     """Threads over a matrix, with the elements that one block reads where the kernel multiplies or transposes."""
     rows, columns = rows_and_columns(launch)
-    at, title = _second_block(rows, columns), headline(launch)
-    if launch.blocks == 0:
-        figure, axes = canvas(WIDTH, 1, title)
-        write(axes, 0.5, 0.5, "Nothing to do.")
-        return Picture(figure, title, facts(launch))
+    at = _second_block(rows, columns)
     matrices = [TiledMatrix("threads", rows, columns)]  # the last one lies under the threads
     if (rows.size, columns.size) == ("m", "n") and "k" in launch.sizes:
         matrices = _product(rows, columns, launch.sizes["k"])

@@ -101,8 +101,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     images are (n, height, width) or (n, pixels) of square ones, dark where large; predictions are (n,) classes or
     (n, classes) scores.
     """
-    pixels = _square(images)
-    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    pixels, truth, predicted = _checked(images, labels, predictions)
     shown = range(min(whole("images", "count", count, 1), len(pixels)))
     title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
     if truth is not None and predicted is not None:
@@ -113,8 +112,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
 
 def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 20) -> Picture:
     """The first `count` images whose prediction is wrong."""
-    pixels = _square(images)
-    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    pixels, truth, predicted = _checked(images, labels, predictions)
     if truth is None or predicted is None:
         raise ValueError("wrong_predictions needs labels and predictions.")
     wrong = np.flatnonzero(truth != predicted)
@@ -130,7 +128,13 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     names: of all classes, also of those that do not occur. Raises ValueError for another number of them.
     """
     classes = [] if names is None else [str(name) for name in names]
-    counts = np.asarray(labels) if predictions is None else _count(labels, predictions, len(classes))
+    counts = np.asarray(labels)  # counts[i, j]: the number of times that label i was predicted as j
+    if predictions is not None:
+        truth = counts.ravel()
+        predicted: Any = _classes(predictions, len(truth))
+        size = max(len(classes), int(max(truth.max(initial=0), np.max(predicted, initial=0))) + 1)
+        counts = np.zeros((size, size), dtype=np.int64)
+        np.add.at(counts, (truth, predicted), 1)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
     if names is None:
@@ -149,18 +153,8 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     return Picture(_heat_map(counts, classes, title), title, numbers)
 
 
-def _count(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
-    """counts[i, j]: the number of times that label i was predicted as j, for at least `least` classes."""
-    truth = np.asarray(labels).ravel()
-    predicted: Any = _classes(predictions, len(truth))
-    size = max(least, int(max(truth.max(initial=0), np.max(predicted, initial=0))) + 1)
-    counts = np.zeros((size, size), dtype=np.int64)
-    np.add.at(counts, (truth, predicted), 1)
-    return counts
-
-
-def _square(images: Any) -> np.ndarray:
-    """Images as (n, height, width)."""
+def _checked(images: Any, labels: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Images as (n, height, width), and the classes that are known. Raises ValueError for other shapes."""
     pixels = np.asarray(images)
     if pixels.ndim == 4 and pixels.shape[1] == 1:
         pixels = pixels[:, 0]
@@ -168,7 +162,7 @@ def _square(images: Any) -> np.ndarray:
         pixels = pixels.reshape(len(pixels), isqrt(pixels.shape[1]), -1)
     if pixels.ndim != 3 or not len(pixels):
         raise ValueError(f"images are (n, height, width) or (n, pixels) of square ones; got shape {pixels.shape}.")
-    return pixels
+    return pixels, _classes(labels, len(pixels)), _classes(predictions, len(pixels))
 
 
 def _classes(classes: Any, count: int) -> np.ndarray | None:
