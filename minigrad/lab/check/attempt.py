@@ -23,7 +23,6 @@ from minigrad.lab.check.answer import Answer, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
-from minigrad.source import Param
 
 CELL = "cell.cu"  # the name of the reader's text in messages
 FRESH = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
@@ -52,7 +51,7 @@ class Trial(Protocol):
 def attempt(trial: Trial, text: str) -> Answer:
     """Try a reader's text. The answer is a pass, or the first fault with its place and cause."""
     try:
-        mine = _defined(trial.kernel, text)
+        mine = ReaderKernel(trial.kernel, text)
         runs: list[tuple[str, dict[str, int]]] = [(dtype, {}) for dtype in trial.dtypes]
         runs += [(trial.dtypes[0], {key: value}) for key, legal in trial.tunables.items() for value in legal[1:]]
         for dtype, values in runs:
@@ -77,19 +76,12 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
 
     Ends before a launch that had to be stopped: its result depends on the time.
     """
-    mine = _defined(trial.kernel, text)
+    mine = ReaderKernel(trial.kernel, text)
     mine.printed = True
     for case in trial.cases:
         if (outcome := CaseRun(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
             return
         yield outcome
-
-
-def _defined(right: Kernel, text: str) -> "ReaderKernel":
-    try:
-        return ReaderKernel(right, text)
-    except ValueError as error:
-        raise Fault("signature", str(error)) from None
 
 
 class Fault(Exception):
@@ -152,7 +144,7 @@ class Endless(Exception):
 
 
 class ReaderKernel(Kernel):
-    """A kernel from the reader's text, planned and launched as the right one. Raises ValueError for another signature.
+    """A kernel from the reader's text, planned and launched as the right one. Raises Fault for another signature.
 
     numbers, launched and printed are shared by all kernels that `using` makes of this one.
     """
@@ -161,16 +153,21 @@ class ReaderKernel(Kernel):
         vars(self).update(vars(right))
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
-        self.signature = self.source.signature(right.name)
+        try:
+            self.signature = self.source.signature(right.name)
+        except ValueError as error:
+            raise Fault("signature", str(error)) from None
         self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
         self.launched: set[base.Dim3] = set()  # block sizes
         self.printed = False  # the reader has seen its output
         self.report: Microscope | None = None  # the microscope of the running launches
-        if _types(self.signature.params) != _types(right.signature.params):
-            ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
-            raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
+        params = right.signature.params, self.signature.params
+        ours, yours = ([p._replace(name="", const=p.const and p.pointer) for p in each] for each in params)
+        if ours != yours:
+            take, takes = (", ".join(map(str, each)) for each in params)
+            raise Fault("signature", f"{self.name} must take ({take}); yours takes ({takes}).")
 
     def launch(self, *sizes: int, **named: int) -> Launch:
         """Record the sizes that differ from their defaults, then plan."""
@@ -189,10 +186,6 @@ class ReaderKernel(Kernel):
         super().run(args, grid, block, shared, values)
         if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
             raise Endless
-
-
-def _types(params: Sequence[Param]) -> list[Param]:
-    return [param._replace(name="", const=param.const and param.pointer) for param in params]
 
 
 class CaseRun:

@@ -98,8 +98,7 @@ def _annotate(axes: Axes, x: float, y: float, points: int, text: str, **style: A
 
 def _tick(found: Search, value: int, name: str) -> str:
     """The value; under it the occupancy, the waves, and the resources that limit the occupancy."""
-    seen = found.occupancy(found.at(name))
-    if seen is None:
+    if (seen := found.occupancy(found.at(name))) is None:
         return str(value)
     limits = "\n".join(seen.limiters).replace("shared memory", "shared")
     return f"{value}\n{100 * seen.share:.0f} %\n{seen.waves:.2f} waves\n{limits}"
@@ -108,11 +107,10 @@ def _tick(found: Search, value: int, name: str) -> str:
 def _numbers(found: Search, line: dict[int, str], times: dict[int, float], tunable: str) -> str:
     rows = []
     for value in sorted(line):
-        seen, took = found.occupancy(found.at(line[value])), times.get(value)
-        occupied = ("-",) * 4
-        if seen:
-            limits = ", ".join(seen.limiters)
-            occupied = (f"{100 * seen.share:.0f} %", limits, f"{seen.waves:.2f}", f"{100 * seen.tail:.0f} % full")
+        took, occupied = times.get(value), ["-"] * 4
+        if seen := found.occupancy(found.at(line[value])):
+            share, tail = f"{100 * seen.share:.0f} %", f"{100 * seen.tail:.0f} % full"
+            occupied = [share, ", ".join(seen.limiters), f"{seen.waves:.2f}", tail]
         spent = (f"{took:.1f}", f"{took / min(times.values()):.2f} x") if took else ("-", "-")
         rows.append((value, *occupied, *spent, "automatic choice" if line[value] == found.choice else ""))
     return repr(table(rows, (tunable, *TUNING_HEADERS)))
