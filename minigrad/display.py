@@ -181,9 +181,7 @@ def _formulas(op: Any) -> list[str]:
 
 def _kernels(op: Any) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
     """A row for each kernel of the op's first file, where a reader begins; the names of all others, by file."""
-    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
-    kernels = {name: k for name, k in op.kernels.items() if name != "forward" or k.name not in others}
-    rows, further = [], dict[str, list[str]]()
+    kernels, rows, further = own_kernels(op), [], dict[str, list[str]]()
     first = next((kernel.source.name for kernel in kernels.values()), "")
     for name, kernel in kernels.items():
         if (file := kernel.source.name) == first:
@@ -191,6 +189,12 @@ def _kernels(op: Any) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
         else:
             further.setdefault(file, []).append(name)
     return rows, {file: ", ".join(names) for file, names in further.items()}
+
+
+def own_kernels(op: Any) -> dict[str, Any]:
+    """The kernels by name, each once: "forward" may be another name for a variant."""
+    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
+    return {name: kernel for name, kernel in op.kernels.items() if name != "forward" or kernel.name not in others}
 
 
 def block(kernel: Any) -> str:

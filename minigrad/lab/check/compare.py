@@ -8,6 +8,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.device import Device
 from minigrad.devices.dtypes import FLOATS, check_dtype
+from minigrad.display import own_kernels
 from minigrad.errors import a
 from minigrad.op import AnyArray, Case, Op
 
@@ -34,8 +35,7 @@ def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
 
 def variants(op: Op) -> list[str]:
     """The interchangeable forward kernels: those with the parameters of the first."""
-    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
-    kernels = {name: k for name, k in op.kernels.items() if name != "forward" or k.name not in others}
+    kernels = own_kernels(op)
     first = op.kernels.get("forward") or next(iter(kernels.values()), None)
     found = [name for name, kernel in kernels.items() if first and kernel.signature.params == first.signature.params]
     return found if len(found) > 1 else []
