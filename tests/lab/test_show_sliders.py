@@ -92,7 +92,7 @@ def test_callbacks_on_other_threads_end_with_the_current_values(screen):
 
 def test_a_time_says_where_it_comes_from(monkeypatch):
     timing = bench.Timing(1e-5, 1e-5, 1e-5, 20)
-    sweep = bench.Sweep("relu", "BLOCK", {}, "", {32: timing}, "some GPU, some day")
+    sweep = bench.TunableSweep("relu", "BLOCK", {}, "", {32: timing}, "some GPU, some day")
     monkeypatch.setattr(launches, "why_not", lambda name: "no GPU")
     assert launches._timing(sweep, 32).startswith(f"{timing} recorded on some GPU, some day, for ")
     assert launches._timing(sweep, 64) == launches.NO_GPU == launches._timing(print, 32)
