@@ -1,4 +1,4 @@
-"""Sentences for a notebook's page: broken between words, where a browser would break a long line within one."""
+"""Text, tables, highlighted code and the card of an op: what a cell shows, in plain text and in HTML."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,96 +17,10 @@ class Text(str):
 
 
 def folded(text: str) -> str:
-    """The text in lines that fit; lines that are indented quote a source, and stay as they are."""
-    lines = text.splitlines()
+    """The text folded between words, where a page would break a line within one; indented lines, a source, stay."""
     return "\n".join(
         line if line.startswith(" ") else fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
-        for line in lines
-    )
-
-
-def _kernels(op: Any) -> dict[str, Any]:
-    """The kernels by name, each once."""
-    return {name: k for name, k in op.kernels.items() if name != "forward" or _own(op)}
-
-
-def _rows(op: Any) -> list[tuple[str, str, str, str]]:
-    """A row for each kernel of the op's first file, where a reader begins."""
-    kernels = _kernels(op)
-    first = next((k.source.name for k in kernels.values()), "")
-    return [(name, where(k), k.name, block(k)) for name, k in kernels.items() if k.source.name == first]
-
-
-def _further(op: Any) -> dict[str, str]:
-    """The names of all other kernels, by file."""
-    shown, files = {row[0] for row in _rows(op)}, dict[str, list[str]]()
-    for name, kernel in _kernels(op).items():
-        if name not in shown:
-            files.setdefault(kernel.source.name, []).append(name)
-    return {file: ", ".join(names) for file, names in files.items()}
-
-
-def _own(op: Any) -> bool:
-    """True where "forward" is a kernel of its own and not another name for a variant."""
-    return not any(k.name == op.kernels["forward"].name for n, k in op.kernels.items() if n != "forward")
-
-
-def where(kernel: Any) -> str:
-    """file:line of a kernel."""
-    return f"{kernel.source.name}:{kernel.signature.line}"
-
-
-def block(kernel: Any) -> str:
-    """The threads of a block, with the tunables that decide them: 16 x 16 (TILE=16)."""
-    extent = " x ".join(_threads(span, kernel.values) for span in kernel.block)
-    tuned = ", ".join(f"{key}={value}" for key, value in kernel.values.items())
-    return f"{extent} ({tuned})" if tuned else extent
-
-
-def _threads(span: Any, values: Mapping[str, int]) -> str:
-    """A number; in words where the sizes of a launch decide it."""
-    try:
-        return str(span.value(values))
-    except KeyError:
-        return span.words()
-
-
-def formulas(op: Any) -> tuple[str, str]:
-    """The first lines of the docstrings: the formula and the gradient."""
-    first = [(f.__doc__ or "").strip().partition("\n")[0] if f else "none" for f in (op.forward, op.backward)]
-    return first[0], first[1]
-
-
-def text(op: Any) -> str:
-    """The card as text."""
-    formula, gradient = formulas(op)
-    rows = _rows(op)
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), f"block {row[3]}"]) for row in rows
-    ]
-    further = [
-        fill(f"{file}: {names}", WIDTH - 2, subsequent_indent="    ", break_long_words=False)
-        for file, names in _further(op).items()
-    ]
-    return "\n  ".join([f"{op.name}: {formula}", f"gradient  {gradient}", *lines, *"\n".join(further).splitlines()])
-
-
-def html(op: Any) -> str:
-    """The card as a small table; the same facts as the text."""
-    formula, gradient = (escape(words) for words in formulas(op))
-    cells = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in _rows(op)
-    )
-    cells += "".join(
-        f"<tr><td style='text-align:left' colspan='4'>{escape(file)}: {escape(names)}</td></tr>"
-        for file, names in _further(op).items()
-    )
-    head = "".join(f"<th style='text-align:left'>{word}</th>" for word in ("kernel", "file", "name", "block"))
-    return (
-        f"<div><b>{op.name}</b>: <code>{formula}</code><br>gradient: <code>{gradient}</code>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table></div>"
+        for line in text.splitlines()
     )
 
 
@@ -126,18 +40,19 @@ class Table:
         return ["right" if column and all(map(_is_number, column)) else "left" for column in columns]
 
     def __repr__(self) -> str:
-        lines = [self.headers, *self.rows] if any(self.headers) else [*self.rows]
+        lines = [self.headers, *self.rows] if any(self.headers) else self.rows
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        sides = [str.rjust if side == "right" else str.ljust for side in self._sides()]
+        pad = [">" if side == "right" else "<" for side in self._sides()]
         return "\n".join(
-            "  ".join(side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)).rstrip()
+            "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, pad, widths, strict=True)).rstrip()
             for line in lines
         )
 
     def _repr_html_(self) -> str:
+        styles = [CELL.format(side=side) for side in self._sides()]
+
         def row(tag: str, cells: Sequence[str]) -> str:
-            pairs = zip(cells, self._sides(), strict=True)
-            return "".join(f'<{tag} style="{CELL.format(side=s)}">{escape(cell)}</{tag}>' for cell, s in pairs)
+            return "".join(f'<{tag} style="{s}">{escape(c)}</{tag}>' for c, s in zip(cells, styles, strict=True))
 
         head = f"<thead><tr>{row('th', self.headers)}</tr></thead>" if any(self.headers) else ""
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
@@ -154,16 +69,12 @@ def _is_number(cell: str) -> bool:
 
 def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = ()) -> Table:
     """Rows of anything under headers; every row needs as many cells. Raises ValueError where one has not."""
-    cells = tuple(tuple(map(_short, row)) for row in rows)
+    cells = tuple(tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows)
     width = len(headers) or len(cells[0] if cells else ())
     for number, row in enumerate(cells):
         if len(row) != width:
             raise ValueError(f"table: row {number} has {len(row)} cells; there are {width} columns. Fill it with ''.")
     return Table(cells, tuple(headers) or ("",) * width)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 KEYWORDS = (
@@ -219,7 +130,14 @@ def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> s
 
 
 def _numbered(text: str, first_line: int) -> list[str]:
-    lines = _colour(text).split("\n")
+    """Lines with each token in a span; a comment over several lines has one span a line, so that each stands alone."""
+    pieces, end = [], 0
+    for match in TOKENS.finditer(text):
+        pieces.append(escape(text[end : match.start()]))
+        start = f'<span style="{STYLES[str(match.lastgroup)]}">'
+        pieces.append("\n".join(f"{start}{line}</span>" for line in escape(match.group()).split("\n")))
+        end = match.end()
+    lines = "".join([*pieces, escape(text[end:])]).split("\n")
     width = len(str(first_line + len(lines) - 1))
     return [f'<span style="{GUTTER}">{number:>{width}}  </span>{line}' for number, line in enumerate(lines, first_line)]
 
@@ -229,13 +147,66 @@ def _page(body: str, file: str, first_line: int, style: str = "") -> str:
     return f'<div style="{PAPER}">{head}<pre style="{BODY}{style}">{body}</pre></div>'
 
 
-def _colour(text: str) -> str:
-    """Each token in a span; a comment over several lines in one span a line, so that lines can be cut apart."""
-    pieces, end = [], 0
-    for match in TOKENS.finditer(text):
-        pieces.append(escape(text[end : match.start()]))
-        style = STYLES[str(match.lastgroup)]
-        lines = escape(match.group()).split("\n")
-        pieces.append("\n".join(f'<span style="{style}">{line}</span>' for line in lines))
-        end = match.end()
-    return "".join([*pieces, escape(text[end:])])
+def card_text(op: Any) -> str:
+    """The card of an op: its formula and gradient, its first file's kernels in rows, the others by file."""
+    formula, gradient = _formulas(op)
+    rows, further = _kernels(op)
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:3]
+    lines = ["  ".join([*map(str.ljust, row[:3], widths), f"block {row[3]}"]) for row in rows]
+    for file, names in further.items():
+        text = fill(f"{file}: {names}", WIDTH - 2, subsequent_indent="    ", break_long_words=False)
+        lines += text.splitlines()
+    return "\n  ".join([f"{op.name}: {formula}", f"gradient  {gradient}", *lines])
+
+
+def card_html(op: Any) -> str:
+    """The card as a small table; the same facts as the text."""
+    formula, gradient = map(escape, _formulas(op))
+    rows, further = _kernels(op)
+    left = "style='text-align:left'"
+    lines = ["".join(f"<td {left}>{escape(cell)}</td>" for cell in row) for row in rows]
+    lines += [f"<td {left} colspan='4'>{escape(file)}: {escape(names)}</td>" for file, names in further.items()]
+    head = "".join(f"<th {left}>{word}</th>" for word in ("kernel", "file", "name", "block"))
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f"<div><b>{op.name}</b>: <code>{formula}</code><br>gradient: <code>{gradient}</code>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _formulas(op: Any) -> list[str]:
+    """The formula and its gradient: the first lines of two docstrings."""
+    return [(f.__doc__ or "").strip().partition("\n")[0] if f else "none" for f in (op.forward, op.backward)]
+
+
+def _kernels(op: Any) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
+    """A row for each kernel of the op's first file, where a reader begins; the names of all others, by file."""
+    kernels, rows, further = own_kernels(op), [], dict[str, list[str]]()
+    first = next((kernel.source.name for kernel in kernels.values()), "")
+    for name, kernel in kernels.items():
+        if (file := kernel.source.name) == first:
+            rows.append((name, f"{file}:{kernel.signature.line}", kernel.name, block(kernel)))
+        else:
+            further.setdefault(file, []).append(name)
+    return rows, {file: ", ".join(names) for file, names in further.items()}
+
+
+def own_kernels(op: Any) -> dict[str, Any]:
+    """The kernels by name, each once: "forward" may be another name for a variant."""
+    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
+    return {name: kernel for name, kernel in op.kernels.items() if name != "forward" or kernel.name not in others}
+
+
+def block(kernel: Any) -> str:
+    """The threads of a block, with the tunables that decide them: 16 x 16 (TILE=16)."""
+    extent = " x ".join(_threads(span, kernel.values) for span in kernel.block)
+    tuned = ", ".join(f"{key}={value}" for key, value in kernel.values.items())
+    return f"{extent} ({tuned})" if tuned else extent
+
+
+def _threads(span: Any, values: Mapping[str, int]) -> str:
+    """A number; in words where the sizes of a launch decide it."""
+    try:
+        return str(span.value(values))
+    except KeyError:
+        return span.words()

@@ -201,10 +201,10 @@ class Op:
         return variants.named(self.name, self.kernels, name)
 
     def __repr__(self) -> str:
-        return display.text(self)
+        return display.card_text(self)
 
     def _repr_html_(self) -> str:
-        return display.html(self)
+        return display.card_html(self)
 
 
 class PreparedCall:

@@ -177,10 +177,10 @@ class Fused(Op):
         return Traffic(launches(lambda xs: pullback(self.trace, xs)), launches(lambda xs: self.pullback(xs, {})))
 
     def __repr__(self) -> str:
-        return f"{display.text(self)}\n\n{self.source!r}"
+        return f"{display.card_text(self)}\n\n{self.source!r}"
 
     def _repr_html_(self) -> str:
-        return display.html(self) + self.source._repr_html_()
+        return display.card_html(self) + self.source._repr_html_()
 
     # --- the reference: the ops themselves, one after the other ---
 

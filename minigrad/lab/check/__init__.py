@@ -117,25 +117,22 @@ def _wanted(op: Op, case: Case, dtype: str) -> Results:
 def _compare(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str, setting: str = "") -> None:
     """Raise ValueMismatch where the results of a device differ; device None: those of NumPy in this dtype."""
     place = ", ".join(filter(None, [f"{op.name} on {device.name if device else 'numpy'}", dtype, str(case), setting]))
-    for name, got, should, tolerance in pairs(op, wanted, case, device, dtype):
-        _same(f"{place}: {name}", got, should, dtype, tolerance)
+    for name, got, right, tolerance in pairs(op, wanted, case, device, dtype):
+        if error := _difference(got, right, dtype, tolerance):
+            raise ValueMismatch(f"{place}: {name}{error}")
 
 
-def _same(what: str, got: Any, wanted: Any, dtype: str, tolerance: float) -> None:
-    """Raise ValueMismatch for the first element that differs, a wrong dtype or a wrong shape."""
+def _difference(got: Any, wanted: Any, dtype: str, tolerance: float) -> str:
+    """The first element that differs, a wrong dtype or a wrong shape, in words; empty without any."""
     if got is None or wanted is None:
-        if got is not wanted:
-            raise ValueMismatch(f"{what}: one of kernel and reference gives no gradient, the other does.")
-        return
+        return "" if got is wanted else ": one of kernel and reference gives no gradient, the other does."
     got, wanted = got.numpy() if isinstance(got, Array) else got, np.asarray(wanted)
     if got.dtype != (right := np.dtype(dtype) if wanted.dtype.kind == "f" else wanted.dtype):
-        raise ValueMismatch(f"{what} is {got.dtype}; it should be {right}.")
+        return f" is {got.dtype}; it should be {right}."
     if got.shape != wanted.shape:
-        raise ValueMismatch(f"{what} has shape {got.shape}; the reference has {wanted.shape}.")
+        return f" has shape {got.shape}; the reference has {wanted.shape}."
     wrong = differing(got, wanted, tolerance, tolerance * largest(wanted))
-    if len(wrong):
-        at = tuple(int(i) for i in wrong[0])
-        raise ValueMismatch(
-            f"{what}{list(at)} is {got[at]:.9g}, the reference says {wanted[at]:.9g}; "
-            f"{len(wrong)} of {got.size} elements differ."
-        )
+    if not len(wrong):
+        return ""
+    at, count = tuple(map(int, wrong[0])), f"{len(wrong)} of {got.size} elements differ."
+    return f"{list(at)} is {got[at]:.9g}, the reference says {wanted[at]:.9g}; {count}"

@@ -23,7 +23,6 @@ from minigrad.lab.check.answer import Answer, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
-from minigrad.source import Param
 
 CELL = "cell.cu"  # the name of the reader's text in messages
 FRESH = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
@@ -35,10 +34,7 @@ WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch,
 
 
 class Trial(Protocol):
-    """The right kernel, the cases, and pairs of results with the true ones.
-
-    Launches in the first of the dtypes are watched.
-    """
+    """The right kernel, the cases, and pairs of results with the true ones; launches in the first dtype are watched."""
 
     kernel: Kernel
     cases: Sequence[Case]
@@ -55,8 +51,10 @@ class Trial(Protocol):
 def attempt(trial: Trial, text: str) -> Answer:
     """Try a reader's text. The answer is a pass, or the first fault with its place and cause."""
     try:
-        mine = _defined(trial.kernel, text)
-        for dtype, values in settings(trial):
+        mine = ReaderKernel(trial.kernel, text)
+        runs: list[tuple[str, dict[str, int]]] = [(dtype, {}) for dtype in trial.dtypes]
+        runs += [(trial.dtypes[0], {key: value}) for key, legal in trial.tunables.items() for value in legal[1:]]
+        for dtype, values in runs:
             for case in trial.cases:
                 CaseRun(trial, mine, values, case, dtype).check()
         if not mine.launched:
@@ -67,13 +65,10 @@ def attempt(trial: Trial, text: str) -> Answer:
         return Answer(False, f"Not yet. {fault}{''.join(quoted)}", fault.kind, next(iter(fault.lines), None))
     except DeviceError as error:  # no compiler, or no tool that finds lines
         return Answer(False, f"Not yet: {error}", "device")
-    return Answer(True, f"Correct. {_tried(trial)}", result=mine)
-
-
-def settings(trial: Trial) -> list[tuple[str, dict[str, int]]]:
-    """Every dtype with the default values, then every other legal value of each tunable."""
-    other = [{key: value} for key, legal in trial.tunables.items() for value in legal[1:]]
-    return [*((dtype, {}) for dtype in trial.dtypes), *((trial.dtypes[0], each) for each in other)]
+    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
+    tried = f"{len(trial.cases)} cases, with {blocks or 'one block size'}"
+    right = "every element is right, every access is within its array, and no thread gets in another's way."
+    return Answer(True, f"Correct. {tried}: {right}", result=mine)
 
 
 def outcomes(trial: Trial, text: str) -> Iterator[str]:
@@ -81,27 +76,12 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
 
     Ends before a launch that had to be stopped: its result depends on the time.
     """
-    mine = _defined(trial.kernel, text)
+    mine = ReaderKernel(trial.kernel, text)
     mine.printed = True
     for case in trial.cases:
         if (outcome := CaseRun(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
             return
         yield outcome
-
-
-def _defined(right: Kernel, text: str) -> "ReaderKernel":
-    try:
-        return ReaderKernel(right, text)
-    except ValueError as error:
-        raise Fault("signature", str(error)) from None
-
-
-def _tried(trial: Trial) -> str:
-    blocks = " and ".join(f"{key} = {', '.join(map(str, values))}" for key, values in trial.tunables.items())
-    return (
-        f"{len(trial.cases)} cases, with {blocks or 'one block size'}: every element is right, every access is "
-        "within its array, and no thread gets in another's way."
-    )
 
 
 class Fault(Exception):
@@ -164,7 +144,7 @@ class Endless(Exception):
 
 
 class ReaderKernel(Kernel):
-    """A kernel from the reader's text, planned and launched as the right one. Raises ValueError for another signature.
+    """A kernel from the reader's text, planned and launched as the right one. Raises Fault for another signature.
 
     numbers, launched and printed are shared by all kernels that `using` makes of this one.
     """
@@ -173,16 +153,21 @@ class ReaderKernel(Kernel):
         vars(self).update(vars(right))
         vars(self).pop("parts", None)
         self.source = right.source.with_kernel(text, CELL)
-        self.signature = self.source.signature(right.name)
+        try:
+            self.signature = self.source.signature(right.name)
+        except ValueError as error:
+            raise Fault("signature", str(error)) from None
         self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
         self.launched: set[base.Dim3] = set()  # block sizes
         self.printed = False  # the reader has seen its output
         self.report: Microscope | None = None  # the microscope of the running launches
-        if _types(self.signature.params) != _types(right.signature.params):
-            ours, yours = (", ".join(map(str, k.signature.params)) for k in (right, self))
-            raise ValueError(f"{self.name} must take ({ours}); yours takes ({yours}).")
+        params = right.signature.params, self.signature.params
+        ours, yours = ([p._replace(name="", const=p.const and p.pointer) for p in each] for each in params)
+        if ours != yours:
+            take, takes = (", ".join(map(str, each)) for each in params)
+            raise Fault("signature", f"{self.name} must take ({take}); yours takes ({takes}).")
 
     def launch(self, *sizes: int, **named: int) -> Launch:
         """Record the sizes that differ from their defaults, then plan."""
@@ -201,10 +186,6 @@ class ReaderKernel(Kernel):
         super().run(args, grid, block, shared, values)
         if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
             raise Endless
-
-
-def _types(params: Sequence[Param]) -> list[Param]:
-    return [param._replace(name="", const=param.const and param.pointer) for param in params]
 
 
 class CaseRun:
@@ -240,15 +221,12 @@ class CaseRun:
         problem = next((problem for record in launches for problem in record.problems), None)
         if problem:
             if problem.kind == "timeout" and problem.file != CELL:
-                problem = self._in_cell(problem)
+                # a header's function, which is inlined into the reader's line without a watch
+                with through(self.device.using(timeout=SOON)):
+                    plain = self._plain()
+                problem = replace(problem, file=CELL, line=plain.lines[0]) if plain and plain.lines else problem
             return self._problem(problem, f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race"))
         return self._value(wrong) if wrong else None
-
-    def _in_cell(self, problem: Problem) -> Problem:
-        """The problem in a header's function, placed on the reader's line into which it is inlined without a watch."""
-        with through(self.device.using(timeout=SOON)):
-            fault = self._plain()
-        return replace(problem, file=CELL, line=fault.lines[0]) if fault and fault.lines else problem
 
     def outcome(self) -> str | None:
         """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped."""
@@ -268,32 +246,23 @@ class CaseRun:
             return list(self.trial.pairs(self.mine.using(**self.values), self.case, self.dtype))
         except CompileError as error:
             line = re.search(rf"{re.escape(CELL)}\((\d+)\)", str(error))
-            text = f"The compiler does not accept it.\n{error}{self._redefined(str(error))}"
+            text = f"The compiler does not accept it.\n{error}"
+            if re.search("redefinition|redeclared", text) and not hint(str(error)):
+                own = self.trial.kernel.source.name
+                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():
                 return []
             raise Fault("launch", str(error)) from None
         except KernelError as error:
-            problem = Problem(
-                error.kind, error.reason, error.file or "", error.line, block=error.block, thread=error.thread
-            )
-            raise self._problem(problem, "") from None
+            problem = Problem(error.kind, error.reason, error.file or "", error.line)
+            raise self._problem(replace(problem, block=error.block, thread=error.thread), "") from None
         finally:
-            self._show()
-
-    def _show(self) -> None:
-        """Print the kernel's output for the first case that prints, not for every case."""
-        if self.printed and not self.mine.printed:
-            sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
-            self.mine.printed = True
-        self.printed.clear()
-
-    def _redefined(self, error: str) -> str:
-        """A hint for a text that repeats the functions of the kernel's file."""
-        own = self.trial.kernel.source.name
-        text = f"\nYour text follows everything in {own} except its kernels: leave that out."
-        return text if ("redefinition" in error or "redeclared" in error) and not hint(error) else ""
+            if self.printed and not self.mine.printed:  # for the first case that prints, not for every case
+                sys.stdout.write(f"{self.place}:\n{''.join(self.printed)}")
+                self.mine.printed = True
+            self.printed.clear()
 
     def _rejected(self) -> bool:
         """True if the right kernel cannot be launched with these values either."""
@@ -334,7 +303,6 @@ class CaseRun:
         return Fault(problem.kind, f"{self.place}: {words}", *(line for file, line in sides if file == CELL))
 
     def _value(self, wrong: Difference) -> Fault:
-        """The fault of a wrong element, with its writer."""
         what = f"{self.place}: {wrong.text}."
         for record in reversed(self._watch(ALL)[1]):
             variable = record.variables.get(wrong.name)

@@ -8,6 +8,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.device import Device
 from minigrad.devices.dtypes import FLOATS, check_dtype
+from minigrad.display import own_kernels
 from minigrad.errors import a
 from minigrad.op import AnyArray, Case, Op
 
@@ -34,8 +35,7 @@ def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
 
 def variants(op: Op) -> list[str]:
     """The interchangeable forward kernels: those with the parameters of the first."""
-    others = [kernel.name for name, kernel in op.kernels.items() if name != "forward"]
-    kernels = {name: k for name, k in op.kernels.items() if name != "forward" or k.name not in others}
+    kernels = own_kernels(op)
     first = op.kernels.get("forward") or next(iter(kernels.values()), None)
     found = [name for name, kernel in kernels.items() if first and kernel.signature.params == first.signature.params]
     return found if len(found) > 1 else []
@@ -52,18 +52,17 @@ def _results(op: Op, arrays: list, params: Any, dy: AnyArray | None) -> Results:
     return results
 
 
-def _upstream(op: Op, y: AnyArray, dtype: str) -> np.ndarray | None:
-    """A random upstream gradient; None for an op without a rule, or an output of integers."""
-    if op.backward is None or y.dtype.kind != "f":
-        return None
-    return np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
-
-
 def expected(op: Op, case: Case, dtype: str) -> Results:
-    """The reference's results in float64 for the inputs that the kernels get, and the upstream gradient dy."""
+    """The reference's results in float64 for the inputs that the kernels get, and a random upstream gradient dy.
+
+    dy is None for an op without a rule, or an output of integers.
+    """
     arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs_of(op, case, dtype)]
-    dy = _upstream(op, _results(op, arrays, case.params, None)["y"], dtype)
-    return {**_results(op, arrays, case.params, None if dy is None else dy.astype(np.float64)), "dy": dy}
+    results = _results(op, arrays, case.params, None)
+    if op.backward is None or (y := results["y"]).dtype.kind != "f":
+        return {**results, "dy": None}
+    dy = np.asarray(np.random.default_rng(1).standard_normal(y.shape).astype(dtype))
+    return {**_results(op, arrays, case.params, dy.astype(np.float64)), "dy": dy}
 
 
 def pairs(op: Op, wanted: Results, case: Case, device: Device | None, dtype: str) -> Iterator[Pair]:

@@ -95,7 +95,7 @@ class _Probe:
         with no_grad():
             y = self.fn(*self.tensors(arrays))
         if not isinstance(y, Tensor) or y.dtype != np.float64:
-            what = f"{y.dtype}" if isinstance(y, Tensor) else type(y).__name__
+            what = y.dtype if isinstance(y, Tensor) else type(y).__name__
             raise TypeError(f"check.gradient: {self.name} returned {what}; from float64 tensors it must return one.")
         return _without_nan(y.numpy(), f"the value of {self.name}")
 
@@ -159,12 +159,8 @@ def _cause(probe: _Probe, i: int, grad: np.ndarray, v: np.ndarray) -> str:
         return f"no gradient reaches {name}; it is detached, or the rule returns zeros"
     if grad.size > SMALL:
         return f"unknown; try an input of at most {SMALL} elements to see which element is wrong"
-    return _pattern(grad, _slopes(probe, i, grad.shape))
-
-
-def _slopes(probe: _Probe, i: int, shape: tuple[int, ...]) -> np.ndarray:
-    ones = np.eye(int(np.prod(shape)))
-    return np.array([probe.slope(i, one.reshape(shape)) for one in ones]).reshape(shape)
+    slopes = [probe.slope(i, one.reshape(grad.shape)) for one in np.eye(grad.size)]
+    return _pattern(grad, np.array(slopes).reshape(grad.shape))
 
 
 def _pattern(grad: np.ndarray, slopes: np.ndarray) -> str:

@@ -36,9 +36,14 @@ class OpTrial:
     @cached_property
     def tunables(self) -> dict[str, tuple[int, ...]]:
         """The tunables of the op's kernel, with an odd block size if that kernel allows it."""
-        legal = self.kernel.tunables
-        odd = "BLOCK" in legal and self._right(self.kernel.using(BLOCK=ODD))
-        return legal | {"BLOCK": (*legal["BLOCK"], ODD)} if odd else legal
+        if "BLOCK" not in (legal := self.kernel.tunables):
+            return legal
+        odd = self.kernel.using(BLOCK=ODD)
+        try:
+            wrong = any(first_wrong(self.pairs(odd, case, self.dtypes[0])) for case in self.cases)
+        except (KernelError, LaunchError):
+            return legal
+        return legal if wrong else legal | {"BLOCK": (*legal["BLOCK"], ODD)}
 
     def unsupported(self) -> str:
         """The reason why the simulator cannot run the op's own kernel; empty if it can."""
@@ -52,13 +57,6 @@ class OpTrial:
         except DeviceError as error:  # this machine has no compiler
             return str(error)
         return ""
-
-    def _right(self, own: Kernel) -> bool:
-        """True if the op's own kernel is right in every case with these tunables, so that the reader's must be, too."""
-        try:
-            return not any(first_wrong(self.pairs(own, case, self.dtypes[0])) for case in self.cases)
-        except (KernelError, LaunchError):
-            return False
 
     def through(self, kernel: Kernel) -> Op:
         """The op with this kernel; a forward kernel runs wherever it can, as if chosen by its name."""

@@ -1,17 +1,21 @@
-"""The base of all exercises: a task, a skeleton derived from the solution, hints in steps, and known mistakes."""
+"""Exercises: a task, a skeleton derived from the solution, hints in steps, known mistakes; answers in Python."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from minigrad.display import Text, folded
-from minigrad.lab.check.answer import Answer
+from minigrad.lab.check.answer import Answer, answer, arguments_of, raised
 from minigrad.source import blank
 
 # `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead.
 _REGION = re.compile(r"^([ \t]*)(?://|#)>[ \t]?([^\n]*)\n(.*?)^[ \t]*(?://|#)<[ \t]*\n", re.M | re.S)
-_NAME = re.compile(r"__global__ void (\w+)|^def (\w+)", re.M)
+_NAME = re.compile(r"(?:__global__ void|^def) (\w+)", re.M)
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,10 @@ class Exercise:
         self.skeleton = Text(_REGION.sub(r"\1\2\n", solution.lstrip("\n")))
         self._solution = Text(_REGION.sub(r"\3", solution.lstrip("\n")))
         found = _NAME.search(self._solution)
-        self.name = (found[1] or found[2]) if found else ""
+        self.name = found[1] if found else ""
+        self.title = self.task.split("**")[1].rstrip(".")  # the first words of the task, in bold
+        self.call = f'mg.exercise("{self.name}")'  # as a reader writes it
         self._hinted = 0
-
-    @property
-    def title(self) -> str:
-        """The first words of the task, in bold."""
-        return self.task.split("**")[1].rstrip(".")
-
-    @property
-    def call(self) -> str:
-        """The reader's call for this exercise."""
-        return f'mg.exercise("{self.name}")'
 
     def hint(self) -> Text:
         """The next hint; after the last one, the way to the solution."""
@@ -91,3 +87,64 @@ class Exercise:
     def _repr_markdown_(self) -> str:
         ways = f"`{self.call}` has `.skeleton` to start from, `.hint()` for the next of {len(self.hints)} hints"
         return f"{self.task}\n\n{ways}, and `.solution()`."
+
+
+def _called(function: Callable, *case: Any) -> Any:
+    return function(*case)
+
+
+class PythonExercise(Exercise):
+    """A function to write. truth(*case) is the right result, found in another way than the solution's.
+
+    call(function, *case) adapts a function that is not called with a case as it is. content is that of Exercise.
+    """
+
+    def __init__(
+        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = _called, **content: Any
+    ):
+        super().__init__(notebook, **content)
+        self.truth, self.cases, self._call = truth, tuple(cases), call
+
+    def check(self, attempt: str | Callable) -> Answer:
+        """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
+        try:
+            function = self._function(attempt) if isinstance(attempt, str) else attempt
+        except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
+            return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
+        found = answer(partial(self._call, function), self.truth, *self.cases)
+        if found.correct:
+            return replace(found, result=function)
+        if same_code(function, self._function(self.skeleton)):
+            return self._unfinished()
+        mine = self._outcomes(function)
+        known = (wrong for wrong in self.wrong if mine == self._outcomes(self._function(wrong.edit(self._solution))))
+        return self._explained(found, next(known, None))
+
+    def _outcomes(self, function: Callable) -> list[str]:
+        """The result of every case, or its error."""
+        outcomes = []
+        for case in self.cases:
+            try:
+                outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))
+            except Exception as error:  # as above
+                outcomes.append(raised(error))
+        return outcomes
+
+    def _function(self, text: str) -> Callable:
+        names: dict[str, Any] = {"np": np, "mg": import_module("minigrad")}  # the names that notebooks import
+        exec(text, names)
+        if self.name not in names:
+            raise NameError(f"it defines no function {self.name}")
+        return names[self.name]
+
+
+def slopes(f: Callable, a: float, b: float, step: float = 1e-5) -> np.ndarray:
+    """Both derivatives of f(a, b) by central differences, a truth that no rule went into."""
+    da, db = f(a + step, b) - f(a - step, b), f(a, b + step) - f(a, b - step)
+    return np.array([da, db]) / (2 * step)
+
+
+def same_code(one: Any, other: Any) -> bool:
+    """True for equal bytecode: the names of variables and the comments may differ."""
+    codes = [function.__code__ for function in (one, other) if hasattr(function, "__code__")]
+    return len(codes) == 2 and len({(code.co_code, code.co_names, str(code.co_consts)) for code in codes}) == 1

@@ -1,7 +1,8 @@
 """An exercise whose answer is a kernel. A correct kernel that wastes threads or memory is no pass yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import eq
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,25 +28,16 @@ class Waste(NamedTuple):
     text: str  # with places for the count and for that of the solution
 
 
-def _by_one_thread(launches: Sequence[Inspection]) -> int:
-    return max((sum(record.per_thread.values()) for record in launches), default=0)
-
-
-def _atomics(launches: Sequence[Inspection]) -> int:
-    return sum(int((record.traffic["kind"] == "atomic").sum()) for record in launches)
-
-
-def _sectors(launches: Sequence[Inspection]) -> int:
-    return sum(line.sectors for record in launches for line in record.lines if line.space == "global")
-
-
 ALONE = Waste(
-    _by_one_thread, 4,
+    lambda launches: max((sum(record.per_thread.values()) for record in launches), default=0), 4,
     "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
 )  # fmt: skip
-ATOMICS = Waste(_atomics, 1, "it makes {} atomic operations, which wait for each other, where {} are needed.")
+ATOMICS = Waste(
+    lambda launches: sum(int((record.traffic["kind"] == "atomic").sum()) for record in launches), 1,
+    "it makes {} atomic operations, which wait for each other, where {} are needed.",
+)  # fmt: skip
 SECTORS = Waste(
-    _sectors, 2,
+    lambda launches: sum(line.sectors for record in launches for line in record.lines if line.space == "global"), 2,
     "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write neighbours, "
     "and leave the rest to shared memory.",
 )  # fmt: skip
@@ -57,8 +49,8 @@ class KernelExercise(Exercise):
     reference(*arrays) is the truth in NumPy, a tuple for several outputs. arguments(*arrays) gives the shape of each
     output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. through names shared
     arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
-    grid, block, sizes and tunables are as in Kernel, by default a thread for each of `sizes` in blocks of BLOCK; those
-    tunables that the solution names are constants.
+    grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
+    tunables that the solution names are constants. content is that of Exercise.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -70,25 +62,21 @@ class KernelExercise(Exercise):
         reference: Callable,
         arguments: Callable[..., dict[str, Any]],
         inputs: Sequence[tuple],
-        sizes: str,
+        sizes: str = "n",
         grid: tuple[str, ...] = (),
         block: tuple[str, ...] = ("BLOCK",),
         zeros: bool = False,
         through: Sequence[str] = (),
-        task: str,
-        solution: str,
-        hints: Sequence[str],
-        wrong: Sequence[Wrong],
-        **tunables: tuple[int, ...],
+        tunables: Mapping[str, tuple[int, ...]] = MappingProxyType({"BLOCK": (32, 1, 33, 256)}),
+        **content: Any,
     ):
-        super().__init__(notebook, task=task, solution=solution, hints=hints, wrong=wrong)
+        super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
         source = Source(self._solution, f"{self.name}.cu", CUDA, Source(macros, "constants"))
-        grid = grid or (f"{sizes}/BLOCK",)
-        self.kernel = Kernel(source, self.name, grid, block, sizes, None, None, 0, **tunables)
+        self.kernel = Kernel(source, self.name, grid or (f"{sizes}/BLOCK",), block, sizes, None, None, 0, **tunables)
         self.tunables = self.kernel.tunables
 
     def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:

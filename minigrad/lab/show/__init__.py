@@ -7,28 +7,24 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {  # a public function must not have the name of a module here: importing the module would replace it
-    "tape": ("TapeDrawing", "graph"),
-    "launch": ("block_slider", "threads", "matmul", "step_slider"),
-    "sliders": ("Slider", "slider"),
-    "output": ("progress", "mistake"),
-    "tunables": ("tuning", "tuning_slider", "regret"),
-    "rooflines": ("roofline",),
-    "matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
-    "broadcasting": ("broadcast",),
-    "accesses": ("banks", "sectors"),
-    "warps": ("divergence", "idle"),
-    "barriers": ("phases",),
-    "adjoint": ("adjoint_costs", "adjoint_growth"),
-    "training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
-    "maps": ("fields", "lines"),
-    "draw.picture": ("Picture",),
+    ".tape": ("TapeDrawing", "graph"),
+    ".launch": ("block_slider", "threads", "matmul", "step_slider"),
+    ".sliders": ("Slider", "slider"),
+    ".output": ("progress", "mistake"),
+    ".tunables": ("tuning", "tuning_slider", "regret"),
+    ".rooflines": ("roofline",),
+    ".matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
+    ".broadcasting": ("broadcast",),
+    ".accesses": ("banks", "sectors"),
+    ".warps": ("divergence", "idle"),
+    ".barriers": ("phases",),
+    ".adjoint": ("adjoint_costs", "adjoint_growth"),
+    ".training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
+    ".maps": ("fields", "lines"),
+    ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),
 }
-_HOME = {
-    name: home if home.startswith("minigrad") else f"{__name__}.{home}"
-    for home, names in _HOMES.items()
-    for name in names
-}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)  # imported at first use, so that a kernel's listing needs no matplotlib
 
 
@@ -36,7 +32,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"minigrad.lab.show has no {name!r}; it has {', '.join(__all__)}.")
     try:
-        found = getattr(import_module(_HOME[name]), name)
+        found = getattr(import_module(_HOME[name], __name__), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("minigrad"):
             raise

@@ -7,11 +7,12 @@ from operator import attrgetter
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 
 from minigrad.display import table
 from minigrad.errors import a
 from minigrad.lab.show.draw.colours import DARK, EDGE, GREY, LIGHT, LIGHT_EDGE, PALE
-from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, plural, strokes, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, plural, write
 from minigrad.microscope.counts import BANKS, SECTOR, WARP, Line
 from minigrad.microscope.record import Inspection
 
@@ -74,12 +75,11 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
     axes.set_xlim(-1.6, WARP + 0.1)
     axes.set_ylim(3.6 * len(lines) - 0.3, -0.1)
-    rows = []
-    for x in lines:
-        moved = x.sectors * SECTOR
-        share = f"{100 * x.bytes / moved:.4g} %"
-        each = x.sectors_per_request, x.ideal_sectors_per_request
-        rows.append((x.line, x.kind, x.variable, x.requests, *each, x.bytes, moved, share))
+    rows = [
+        (x.line, x.kind, x.variable, x.requests, x.sectors_per_request, x.ideal_sectors_per_request,
+         x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %")
+        for x in lines
+    ]  # fmt: skip
     head = ("line", "access", "of", "requests", "sectors/request", "ideal", "bytes asked", "bytes moved", "used")
     key = f"Dark: what a lane asks for. Pale: moved along in the same sector of {SECTOR} bytes, and not used."
     return Picture(figure, title, f"{key}\n{table(rows, head)!r}")
@@ -116,7 +116,7 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
     boxes(axes, asked.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
     ends = np.stack([np.stack([lane + 0.5, np.full(len(lane), top + 1.2)], 1),
                      np.stack([asked[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
-    strokes(axes, ends, GREY)
+    axes.add_collection(LineCollection(list(ends), colors=GREY, linewidths=0.7), autolim=False)
     boxes(axes, left, top + 2.15, 0.94 * wide, 0.6, "none", linewidths=1)
     number = touched * SECTOR // itemsize  # of the first element in a sector
     longest = len(str(number[-1]))

@@ -25,28 +25,29 @@ def adjoint_costs(record: Record | None = None) -> Picture:
     Raises ValueError without a record.
     """
     record = _or_newest(record)
-    kernels = list(record.costs)
-    ratios = np.array([record.costs[name].ratio for name in kernels])
+    ratios = np.array([cost.ratio for cost in record.costs.values()])
     title = f"The adjoint takes {record.median:.1f} times the kernel's time at the median, at most {ratios.max():.1f}"
-    figure, axes = canvas(WIDTH, 1.6 + 0.25 * len(kernels), f"{title} ({record.place})")
+    figure, axes = canvas(WIDTH, 1.6 + 0.25 * len(record.costs), f"{title} ({record.place})")
     frame(axes, "time of the adjoint over the time of the kernel", "")
     axes.invert_yaxis()
     axes.set_xscale("log")
     for target in TARGETS:
         axes.axvline(target, color=GREY, linestyle=":", linewidth=1)
-    for y, name in enumerate(kernels):
-        rival = record.costs[name].beside
+    rows = []
+    for y, (name, cost) in enumerate(record.costs.items()):
+        rival = cost.beside
         axes.plot([1, ratios[y]], [y, y], color=BLUE, linewidth=3)
         axes.plot([ratios[y]], [y], "o", color=BLUE)
         if isinstance(rival, Ratio):
             axes.plot([rival.ratio], [y], "D", color=VERMILLION, markersize=6, markerfacecolor="white")
-    axes.set_yticks(range(len(kernels)), kernels, fontsize=10)
+            rival = f"{rival.ratio:.2f}"
+        rows.append((name, f"{ratios[y]:.2f}", rival or "-"))
+    axes.set_yticks(range(len(record.costs)), list(record.costs), fontsize=10)
     axes.set_xlim(left=min(0.9, 0.9 * float(ratios.min())))
     plain_ticks(axes.xaxis)
     axes.set_xticks([1, 2, 4, 10, 20, *([50, 100] if ratios.max() > 30 else [])])
     write(axes, 0.99, 0.02, "points: this package; open diamonds: NVIDIA Warp; dotted: 4, 10 and 20", ha="right",
           transform=axes.transAxes, color=GREY, bbox=PAPER)  # fmt: skip
-    rows = [(name, f"{r:.2f}", _rival(record.costs[name].beside)) for name, r in zip(kernels, ratios, strict=True)]
     return Picture(figure, title, repr(table(rows, ("kernel", "ratio", "Warp's ratio"))))
 
 
@@ -108,10 +109,6 @@ def _line(axes: Axes, name: str, growth: Growth, colour: str | None) -> None:
 
 def _spread(growth: Growth) -> str:
     return f"{growth.spread:.2f}" if growth.spread else "-"
-
-
-def _rival(beside: Ratio | str | None) -> str:
-    return f"{beside.ratio:.2f}" if isinstance(beside, Ratio) else beside or "-"
 
 
 def _or_newest(record: Record | None) -> Record:

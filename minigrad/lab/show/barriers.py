@@ -19,7 +19,6 @@ from minigrad.microscope.variables import Variable
 LABEL = 1.5  # inches, of the label left of a row
 DIGIT = 0.09  # inches of a digit in a cell
 LONG = 64  # of a longer axis, only the touched span is drawn
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,11 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
         raise ValueError(f"phases: {found}; it touched {names}.")
     known = report.variables[variable]
     panels = panels_of(rows, known.itemsize)
-    rows = split_by_element(rows, known.itemsize)
-    high, wide = _shape(known)
-    down, across = _span(rows["element"] // wide, high), _span(rows["element"] % wide, wide)
-    title = _title(report, variable, panels)
-    sheet = _Sheet(known, down, across, by, int(rows[by].max(initial=0)))
-    return Picture(sheet.figure(title, panels), title, _numbers(panels, known, sheet.numbered(panels)))
+    sheet = _Sheet(panels, split_by_element(rows, known.itemsize), known, by)
+    contested = np.unique(np.concatenate([panel.contested for panel in panels])).size
+    title = f"{report.kernel}: {variable} in {plural(len({panel.phase for panel in panels}), 'phase')}"
+    title += f", {plural(contested, 'element')} touched by several threads at once" if contested else ""
+    return Picture(sheet.figure(title), title, _numbers(panels, known, sheet.numbered))
 
 
 def panels_of(rows: np.ndarray, itemsize: int) -> list[PhasePanel]:
@@ -85,87 +83,56 @@ def _contested(rows: np.ndarray, size: int) -> np.ndarray:
     return np.intersect1d(shared[1, count > 1], chunks["element"][chunks["kind"] == "write"])
 
 
-def _shape(variable: Variable) -> tuple[int, int]:
-    """Rows and columns: all but the last axis are rows."""
-    shape = variable.shape or (1,)
-    return prod(shape[:-1]), shape[-1]
+def _span(touched: np.ndarray, extent: int) -> tuple[int, int]:
+    """The first element to draw along an axis and their number: all, or the touched part of a long axis."""
+    return (0, extent) if extent <= LONG else (first := int(touched.min()), int(touched.max()) + 1 - first)
 
 
-def _span(touched: np.ndarray, extent: int) -> Span:
-    """The span to draw along an axis: all of it, or the touched part of a long one."""
-    return (0, extent) if extent <= LONG else (int(touched.min()), int(touched.max()) + 1)
-
-
-def _title(report: Inspection, variable: str, panels: list[PhasePanel]) -> str:
-    contested = np.unique(np.concatenate([panel.contested for panel in panels])).size
-    head = f"{report.kernel}: {variable} in {plural(len({panel.phase for panel in panels}), 'phase')}"
-    return head + (f", {plural(contested, 'element')} touched by several threads at once" if contested else "")
-
-
-@dataclass(frozen=True)
 class _Sheet:
-    """The drawn part of a variable, and the number that gives an element its colour."""
+    """The panels of the drawn part of a variable; all but its last axis are rows."""
 
-    variable: Variable
-    down: Span
-    across: Span
-    by: str
-    largest: int  # number of a thread or block
+    def __init__(self, panels: list[PhasePanel], rows: np.ndarray, variable: Variable, by: str):
+        *above, self.row = variable.shape or (1,)
+        self.panels, self.by, self.largest = panels, by, max(1, int(rows[by].max(initial=0)))
+        self.top, self.high = _span(rows["element"] // self.row, prod(above))
+        self.left, self.wide = _span(rows["element"] % self.row, self.row)
+        self.columns = 1 if self.high < 4 or self.wide > 4 * self.high else min(len(panels), 2)
+        self.unit = min((WIDTH - LABEL - 0.3) / (self.columns * (self.wide + 1)), max(4.4 / self.high, 0.1), 0.5)
+        longest = max(len(_number(*owner)) for panel in panels for owner in zip(*panel.owners(by)[1:], strict=True))
+        self.numbered = by == "thread" and self.unit >= longest * DIGIT + 0.05  # a cell has room for a thread's number
 
-    @property
-    def extent(self) -> tuple[int, int]:
-        """Rows and columns of a panel, in cells."""
-        return self.down[1] - self.down[0], self.across[1] - self.across[0]
-
-    def layout(self, panels: list[PhasePanel]) -> tuple[int, float]:
-        """The number of panels in a line, and the inches of a cell."""
-        high, wide = self.extent
-        columns = 1 if high < 4 or wide > 4 * high else min(len(panels), 2)
-        return columns, min((WIDTH - LABEL - 0.3) / (columns * (wide + 1)), max(4.4 / high, 0.1), 0.5)
-
-    def numbered(self, panels: list[PhasePanel]) -> bool:
-        """True where a cell has room for the numbers of threads."""
-        owners = (zip(*panel.owners(self.by)[1:], strict=True) for panel in panels)
-        longest = max(len(_number(*owner)) for panel in owners for owner in panel)
-        return self.by == "thread" and self.layout(panels)[1] >= longest * DIGIT + 0.05
-
-    def figure(self, title: str, panels: list[PhasePanel]) -> Figure:
+    def figure(self, title: str) -> Figure:
         """Panels with few rows are stacked, others lie two in a line."""
-        high, wide = self.extent
-        (columns, unit), numbered = self.layout(panels), self.numbered(panels)
-        lines = -(-len(panels) // columns)
-        head = 0.42 / unit if columns > 1 or high > 1 else 0.12 / unit
+        high, wide, unit = self.high, self.wide, self.unit
+        lines = -(-len(self.panels) // self.columns)
+        head = 0.42 / unit if self.columns > 1 or high > 1 else 0.12 / unit
         above = head * unit > 0.4  # the labels
         figure, axes = canvas(WIDTH, 0.75 + lines * (high + head) * unit, title)
         axes.set_aspect("equal", anchor="NW")
         left = (0.2 if above else LABEL) / unit
-        for i, panel in enumerate(panels):
-            x, y = left + i % columns * (wide + 0.5 / unit), head + i // columns * (high + head)
-            label = f"phase {panel.phase}, {panel.kind}"
-            if above:
-                write(axes, x, y - 0.08 / unit, label, ha="left", va="bottom", fontweight="bold")
-            else:
-                write(axes, x - 0.12 / unit, y + 0.5, label, ha="right", fontweight="bold")
-            self.draw(axes, panel, x, y, unit, numbered)
+        for i, panel in enumerate(self.panels):
+            x, y = left + i % self.columns * (wide + 0.5 / unit), head + i // self.columns * (high + head)
+            at = (x, y - 0.08 / unit, "left", "bottom") if above else (x - 0.12 / unit, y + 0.5, "right", "center")
+            write(axes, *at[:2], f"phase {panel.phase}, {panel.kind}", ha=at[2], va=at[3], fontweight="bold")
+            self.draw(axes, panel, x, y)
         axes.set_xlim(0, (WIDTH - 0.2) / unit)
         axes.set_ylim(head * 0.9 + lines * (high + head), 0)
         return figure
 
-    def draw(self, axes: Axes, panel: PhasePanel, left: float, top: float, unit: float, numbered: bool) -> None:
+    def draw(self, axes: Axes, panel: PhasePanel, left: float, top: float) -> None:
         """One panel: a cell for each element, its owner's number in it where there is room."""
-        high, wide = self.extent
-        box(axes, left, top, wide, high, "white", linewidth=1)
+        box(axes, left, top, self.wide, self.high, "white", linewidth=1)
         element, owner, count = panel.owners(self.by)
-        row, column = np.divmod(element, _shape(self.variable)[1])
-        x, y = left + column - self.across[0], top + row - self.down[0]
-        fills = LinearSegmentedColormap.from_list("", RAMP[panel.kind])(owner / max(1, self.largest))
-        edge = 0.7 if unit > 0.2 else 0.15 if unit > 0.1 else 0
+        row, column = np.divmod(element, self.row)
+        x, y = left + column - self.left, top + row - self.top
+        fills = LinearSegmentedColormap.from_list("", RAMP[panel.kind])(owner / self.largest)
+        edge = 0.7 if self.unit > 0.2 else 0.15 if self.unit > 0.1 else 0
         boxes(axes, x, y, 1, 1, fills, edgecolors=INK if edge else fills, linewidths=edge)
         if self.by == "block":
             for block in np.unique(owner):
                 own = owner == block
                 write(axes, x[own].mean() + 0.5, y[own].mean() + 0.5, str(block), fontsize=10)
-        elif numbered:
+        elif self.numbered:
             for cell_x, cell_y, thread, threads in zip(x, y, owner, count, strict=True):
                 write(axes, cell_x + 0.5, cell_y + 0.5, _number(thread, threads), fontsize=10)
         marked = np.isin(element, panel.contested)
@@ -199,10 +166,7 @@ def _examples(rows: np.ndarray, variable: Variable) -> str:
     examples = []
     for thread in np.unique(rows["thread"])[:3]:
         elements = np.unique(rows["element"][rows["thread"] == thread]).tolist()
-        names = [_subscript(variable, element) for element in elements[:2]]
+        places = np.transpose(np.unravel_index(elements[:2], variable.shape or (1,)))
+        names = ["".join(f"[{i}]" for i in place) for place in places]
         examples.append(f"{thread}: {' '.join(names)}{' …' if elements[2:] else ''}")
     return "  ".join(examples)
-
-
-def _subscript(variable: Variable, element: int) -> str:
-    return "".join(f"[{int(i)}]" for i in np.unravel_index(element, variable.shape or (1,)))

@@ -28,7 +28,8 @@ def broadcast(shape_a: int | Shape, shape_b: int | Shape) -> Picture:
         raise ValueError(f"broadcast draws 1 to 3 axes with elements in them; this is shape {shape}.")
     title = f"{a} and {b} broadcast to {shape}"
     panels = [("a", a, LIGHT_BLUE), ("b", b, LIGHT_GREEN), ("result", shape, LIGHT_ORANGE)]
-    wide, high = _extent(shape)
+    _, xs, ys = zip(*_cells(shape), strict=True)
+    wide, high = max(xs) + 1, max(ys) + 1  # of a panel, in cells
     stacked = len(shape) == 3 or 3 * wide + 2 * GAP > WIDTH / INCHES
     width, height = (wide, 3 * (high + GAP)) if stacked else (3 * wide + 2 * GAP, high + GAP)
     figure, axes = canvas(max(7.2, width * INCHES + 0.4), height * INCHES + 0.6, title)
@@ -62,12 +63,6 @@ def _cells(shape: Shape) -> Iterator[tuple[tuple[Slot, ...], float, float]]:
         for r in rows:
             for c in columns:
                 yield (p, r, c), p.at * step + c.at, r.at
-
-
-def _extent(shape: Shape) -> tuple[float, float]:
-    """Width and height of one panel, in cells."""
-    corners = [(x, y) for _, x, y in _cells(shape)]
-    return max(x for x, _ in corners) + 1, max(y for _, y in corners) + 1
 
 
 def _panel(axes: Axes, left: float, top: float, own: Shape, shape: Shape, fill: str, operands: tuple | None) -> None:

@@ -35,27 +35,36 @@ def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
     """
     a("threads", kernel, Kernel | Launch, "a kernel and its sizes, or a launch")
     launch = kernel.launch(*sizes, **named) if isinstance(kernel, Kernel) else kernel
-    axes = element_axes(launch)
-    if len(axes) == 2:
-        return _over_matrix(launch)
-    figure, title = bands.bands(launch) if axes else bands.cooperating(launch)
+    along, title = element_axes(launch), headline(launch)
+    if len(along) == 2 and launch.blocks:
+        return _over_matrix(launch, title)
+    figure, axes = canvas(WIDTH, 2.2 if not along else 2.5 if launch.blocks else 1, title)
+    if not along:
+        bands.cooperating(axes, launch)
+    elif not launch.blocks:
+        write(axes, 0.5, 0.5, "Nothing to do.")
+    elif along[0].threads <= bands.SQUARES:
+        bands.each_thread(axes, along[0])
+    else:
+        bands.each_block(axes, along[0])
     return Picture(figure, title, facts(launch))
 
 
-def _over_matrix(launch: Launch) -> Picture:
+def _over_matrix(launch: Launch, title: str) -> Picture:
     """Threads over a matrix, with the elements that one block reads where the kernel multiplies or transposes."""
     rows, columns = rows_and_columns(launch)
-    at, title = _second_block(rows, columns), headline(launch)
-    if launch.blocks == 0:
-        figure, axes = canvas(WIDTH, 1, title)
-        write(axes, 0.5, 0.5, "Nothing to do.")
-        return Picture(figure, title, facts(launch))
-    matrices = _matrices(launch, rows, columns)
+    at = _second_block(rows, columns)
+    matrices = [TiledMatrix("threads", rows, columns)]  # the last one lies under the threads
+    if (rows.size, columns.size) == ("m", "n") and "k" in launch.sizes:
+        matrices = _product(rows, columns, launch.sizes["k"])
+    elif launch.kernel.name.startswith("transpose"):
+        x = TiledMatrix("x", rows, columns)
+        matrices = [TiledMatrix("y", columns, rows, left=x.right + 2.6), x]
     figure, axes = _canvas(matrices, title)
     for matrix in matrices:
         draw(axes, matrix, PALE, threads=matrix is matrices[-1])
     block_numbers(axes, matrices[-1])
-    note = _mark_reads(axes, matrices, launch, at)
+    note = _mark_reads(axes, matrices, at)
     mark(axes, matrices[-1], at, LIGHT_ORANGE, VERMILLION, threads=True)
     _thread_arrow(axes, matrices[-1], at)
     return Picture(figure, title, f"{note}\n{facts(launch)}")
@@ -64,21 +73,6 @@ def _over_matrix(launch: Launch) -> Picture:
 def _second_block(rows: Axis, columns: Axis) -> tuple[int, int]:
     """The block to outline: row 1 and column 1, where they exist."""
     return min(1, rows.blocks - 1), min(1, columns.blocks - 1)
-
-
-def _matrices(launch: Launch, rows: Axis, columns: Axis) -> list[TiledMatrix]:
-    """The matrices to draw; the last one lies under the threads."""
-    if _multiplies(launch):
-        return _product(rows, columns, launch.sizes["k"])
-    if launch.kernel.name.startswith("transpose"):
-        x = TiledMatrix("x", rows, columns)
-        return [TiledMatrix("y", columns, rows, left=x.right + 2.6), x]
-    return [TiledMatrix("threads", rows, columns)]
-
-
-def _multiplies(launch: Launch) -> bool:
-    rows, columns = rows_and_columns(launch)
-    return (rows.size, columns.size) == ("m", "n") and "k" in launch.sizes
 
 
 def _product(rows: Axis, columns: Axis, k: int, step: int = 0) -> list[TiledMatrix]:
@@ -102,20 +96,24 @@ def _canvas(matrices: Sequence[TiledMatrix], title: str) -> tuple[Figure, Axes]:
         if any(other.left > matrix.right and other.top == matrix.top for other in matrices) and matrix.top > 0:
             write(axes, matrix.left, matrix.top - 0.15, matrix.label(), ha="left", va="bottom")
         else:
-            right = matrix.right if matrix is matrices[-1] else matrix.edge
+            right = (
+                matrix.right
+                if matrix is matrices[-1]
+                else matrix.right - 1 + matrix.busy(matrix.down[-1], matrix.across[-1])[1]
+            )
             write(axes, right + 0.15, (matrix.top + matrix.bottom) / 2, matrix.label(), ha="left")
     return figure, axes
 
 
-def _mark_reads(axes: Axes, matrices: Sequence[TiledMatrix], launch: Launch, at: tuple[int, int]) -> str:
+def _mark_reads(axes: Axes, matrices: Sequence[TiledMatrix], at: tuple[int, int]) -> str:
     """Colour the elements that the outlined block reads; returns the key."""
-    rows, columns = rows_and_columns(launch)
+    rows, columns = matrices[-1].rows, matrices[-1].columns
     x, y = (at[1], at[0]) if columns.name == "x" else at
     note = [
         f"Numbers at the edges: blockIdx.{columns.name} across, blockIdx.{rows.name} down. Hatched: idle threads.",
         f"Outlined in orange: block ({x}, {y}). Its arrow runs along threadIdx.x, from neighbour to neighbour.",
     ]
-    if _multiplies(launch):
+    if len(matrices) == 3:
         mark(axes, matrices[0], (at[0], None), LIGHT_BLUE, BLUE)
         mark(axes, matrices[1], (None, at[1]), LIGHT_GREEN, GREEN)
         note.append("It reads the blue rows of a and the green columns of b.")
@@ -169,21 +167,19 @@ def _count_reads(launch: Launch, step: int, at: tuple[int, int]) -> str:
     m, n, k, tile = *(launch.sizes[key] for key in "mnk"), launch.values["TILE"]
     naive, tiled = 2 * m * n * k, m * k * ceil_div(n, tile) + k * n * ceil_div(m, tile)
     first, last = step * tile, min((step + 1) * tile, k) - 1
-    return "\n".join(
-        [
-            f"block ({at[1]}, {at[0]}) makes the orange tile of c. Grey: what it reads in all; blue and green: now.",
-            f"step = {step}: columns {first} to {last} of a, rows {first} to {last} of b",
-            f"reads from global memory without tiles: 2 x {m} x {n} x {k} = {naive}",
-            f"reads with tiles of {tile} x {tile}: {tiled}, {naive / tiled:.1f} times fewer",
-            f"idle threads: {idle_threads(launch)} of {launch.threads}",
-        ]
+    return (
+        f"block ({at[1]}, {at[0]}) makes the orange tile of c. Grey: what it reads in all; blue and green: now.\n"
+        f"step = {step}: columns {first} to {last} of a, rows {first} to {last} of b\n"
+        f"reads from global memory without tiles: 2 x {m} x {n} x {k} = {naive}\n"
+        f"reads with tiles of {tile} x {tile}: {tiled}, {naive / tiled:.1f} times fewer\n"
+        f"idle threads: {idle_threads(launch)} of {launch.threads}"
     )
 
 
 def step_slider(m: int, n: int, k: int, TILE: int = 16) -> Slider:
     """A slider over the steps of a tiled matrix multiplication, above the picture of each."""
-    _, steps = _tiled_launch(m, n, k, TILE)
-    return Slider(lambda step: matmul(m, n, k, TILE, step), {"step": steps}, {}).show()
+    choices = {"step": _tiled_launch(m, n, k, TILE)[1]}
+    return Slider(lambda step: matmul(m, n, k, TILE, step), choices, {}).show()
 
 
 def block_slider(

@@ -157,29 +157,25 @@ def pytorch(record: Record | None, n: int) -> dict[str, float]:
 
 
 def rows_of(record: Record | None, n: int) -> list[tuple[str, ...]]:
-    """The table of the rungs."""
-    rivals = pytorch(record, n)
-    rows: list[tuple[str, ...]] = []
+    rivals, rows = pytorch(record, n), list[tuple[str, ...]]()
     for name, m in measured(record, n).items():
-        peak = record.chip.peak(m.unit) if record and record.chip else None
-        share = f"{100 * m.flops_per_second / peak:.0f} %" if peak else ""
-        against = f"{m.flops_per_second / rivals[m.unit]:.2f}" if m.unit in rivals else ""
-        speed = f"{m.flops_per_second / 1e12:.2f}"
-        rows.append((name, m.unit, f"{m.timing.seconds * 1e6:.1f}", speed, share, against))
+        peak, speed = record.chip.peak(m.unit) if record and record.chip else None, m.flops_per_second
+        share = f"{100 * speed / peak:.0f} %" if peak else ""
+        against = f"{speed / rivals[m.unit]:.2f}" if m.unit in rivals else ""
+        rows.append((name, m.unit, f"{m.timing.seconds * 1e6:.1f}", f"{speed / 1e12:.2f}", share, against))
     return rows
 
 
 def time_of(name: str, n: int, record: Record | None) -> str:
     """The time of a rung, and its speed relative to the rung below."""
-    found, rows = measured(record, n), {row[0]: row for row in rows_of(record, n)}
-    if name not in rows:
-        return f"not timed, {n} x {n}"
-    _, _, took, speed, share, _ = rows[name]
-    text, names = f"{took} us for {n} x {n}, {speed} TFLOP/s, {share} of peak", list(found)
-    if name == names[0]:
-        return text
-    below = names[names.index(name) - 1]
-    return f"{text}, {found[below].timing.seconds / found[name].timing.seconds:.2f} x as fast as {below}"
+    found, below = measured(record, n), ""
+    for (own, _, took, speed, share, _), m in zip(rows_of(record, n), found.values(), strict=True):
+        if own == name:
+            text = f"{took} us for {n} x {n}, {speed} TFLOP/s, {share} of peak"
+            faster = found[below].timing.seconds / m.timing.seconds if below else 0
+            return f"{text}, {faster:.2f} x as fast as {below}" if below else text
+        below = own
+    return f"not timed, {n} x {n}"
 
 
 def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **values: int) -> Picture:
@@ -190,26 +186,21 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     Raises ValueError for an unknown rung.
     """
     record, values = record or newest(n), settings(name, n) | values
-    counts = counted(name, **values)
-    title = f"{name}: {_headline(counts)}"
+    counts, finding = counted(name, **values), "128 elements of c a thread, on tensor cores, which only a GPU has"
+    if counts:
+        far, near = (loads / counts.multiplications for loads in (counts.global_loads, counts.shared_loads))
+        loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
+        finding = f"{plural(counts.elements, 'element')} of c a thread; {loads}"
+    title = f"{name}: {finding}"
     figure, axes = canvas(WIDTH, 2.8, title)
     axes.remove()
     left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
     _draw_step(right, name, n, record)
-    return Picture(figure, title, "\n".join(_numbers(name, values, counts, n, record)))
+    return Picture(figure, title, _numbers(name, values, counts, n, record))
 
 
-def _headline(counts: RungCounts | None) -> str:
-    if counts is None:
-        return "128 elements of c a thread, on tensor cores, which only a GPU has"
-    far, near = (loads / counts.multiplications for loads in (counts.global_loads, counts.shared_loads))
-    loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
-    return f"{plural(counts.elements, 'element')} of c a thread; {loads}"
-
-
-def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> list[str]:
-    """The numbers of a rung, and their origin."""
+def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> str:
     lines = [", ".join([f"matmul_{name}", *(f"{key}={value}" for key, value in values.items())])]
     if counts:
         per, (rows, columns) = counts.multiplications, counts.tile
@@ -220,8 +211,9 @@ def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: in
             "shared memory for each multiplication and addition",
             f"  FLOP/byte  {counts.intensity:.4g} for each byte that is fetched from global memory",
         ]
-    place = f"Times: recorded on {record.place if record else 'no GPU yet'}."
-    return [*lines, f"  time       {time_of(name, n, record)}", f"Loads: counted on sim. {place}" if counts else place]
+    lines.append(f"  time       {time_of(name, n, record)}")
+    origin = f"Times: recorded on {record.place if record else 'no GPU yet'}."
+    return "\n".join([*lines, f"Loads: counted on sim. {origin}" if counts else origin])
 
 
 def rung_slider(n: int = 4096, record: Record | None = None) -> Slider:
@@ -266,8 +258,7 @@ def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
     names, unit = list(found), found[name].unit
     steps = names[: names.index(name) + 1][-2:]
     bars = [(each, found[each].flops_per_second, UNIT[found[each].unit]) for each in steps]
-    if (rival := pytorch(record, n).get(unit)) is not None:
-        bars.append(("PyTorch", rival, GREY))
+    bars += [("PyTorch", speed, GREY) for each, speed in pytorch(record, n).items() if each == unit]
     if record.chip and (peak := record.chip.peak(unit)) is not None:
         bars.append((f"{unit}, at most", peak, PALE))
     for at, (_, speed, colour) in enumerate(bars):
@@ -285,20 +276,17 @@ def _short(speed: float) -> str:
 def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Record) -> None:
     """A bar for each rung that was measured, the first at the bottom."""
     frame(axes, "", "")
-    speeds = [m.flops_per_second / 1e12 for m in found.values()]
     axes.grid(visible=False)
-    axes.barh(range(len(found)), speeds, 0.72, color=[UNIT[m.unit] for m in found.values()])
+    speeds, units = [m.flops_per_second / 1e12 for m in found.values()], [m.unit for m in found.values()]
+    axes.barh(range(len(found)), speeds, 0.72, color=[UNIT[unit] for unit in units])
     axes.set_yticks(range(len(found)), list(found))
-    units = [m.unit for m in found.values()]
     rivals = {unit: speed / 1e12 for unit, speed in pytorch(record, n).items() if unit in units}
     axes.set_xscale("log")
     axes.set_xlim(min(speeds) / 1.6, max([*speeds, *rivals.values()]) * 4)
     axes.set_ylim(-0.6, len(found) - 0.1)
     for at, speed in enumerate(speeds):
-        inside = speed > 4 * min(speeds)
-        side = "right" if inside else "left"
-        write(axes, speed / 1.06 if inside else speed * 1.06, at, _short(speed), ha=side, fontsize=10,
-              color="white" if inside else INK)  # fmt: skip
+        x, side, colour = (speed / 1.06, "right", "white") if speed > 4 * min(speeds) else (speed * 1.06, "left", INK)
+        write(axes, x, at, _short(speed), ha=side, fontsize=10, color=colour)
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]
         axes.plot([speed] * 2, [min(rows) - 0.45, max(rows) + 0.45], "--", color=INK, linewidth=1.3)

@@ -44,7 +44,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     _draw_roofs(axes, record, shown)
     for m in shown:
         colour, marker = (UNIT[m.unit], "o") if m.flops else (GREY, "s")
-        axes.plot([_x(m)], [_y(m)], marker, color=colour, markeredgecolor="white", markersize=7, zorder=3)
+        axes.plot(*_place(m), marker, color=colour, markeredgecolor="white", markersize=7, zorder=3)
     _write_names(axes, shown, record)
     return Picture(figure, title, repr(table([_row(m, record) for m in shown], HEADERS)))
 
@@ -56,12 +56,9 @@ def roof(m: Measurement, record: Record) -> float:
     return max(slanted, m.flops_per_second / peak if peak else 0.0)
 
 
-def _x(m: Measurement) -> float:
-    return m.intensity or LEFT
-
-
-def _y(m: Measurement) -> float:
-    return (m.flops_per_second or m.bytes_per_second * LEFT) / 1e12
+def _place(m: Measurement) -> tuple[float, float]:
+    """FLOP/byte and TFLOP/s of a point."""
+    return m.intensity or LEFT, (m.flops_per_second or m.bytes_per_second * LEFT) / 1e12
 
 
 def _row(m: Measurement, record: Record) -> tuple[str, ...]:
@@ -73,23 +70,23 @@ def _row(m: Measurement, record: Record) -> tuple[str, ...]:
 def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> None:
     """A line for the memory, which ends at the highest flat roof, and one for each unit that was used."""
     assert record.chip and record.copy
-    units, lowest = {m.unit for m in shown}, min(map(_y, shown))
+    units, (xs, ys) = {m.unit for m in shown}, zip(*map(_place, shown), strict=True)
     peaks = {unit: peak / 1e12 for unit in UNIT if unit in units and (peak := record.chip.peak(unit))}
     slope, top = record.copy / 1e12, max(peaks.values(), default=100.0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    left, right = min([1.0, *map(_x, shown)]) / 1.6, max(16384.0, 4 * top / slope)
+    left, right = min(1.0, *xs) / 1.6, max(16384.0, 4 * top / slope)
     axes.plot([left, top / slope], [slope * left, top], color=INK, linewidth=1.6)
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=UNIT[unit], linewidth=1.6)
         name = f"{NAMES[unit]}: {peak:.0f} TFLOP/s"  # left of its roof, where no kernel can be
         write(axes, 0.85 * peak / slope, peak, name, ha="right", color=UNIT[unit])
     axes.set_xlim(left, right)
-    axes.set_ylim(lowest / 4, top * 2.2)
+    axes.set_ylim(min(ys) / 4, top * 2.2)
     middle = left**0.35 * (min(peaks.values(), default=top) / slope) ** 0.65
     write(axes, middle, slope * middle * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
     if not all(m.flops for m in shown):
-        write(axes, LEFT, lowest / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
+        write(axes, LEFT, min(ys) / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
     plain_ticks(axes.xaxis)
     plain_ticks(axes.yaxis)
 
@@ -97,7 +94,7 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
 def _write_names(axes: Axes, shown: Sequence[Measurement], record: Record) -> None:
     """Names where there is room, right or left of the point; of kernels that only move numbers, the best and worst."""
     best: dict[str, Measurement] = {}
-    for m in sorted((m for m in shown if m.intensity > 1), key=lambda m: -_y(m)):
+    for m in sorted((m for m in shown if m.intensity > 1), key=lambda m: -_place(m)[1]):
         best.setdefault(_name(m), m)
     moving = sorted((m for m in shown if m.intensity <= 1), key=lambda m: roof(m, record))
     low, high = np.log2(axes.get_xlim())
@@ -110,8 +107,8 @@ def _write_names(axes: Axes, shown: Sequence[Measurement], record: Record) -> No
             crossed = any(left < other and before < right and abs(y - at) < 0.5 for before, other, at in taken)
             if not crossed and (side > 0 or below_roof):
                 taken.append((left, right, y))
-                write(axes, 2.0 ** (left if side > 0 else right), _y(m), _name(m), ha="left" if side > 0 else "right",
-                      fontsize=10, zorder=3)  # fmt: skip
+                x, align = (left, "left") if side > 0 else (right, "right")
+                write(axes, 2.0**x, _place(m)[1], _name(m), ha=align, fontsize=10, zorder=3)
                 break
 
 
@@ -121,6 +118,6 @@ def _name(m: Measurement) -> str:
 
 def _interval(m: Measurement, side: int, letter: float) -> tuple[float, float, float]:
     """The first and last x and the y, as powers of two: of a point (side 0), or its name right (1) or left (-1)."""
-    x, y = float(np.log2(_x(m))), float(np.log2(_y(m)))
+    x, y = map(float, np.log2(_place(m)))
     near, far = (1.3 * side, side * (len(_name(m)) + 1.3)) if side else (-1.2, 1.2)
     return x + letter * min(near, far), x + letter * max(near, far), y

@@ -42,12 +42,10 @@ class Slider:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The value of each slider, by name."""
         return {name: slider.value for name, slider in self.sliders.items()}
 
     @property
     def value(self) -> Any:
-        """The value of the first slider."""
         return next(iter(self.values.values()))
 
     @value.setter
@@ -92,13 +90,11 @@ class Slider:
             self.show()
 
     def __repr__(self) -> str:
-        parts = (f"{name} in {_abridged(slider.options)}" for name, slider in self.sliders.items())
+        parts = []
+        for name, options in ((name, slider.options) for name, slider in self.sliders.items()):
+            few = joined(options) if len(options) <= 9 else f"{options[0]}, {options[1]}, … {options[-1]}"
+            parts.append(f"{name} in {few}")
         return f"Slider: {'; '.join(parts)}. Run the cell to move it."
-
-
-def _abridged(options: Sequence[Any]) -> str:
-    """All options, or of many the first two and the last."""
-    return joined(options) if len(options) <= 9 else f"{options[0]}, {options[1]}, … {options[-1]}"
 
 
 def _cell() -> int:

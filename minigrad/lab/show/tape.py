@@ -80,15 +80,20 @@ def graph(
     position = {id(at): i for i, at in enumerate(topo)}
     freed = any(isinstance(at, tape.Node) and at.vjp is None for at in topo)
     gradients = {} if freed or not tensor.requires_grad else _gradients(tensor, root, grad)
-    known = _names({**named, **(names or {})})
+    known: dict[int, str] = {}  # names by id of node or leaf, of several the first; IPython's own begin with _
+    for name, value in {**named, **(names or {})}.items():
+        if isinstance(value, Tensor) and not name.startswith("_"):
+            known.setdefault(id(value.node or value), name)
     rows, number = [], 0
     for at in topo:
         number += id(at) not in known
         name = known.get(id(at), f"v{number}")
         inputs = tuple(None if p is None else position[id(p)] for p in getattr(at, "parents", ()))
-        gradient = _numbers(gradients[id(at)]) if id(at) in gradients else _without_gradient(at, freed)
-        value, op = (at.output(), at.op) if isinstance(at, tape.Node) else (at.array, "")
-        rows.append(TapeRow(name, op, inputs, tuple(at.shape), _numbers(value), gradient))
+        gradient = _numbers(gradients[id(at)]) if id(at) in gradients else "freed" if freed else "none"
+        if id(at) not in gradients and isinstance(at, Tensor) and at.grad is not None:  # from an earlier backward
+            gradient = f"{_numbers(at.grad.array)} in .grad"
+        output, op = (at.output(), at.op) if isinstance(at, tape.Node) else (at.array, "")
+        rows.append(TapeRow(name, op, inputs, tuple(at.shape), _numbers(output), gradient))
     return TapeDrawing(_title(rows, tensor, freed, grad), rows)
 
 
@@ -97,22 +102,6 @@ def _gradients(tensor: Tensor, root: tape.Parent, grad: Tensor | None) -> dict[i
     ones = move(np.ones(tensor.shape, tensor.dtype), tensor.device)
     seed = ones if grad is None else tensor._seed(grad)
     return {id(at): total for at, total in tape.gradients(root, seed, lambda a, b: OPS["add"].run([a, b], {}))}
-
-
-def _without_gradient(at: Any, freed: bool) -> str:
-    """The cell where no gradient was computed: a leaf may still hold one from an earlier backward."""
-    if isinstance(at, Tensor) and at.grad is not None:
-        return f"{_numbers(at.grad.array)} in .grad"
-    return "freed" if freed else "none"
-
-
-def _names(names: Mapping[str, Any]) -> dict[int, str]:
-    """Names by id of node or leaf. The first name of a tensor counts; those that begin with _ are IPython's own."""
-    known: dict[int, str] = {}
-    for name, value in names.items():
-        if isinstance(value, Tensor) and not name.startswith("_"):
-            known.setdefault(id(value.node or value), name)
-    return known
 
 
 def _numbers(array: Any) -> str:

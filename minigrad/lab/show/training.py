@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
@@ -26,9 +27,8 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     curves = {name: np.asarray(values, dtype=float).ravel() for name, values in by_name.items()}
     if not curves or not all(len(curve) for curve in curves.values()):
         raise ValueError("loss_curve needs at least one loss: loss_curve({'numpy': losses}).")
-    if len(curves) > len(STYLES):
-        most = f"loss_curve draws at most {len(STYLES)} curves"
-        raise ValueError(f"{most}; got {len(curves)}. Draw them in two pictures.")
+    if (most := len(STYLES)) < len(curves):
+        raise ValueError(f"loss_curve draws at most {most} curves; got {len(curves)}. Draw them in two pictures.")
     title = _headline(curves, unit)
     figure, axes = canvas(8, 3.6, title)
     frame(axes, unit, "loss")
@@ -39,11 +39,12 @@ def loss_curve(losses: Mapping[str, Sequence[float]] | Sequence[float], unit: st
     margin = max(0.5, 0.03 * longest)
     axes.set_xlim(1 - margin, longest + margin)
     _set_scales(axes, np.concatenate(list(curves.values())))
+    finite = {name: curve[np.isfinite(curve)] for name, curve in curves.items()}
     if isinstance(losses, Mapping):
-        finite = [(name, curve[np.isfinite(curve)]) for name, curve in curves.items()]
-        ends = zip(finite, STYLES, strict=False)
+        ends = zip(finite.items(), STYLES, strict=False)
         name_curves(axes, [(name, c[-1], colour) for (name, c), (colour, _) in ends if c.size])
-    rows = [(name, len(c), *(rounded(v) for v in (c[0], _lowest(c), c[-1]))) for name, c in curves.items()]
+    lowest = {name: c.min() if c.size else np.nan for name, c in finite.items()}
+    rows = [(name, len(c), *map(rounded, (c[0], lowest[name], c[-1]))) for name, c in curves.items()]
     return Picture(figure, title, repr(table(rows, ("curve", f"{unit}s", "first", "lowest", "last"))))
 
 
@@ -59,11 +60,6 @@ def _headline(curves: Mapping[str, np.ndarray], unit: str) -> str:
     verb = "fell" if curve[-1] < curve[0] else "did not fall:"
     head = "The loss" if name == "loss" else f"{name}: the loss"
     return f"{head} {verb} from {rounded(curve[0])} to {rounded(curve[-1])} in {plural(len(curve), unit)}"
-
-
-def _lowest(curve: np.ndarray) -> float:
-    finite = curve[np.isfinite(curve)]
-    return finite.min() if finite.size else float("nan")
 
 
 def _set_scales(axes: Axes, values: np.ndarray) -> None:
@@ -105,8 +101,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     images are (n, height, width) or (n, pixels) of square ones, dark where large; predictions are (n,) classes or
     (n, classes) scores.
     """
-    pixels = _square(images)
-    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    pixels, truth, predicted = _checked(images, labels, predictions)
     shown = range(min(whole("images", "count", count, 1), len(pixels)))
     title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
     if truth is not None and predicted is not None:
@@ -117,8 +112,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
 
 def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 20) -> Picture:
     """The first `count` images whose prediction is wrong."""
-    pixels = _square(images)
-    truth, predicted = _classes(labels, len(pixels)), _classes(predictions, len(pixels))
+    pixels, truth, predicted = _checked(images, labels, predictions)
     if truth is None or predicted is None:
         raise ValueError("wrong_predictions needs labels and predictions.")
     wrong = np.flatnonzero(truth != predicted)
@@ -134,7 +128,13 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     names: of all classes, also of those that do not occur. Raises ValueError for another number of them.
     """
     classes = [] if names is None else [str(name) for name in names]
-    counts = np.asarray(labels) if predictions is None else confusion_counts(labels, predictions, len(classes))
+    counts = np.asarray(labels)  # counts[i, j]: the number of times that label i was predicted as j
+    if predictions is not None:
+        truth = counts.ravel()
+        predicted: Any = _classes(predictions, len(truth))
+        size = max(len(classes), int(max(truth.max(initial=0), np.max(predicted, initial=0))) + 1)
+        counts = np.zeros((size, size), dtype=np.int64)
+        np.add.at(counts, (truth, predicted), 1)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         raise ValueError(f"confusion: a matrix of counts is square; this one has shape {counts.shape}.")
     if names is None:
@@ -153,18 +153,8 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     return Picture(_heat_map(counts, classes, title), title, numbers)
 
 
-def confusion_counts(labels: Any, predictions: Any, least: int = 0) -> np.ndarray:
-    """counts[i, j]: the number of times that label i was predicted as j, for at least `least` classes."""
-    truth = np.asarray(labels).ravel()
-    predicted: Any = _classes(predictions, len(truth))
-    size = max(least, int(max(truth.max(initial=0), np.max(predicted, initial=0))) + 1)
-    counts = np.zeros((size, size), dtype=np.int64)
-    np.add.at(counts, (truth, predicted), 1)
-    return counts
-
-
-def _square(images: Any) -> np.ndarray:
-    """Images as (n, height, width)."""
+def _checked(images: Any, labels: Any, predictions: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Images as (n, height, width), and the classes that are known. Raises ValueError for other shapes."""
     pixels = np.asarray(images)
     if pixels.ndim == 4 and pixels.shape[1] == 1:
         pixels = pixels[:, 0]
@@ -172,7 +162,7 @@ def _square(images: Any) -> np.ndarray:
         pixels = pixels.reshape(len(pixels), isqrt(pixels.shape[1]), -1)
     if pixels.ndim != 3 or not len(pixels):
         raise ValueError(f"images are (n, height, width) or (n, pixels) of square ones; got shape {pixels.shape}.")
-    return pixels
+    return pixels, _classes(labels, len(pixels)), _classes(predictions, len(pixels))
 
 
 def _classes(classes: Any, count: int) -> np.ndarray | None:
@@ -224,13 +214,14 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlim(-2, max(size, 13))
     axes.set_ylim(size + 0.1, -2)
-    most = max((int(counts[i, j]) for i in range(size) for j in range(size) if i != j), default=0)
+    most = int((counts * (1 - np.eye(size, dtype=int))).max(initial=0))
     for i in range(size):
         write(axes, -0.3, i + 0.5, classes[i], ha="right")
         write(axes, i + 0.5, -0.45, classes[i])
         for j in range(size):
             share = counts[i, j] / most if most and i != j else 0
-            box(axes, j, i, 1, 1, _mixed(VERMILLION, share * 0.6), edgecolor="#cccccc", linewidth=0.7)
+            mixed = tuple(1 - share * 0.6 * (1 - part) for part in to_rgb(VERMILLION))  # with white
+            box(axes, j, i, 1, 1, mixed, edgecolor="#cccccc", linewidth=0.7)
             if counts[i, j]:
                 write(axes, j + 0.5, i + 0.5, str(counts[i, j]), fontsize=10)
     for i in range(size):
@@ -238,9 +229,3 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     write(axes, 0, -1.3, "predicted", ha="left", fontweight="bold")
     write(axes, -1.6, size / 2, "label", rotation=90, fontweight="bold")
     return figure
-
-
-def _mixed(colour: str, share: float) -> tuple[float, ...]:
-    """The colour mixed with white."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return tuple(1 - share * (1 - part) for part in parts)

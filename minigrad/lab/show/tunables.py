@@ -53,19 +53,18 @@ def tuning(found: Search, **values: int) -> Picture:
     tunable = next(iter(at))
     line = {s.values[tunable]: s.label for s in found.settings if label({**at, tunable: s.values[tunable]}) == s.label}
     times = {value: found.times[name].seconds * 1e6 for value, name in line.items() if name in found.times}
-    title = _title(found, at, times.get(at[tunable]))
+    title = f"{found.work.title}: {label(at)} was not timed"
+    if took := times.get(at[tunable]):
+        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times the automatic choice"
+        more = "the automatic choice" if label(at) == found.choice else more
+        title = f"{found.work.title}: {label(at)} takes {took:.1f} us, {more}"
     figure, axes = canvas(8, 4.2, title)
     frame(axes, f"{tunable}; occupancy; waves of blocks; what limits the occupancy", "time in us")
     _draw(axes, found, times, line, at[tunable])
-    return Picture(figure, title, "\n".join([_numbers(found, line, times, tunable), "", _explanation(found, at)]))
-
-
-def _title(found: Search, at: dict[str, int], took: float | None) -> str:
-    best = found.times[found.choice].seconds * 1e6
-    if took is None:
-        return f"{found.work.title}: {label(at)} was not timed"
-    more = "the automatic choice" if label(at) == found.choice else f"{took / best:.2f} times the automatic choice"
-    return f"{found.work.title}: {label(at)} takes {took:.1f} us, {more}"
+    seen = found.occupancy(found.at(at)) if label(at) in (s.label for s in found.settings) else None
+    explained = f"{seen!r}\n" if seen else ""
+    numbers = f"{_numbers(found, line, times, tunable)}\n\n{explained}Times: {found.how} on {found.place}."
+    return Picture(figure, title, numbers)
 
 
 def _draw(axes: Axes, found: Search, times: dict[int, float], line: dict[int, str], here: int) -> None:
@@ -99,8 +98,7 @@ def _annotate(axes: Axes, x: float, y: float, points: int, text: str, **style: A
 
 def _tick(found: Search, value: int, name: str) -> str:
     """The value; under it the occupancy, the waves, and the resources that limit the occupancy."""
-    seen = found.occupancy(found.at(name))
-    if seen is None:
+    if (seen := found.occupancy(found.at(name))) is None:
         return str(value)
     limits = "\n".join(seen.limiters).replace("shared memory", "shared")
     return f"{value}\n{100 * seen.share:.0f} %\n{seen.waves:.2f} waves\n{limits}"
@@ -109,22 +107,13 @@ def _tick(found: Search, value: int, name: str) -> str:
 def _numbers(found: Search, line: dict[int, str], times: dict[int, float], tunable: str) -> str:
     rows = []
     for value in sorted(line):
-        seen, took = found.occupancy(found.at(line[value])), times.get(value)
-        occupied = ("-",) * 4
-        if seen:
-            limits = ", ".join(seen.limiters)
-            occupied = (f"{100 * seen.share:.0f} %", limits, f"{seen.waves:.2f}", f"{100 * seen.tail:.0f} % full")
+        took, occupied = times.get(value), ["-"] * 4
+        if seen := found.occupancy(found.at(line[value])):
+            share, tail = f"{100 * seen.share:.0f} %", f"{100 * seen.tail:.0f} % full"
+            occupied = [share, ", ".join(seen.limiters), f"{seen.waves:.2f}", tail]
         spent = (f"{took:.1f}", f"{took / min(times.values()):.2f} x") if took else ("-", "-")
         rows.append((value, *occupied, *spent, "automatic choice" if line[value] == found.choice else ""))
     return repr(table(rows, (tunable, *TUNING_HEADERS)))
-
-
-def _explanation(found: Search, at: dict[str, int]) -> str:
-    """The occupancy of the setting with its limits, and the origin of the times."""
-    names = [s.label for s in found.settings]
-    seen = found.occupancy(found.at(at)) if label(at) in names else None
-    source = f"Times: {found.how} on {found.place}."
-    return f"{seen!r}\n{source}" if seen else source
 
 
 def regret(record: Record | None = None, count: int = 12) -> Picture:

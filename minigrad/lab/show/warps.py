@@ -33,7 +33,9 @@ def idle(report: Inspection) -> Picture:
     busy.reshape(blocks, -1)[rows["block"], rows["thread"]] = True
     total, working = busy.size, int(busy.sum())
     title = f"{report.kernel}: {total - working} of {plural(total, 'thread')} idle"
-    places = _places(report, blocks)
+    across, down, deep = report.grid
+    stacked = down * deep == 1 and report.block[1] == 1  # blocks along x that are rows
+    places = [(0, b) if stacked else (b, 0) if down * deep == 1 else (b % across, b // across) for b in range(blocks)]
     wide, high = (1 + max(place[axis] for place in places) for axis in (0, 1))
     unit = min((WIDTH - 1) / (wide * x), 4.5 / (high * z * y), 0.3)
     band = max(1.0, 0.3 / unit) if z * y == 1 else 1.0  # a row of threads is drawn high enough for its name
@@ -42,7 +44,7 @@ def idle(report: Inspection) -> Picture:
         _block(axes, busy[block], column * x, row * z * y * band, block, band)
     axes.set_xlim(-0.9 / unit, (WIDTH - 0.95) / unit)
     axes.set_ylim(high * z * y * band + 0.1 / unit, -0.3 / unit)
-    _block_labels(axes, report, places, unit, band)
+    _number_blocks(axes, report, places, unit, band)
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
     return Picture(figure, title, f"Hatched: touched no global memory.\n{table(facts, head)!r}")
@@ -52,14 +54,6 @@ def _check_blocks(name: str, report: Inspection) -> None:
     a(name, report, Inspection, "a record of mg.inspect")
     if not report.blocks:
         raise ValueError(f"{name} draws the inspected blocks, and this record has none. Inspect with blocks=1.")
-
-
-def _places(report: Inspection, blocks: int) -> list[tuple[int, int]]:
-    """Column and row of each block: as in the grid; a grid along x alone is stacked where its blocks are rows."""
-    x, y, z = report.grid
-    if y * z == 1:
-        return [(0, block) for block in range(blocks)] if report.block[1] == 1 else [(b, 0) for b in range(blocks)]
-    return [(block % x, block // x) for block in range(blocks)]
 
 
 def _block(axes: Axes, busy: np.ndarray, left: float, top: float, block: int, band: float) -> None:
@@ -73,8 +67,7 @@ def _block(axes: Axes, busy: np.ndarray, left: float, top: float, block: int, ba
     box(axes, left, top, wide, high * band, "none", linewidth=1.6)
 
 
-def _block_labels(axes: Axes, report: Inspection, places: list[tuple[int, int]], unit: float, band: float) -> None:
-    """The numbers of the blocks along the edges."""
+def _number_blocks(axes: Axes, report: Inspection, places: list[tuple[int, int]], unit: float, band: float) -> None:
     x, tall = report.block[0], report.block[1] * report.block[2] * band
     for row in sorted({row for _, row in places}):
         text = f"block {row}" if report.grid[1] == 1 and report.block[1] == 1 else str(row)

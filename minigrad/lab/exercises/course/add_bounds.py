@@ -48,6 +48,4 @@ extern "C" __global__ void add_bounds(const float* a, const float* b, float* y, 
     reference=lambda a, b: a + b,
     arguments=lambda a, b: {"y": a.shape, "n": a.size},
     inputs=[(numbers(n), numbers(n, seed=2)) for n in (0, 1, 2, 3, 31, 32, 33, 1023, 1025, 33000)],
-    sizes="n",
-    BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

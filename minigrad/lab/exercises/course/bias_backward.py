@@ -54,5 +54,4 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     arguments=lambda dy: {"db": dy.shape[1:], "rows": dy.shape[0], "cols": dy.shape[1]},
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 1), (3, 2), (1, 33), (33, 31), (0, 3), (3, 0), (5, 1025))],
     sizes="cols",
-    BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

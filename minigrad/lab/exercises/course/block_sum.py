@@ -61,8 +61,7 @@ extern "C" __global__ void block_sum(const float* x, float* y, int n) {
     arguments=lambda x: {"y": (1,), "n": x.size, "blocks": 1},
     inputs=[(numbers(n),) for n in (3, 33, 1, 0, 1023, 1025)],
     grid=("blocks",),
-    block=("BLOCK",),
     sizes="blocks",
     through=("sums",),
-    BLOCK=(32, 1, 2, 64, 256),
+    tunables={"BLOCK": (32, 1, 2, 64, 256)},
 )  # fmt: skip

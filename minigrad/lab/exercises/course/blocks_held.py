@@ -6,12 +6,6 @@ from minigrad.lab.tune.occupancy import Occupancy
 
 H200 = Chip("NVIDIA H200", (9, 0), 132, 1.98e9, 4.8e12, 62914560, 65536, 233472, 1024, 2048, 32)
 
-
-def truth(threads: int, registers: int, shared: int) -> int:
-    """The resident blocks by the rules of the CUDA occupancy calculator, for an H200."""
-    return Occupancy("kernel", 1, threads, registers, shared, H200).blocks
-
-
 blocks_held = PythonExercise(
     "08",
     task="""
@@ -44,7 +38,7 @@ def blocks_held(threads, registers, shared):
         Wrong("by_shared, 32)", "by_shared)", "value", "However small they are, there are no more than 32 blocks."),
         Wrong("min(64 // warps", "max(64 // warps", "value", "What runs out first decides: that is the smallest."),
     ],
-    truth=truth,
+    truth=lambda threads, registers, shared: Occupancy("kernel", 1, threads, registers, shared, H200).blocks,
     cases=[(256, 16, 0), (32, 16, 0), (16, 16, 0), (48, 64, 0), (256, 64, 0), (1024, 32, 0), (1024, 64, 8192),
            (64, 32, 16384), (128, 128, 3072), (512, 16, 49152), (96, 32, 2048)],
 )  # fmt: skip

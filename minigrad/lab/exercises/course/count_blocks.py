@@ -5,11 +5,6 @@ from collections.abc import Callable
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 
-def truth(n: int, BLOCK: int) -> int:
-    """The smallest number of blocks that covers n elements."""
-    return next(blocks for blocks in range(n + 1) if blocks * BLOCK >= n)
-
-
 def whole(function: Callable, n: int, BLOCK: int) -> int:
     """The reader's number of blocks. Raises TypeError for a float, which no launch accepts."""
     blocks = function(n, BLOCK)
@@ -45,7 +40,7 @@ def count_blocks(n, BLOCK):
         Wrong("-(-n // BLOCK)", "max(1, -(-n // BLOCK))", "value", "No element needs no block: for n = 0 it is 0."),
         Wrong("-(-n // BLOCK)", "n", "value", "This is one block for each element; a block has BLOCK threads."),
     ],
-    truth=truth,
+    truth=lambda n, BLOCK: next(blocks for blocks in range(n + 1) if blocks * BLOCK >= n),
     call=whole,
     cases=[(200, 256), (1, 256), (0, 256), (256, 256), (257, 256), (1023, 32), (1025, 32), (33, 1)],
 )  # fmt: skip

@@ -58,6 +58,4 @@ extern "C" __global__ void gather_backward(const float* dy, const int* index, fl
     arguments=lambda dy, index: {"dx": (ROWS,), "n": dy.size},
     zeros=True,
     inputs=[(numbers(n), places(n)) for n in (3, 33, 1, 0, 31, 1023, 1025)],
-    sizes="n",
-    BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

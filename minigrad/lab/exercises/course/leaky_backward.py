@@ -40,6 +40,4 @@ extern "C" __global__ void leaky_backward(const float* dy, const float* x, float
     reference=lambda dy, x: np.where(x > 0, dy, np.float32(0.1) * dy),
     arguments=lambda dy, x: {"dx": x.shape, "n": x.size},
     inputs=[(numbers(n), numbers(n, seed=1) // 3) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
-    sizes="n",
-    BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

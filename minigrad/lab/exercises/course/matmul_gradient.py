@@ -4,7 +4,6 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
 SHAPES = ((1, 1, 1), (1, 2, 3), (8, 8, 8), (9, 7, 3), (3, 0, 2), (33, 17, 20))
 
-
 matmul_gradient = KernelExercise(
     "06",
     task=r"""
@@ -50,5 +49,5 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
     grid=("k/TILE", "m/TILE"),
     block=("TILE", "TILE"),
     sizes="m k",
-    TILE=(8, 4, 16),
+    tunables={"TILE": (8, 4, 16)},
 )  # fmt: skip

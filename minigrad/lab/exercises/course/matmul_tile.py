@@ -4,7 +4,6 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
 SHAPES = ((1, 1, 1), (2, 3, 2), (8, 8, 8), (9, 7, 17), (3, 1, 33), (5, 33, 3), (2, 2, 0), (31, 33, 12))
 
-
 matmul_tile = KernelExercise(
     "06",
     task=r"""
@@ -64,5 +63,5 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     block=("TILE", "TILE"),
     sizes="m n",
     through=("a_tile", "b_tile"),
-    TILE=(8, 4, 16),
+    tunables={"TILE": (8, 4, 16)},
 )  # fmt: skip

@@ -4,7 +4,6 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (5, 9, 3), (9, 7, 17), (3, 1, 33), (2, 2, 0), (31, 17, 12))
 
-
 register_tile = KernelExercise(
     "07",
     task=r"""
@@ -72,6 +71,5 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
     block=("EDGE", "EDGE/EACH"),
     sizes="m n",
     through=("a_tile", "b_tile"),
-    EDGE=(8, 16),
-    EACH=(4, 2),
+    tunables={"EDGE": (8, 16), "EACH": (4, 2)},
 )  # fmt: skip

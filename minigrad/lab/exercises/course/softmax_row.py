@@ -70,5 +70,5 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 3), (33, 5), (0, 3), (3, 65))]
     + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1000,), (numbers(2, 3) - 1e6,)],
     sizes="rows",
-    BLOCK=(32, 1, 33),
+    tunables={"BLOCK": (32, 1, 33)},
 )  # fmt: skip

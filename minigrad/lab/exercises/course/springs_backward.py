@@ -78,6 +78,4 @@ extern "C" __global__ void springs_backward(
     arguments=lambda x, k, dy: {"dx": x.shape, "dk": k.shape, "n": x.size},
     zeros=True,
     inputs=[(numbers(n), numbers(n - 1, seed=1), numbers(n - 1, seed=2)) for n in (3, 33, 2, 31, 1023, 1025)],
-    sizes="n",
-    BLOCK=(32, 1, 33, 256),
 )  # fmt: skip

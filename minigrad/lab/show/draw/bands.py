@@ -1,32 +1,18 @@
-"""Blocks as bands over a row of elements: the picture of a one-dimensional launch."""
+"""Blocks as bands over a row of elements, in colours that alternate: the picture of a one-dimensional launch."""
 
+from collections.abc import Iterator
 from math import prod
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from minigrad.devices.device import index_of
 from minigrad.kernels.launch import Launch
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE, ROUND_PAPER
-from minigrad.lab.show.draw.grid import Axis, Slot, element_axes, headline, slots
-from minigrad.lab.show.draw.picture import WIDTH, box, canvas, write
+from minigrad.lab.show.draw.grid import Axis, slots
+from minigrad.lab.show.draw.picture import box, write
 
 SQUARES = 32  # up to so many threads, each has a square
 BLOCKS = 5  # the most blocks drawn side by side
-
-
-def bands(launch: Launch) -> tuple[Figure, str]:
-    """The figure and its title. Thread i stands over element i; blocks alternate in colour."""
-    (axis,) = element_axes(launch)
-    title = headline(launch)
-    figure, axes = canvas(WIDTH, 2.5 if axis.blocks else 1, title)
-    if axis.blocks == 0:
-        write(axes, 0.5, 0.5, "Nothing to do.")
-    elif axis.threads <= SQUARES:
-        _each_thread(axes, axis)
-    else:
-        _each_block(axes, axis)
-    return figure, title
 
 
 def colour(block: int) -> str:
@@ -34,7 +20,7 @@ def colour(block: int) -> str:
     return (LIGHT_BLUE, LIGHT_ORANGE)[block % 2]
 
 
-def _each_thread(axes: Axes, axis: Axis) -> None:
+def each_thread(axes: Axes, axis: Axis) -> None:
     """A square per thread with its threadIdx.x, and under it its element."""
     size = axis.per_block
     for block in range(axis.blocks):
@@ -56,39 +42,37 @@ def _each_thread(axes: Axes, axis: Axis) -> None:
     axes.set_ylim(3.95, 0)
 
 
-def _each_block(axes: Axes, axis: Axis) -> None:
+def each_block(axes: Axes, axis: Axis) -> None:
     """A band per block: the part with elements and, hatched, the part without."""
-    drawn = slots(axis, BLOCKS)
-    for slot in drawn:
-        if slot.block is None:
-            _gap(axes, slot, axis.blocks - len(drawn) + 1)
-        else:
-            _band(axes, axis, slot, slot.block)
+    size = axis.per_block
+    for left, block in _drawn(axes, axis):
+        busy, first = axis.busy(block), block * size
+        part, last = busy / size, first + busy - 1
+        write(axes, left + 0.5, 0.45, f"block {block}")
+        box(axes, left, 1, part, 1, colour(block), linewidth=0)
+        if busy < size:
+            box(axes, left + part, 1, 1 - part, 1, "white", idle=True)
+        box(axes, left, 1, 1, 1, "none", linewidth=2.2)
+        label = f"0 … {size - 1}" if busy == size else f"{busy} busy, {size - busy} idle"
+        write(axes, left + 0.5, 1.5, label, bbox=ROUND_PAPER if busy < size else None)
+        _arrow(axes, left + part / 2)
+        box(axes, left, 2.8, part, 1, PALE)
+        text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 else ' '}{last}"
+        at, side = (left + part / 2, "center") if part > 0.5 else (left + part + 0.02, "left")
+        write(axes, at, 3.3, text, ha=side)
     _row_labels(axes, (1.5, "threads"), (3.3, "elements"))
-    axes.set_xlim(-0.02, drawn[-1].at + 1.02)
     axes.set_ylim(3.95, 0)
 
 
-def _gap(axes: Axes, slot: Slot, count: int) -> None:
-    write(axes, slot.at + slot.width / 2, 1.5, f"{count}\nmore\nblocks")
-
-
-def _band(axes: Axes, axis: Axis, slot: Slot, block: int) -> None:
-    size, busy, first = axis.per_block, axis.busy(block), block * axis.per_block
-    part = busy / size
-    write(axes, slot.at + 0.5, 0.45, f"block {block}")
-    box(axes, slot.at, 1, part, 1, colour(block), linewidth=0)
-    if busy < size:
-        box(axes, slot.at + part, 1, 1 - part, 1, "white", idle=True)
-    box(axes, slot.at, 1, 1, 1, "none", linewidth=2.2)
-    label = f"0 … {size - 1}" if busy == size else f"{busy} busy, {size - busy} idle"
-    write(axes, slot.at + 0.5, 1.5, label, bbox=ROUND_PAPER if busy < size else None)
-    _arrow(axes, slot.at + part / 2)
-    box(axes, slot.at, 2.8, part, 1, PALE)
-    last = first + busy - 1
-    text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 else ' '}{last}"
-    at, side = (slot.at + part / 2, "center") if part > 0.5 else (slot.at + part + 0.02, "left")
-    write(axes, at, 3.3, text, ha=side)
+def _drawn(axes: Axes, axis: Axis) -> Iterator[tuple[float, int]]:
+    """The place and number of each drawn block; writes into the gap, and sets the limits along x."""
+    drawn = slots(axis, BLOCKS)
+    for slot in drawn:
+        if slot.block is None:
+            write(axes, slot.at + slot.width / 2, 1.5, f"{axis.blocks - len(drawn) + 1}\nmore\nblocks")
+        else:
+            yield slot.at, slot.block
+    axes.set_xlim(-0.02, (drawn[-1].at if drawn else 0) + 1.02)
 
 
 def _arrow(axes: Axes, at: float) -> None:
@@ -98,24 +82,15 @@ def _arrow(axes: Axes, at: float) -> None:
 
 def _row_labels(axes: Axes, *labels: tuple[float, str]) -> None:
     """Labels left of the rows."""
-    left = min(0.0, axes.get_xlim()[0])
     for y, label in labels:
-        write(axes, left, y, f"{label}  ", ha="right", fontweight="bold")
+        write(axes, 0, y, f"{label}  ", ha="right", fontweight="bold")
 
 
-def cooperating(launch: Launch) -> tuple[Figure, str]:
+def cooperating(axes: Axes, launch: Launch) -> None:
     """Blocks whose threads work on the same elements: the block's index, and its threads."""
-    title = headline(launch)
-    figure, axes = canvas(WIDTH, 2.2, title)
-    drawn = slots(Axis("x", "blocks", launch.blocks, 1, launch.blocks), BLOCKS)
-    for slot in drawn:
-        if slot.block is None:
-            _gap(axes, slot, launch.blocks - len(drawn) + 1)
-        else:
-            at = index_of(slot.block, launch.grid)
-            write(axes, slot.at + 0.5, 0.45, f"block {at if prod(launch.grid[1:]) > 1 else at[0]}")
-            box(axes, slot.at + 0.04, 1, 0.92, 1, colour(slot.block), linewidth=2.2)
-            write(axes, slot.at + 0.5, 1.5, f"threads\n0 … {prod(launch.block) - 1}")
-    axes.set_xlim(-0.02, (drawn[-1].at if drawn else 0) + 1.02)
+    for left, block in _drawn(axes, Axis("x", "blocks", launch.blocks, 1, launch.blocks)):
+        at = index_of(block, launch.grid)
+        write(axes, left + 0.5, 0.45, f"block {at if prod(launch.grid[1:]) > 1 else at[0]}")
+        box(axes, left + 0.04, 1, 0.92, 1, colour(block), linewidth=2.2)
+        write(axes, left + 0.5, 1.5, f"threads\n0 … {prod(launch.block) - 1}")
     axes.set_ylim(2.2, 0)
-    return figure, title

@@ -11,7 +11,7 @@ import numpy as np
 import PIL.Image
 from IPython.display import display
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
@@ -58,7 +58,6 @@ class Picture:
 
     @property
     def parts(self) -> tuple[Image, Text]:
-        """The image, and the numbers under it."""
         return Image(self.figure, self.title), Text(self.numbers)
 
     def _ipython_display_(self) -> None:
@@ -99,11 +98,6 @@ def boxes(axes: Axes, x: Any, y: Any, width: float, height: float, fill: Any, **
     shapes = np.stack(np.broadcast_arrays(x, y), -1)[:, None] + corners
     defaults: dict[str, Any] = {"facecolors": fill, "edgecolors": INK, "linewidths": 0.8}
     axes.add_collection(PolyCollection(shapes, **(defaults | style)), autolim=False)
-
-
-def strokes(axes: Axes, ends: Any, colour: str) -> None:
-    """Thin lines, each from one point to another."""
-    axes.add_collection(LineCollection(ends, colors=colour, linewidths=0.7), autolim=False)
 
 
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:

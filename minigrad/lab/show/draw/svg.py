@@ -44,27 +44,19 @@ class Layout(NamedTuple):
 
 def layout(inputs: Sequence[Sequence[int]], widths: Sequence[float]) -> Layout:
     """Place the nodes of a graph: inputs[i] are the nodes that node i reads, all before it; the last is the output."""
-    depth = _depths(inputs)
+    depth = [0] * len(inputs)  # the longest path to the output: a node's layer, counted from the bottom
+    for node in range(len(inputs) - 1, -1, -1):
+        for source in inputs[node]:
+            depth[source] = max(depth[source], depth[node] + 1)
     items = [Item(width, node) for node, width in enumerate(widths)]
     layers: list[list[Item]] = [[] for _ in range(max(depth) + 1)]
     for node in _depth_first(inputs):
         layers[depth[node]].append(items[node])
-    lines = {}
-    for node, read in enumerate(inputs):
-        for place, source in enumerate(read):
-            lines[node, place] = _path(items, layers, depth, source, node)
+    ends = [(node, place, source) for node, read in enumerate(inputs) for place, source in enumerate(read)]
+    lines = {(node, place): _path(items, layers, depth, source, node) for node, place, source in ends}
     layers.reverse()
     _order(layers)
     return Layout(layers, lines, _place(layers))
-
-
-def _depths(inputs: Sequence[Sequence[int]]) -> list[int]:
-    """The longest path from each node to the output: its layer, counted from the bottom."""
-    depth = [0] * len(inputs)
-    for node in range(len(inputs) - 1, -1, -1):
-        for source in inputs[node]:
-            depth[source] = max(depth[source], depth[node] + 1)
-    return depth
 
 
 def _depth_first(inputs: Sequence[Sequence[int]]) -> list[int]:
@@ -127,17 +119,14 @@ def _place(layers: list[list[Item]]) -> float:
     for sweep in range(SWEEPS + 1):  # an odd number: the last one goes down
         down = sweep % 2 == 0
         for layer in layers if down else layers[::-1]:
-            _spread(layer, [_mean([n.x for n in _leading(item, down)], item.x) for item in layer])
+            # a node stands under operations, and leaves make room
+            near = ([n for n in item.above if n.above] or item.above if down else item.below for item in layer)
+            _spread(layer, [_mean([n.x for n in each], item.x) for each, item in zip(near, layer, strict=True)])
     items = [item for layer in layers for item in layer]
     left = min(item.x - item.width / 2 for item in items)
     for item in items:
         item.x -= left
     return max(item.x + item.width / 2 for item in items)
-
-
-def _leading(item: Item, down: bool) -> list[Item]:
-    """The neighbours to line up with: a node stands under operations, and leaves make room."""
-    return [n for n in item.above if n.above] or item.above if down else item.below
 
 
 def _spread(layer: list[Item], wanted: Sequence[float]) -> None:

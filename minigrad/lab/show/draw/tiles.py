@@ -26,12 +26,10 @@ class TiledMatrix:
 
     @property
     def down(self) -> list[Slot]:
-        """The tiles from top to bottom."""
         return slots(self.rows, TILES, self.keep[0])
 
     @property
     def across(self) -> list[Slot]:
-        """The tiles from left to right."""
         return slots(self.columns, TILES, self.keep[1])
 
     @property
@@ -41,11 +39,6 @@ class TiledMatrix:
     @property
     def bottom(self) -> float:
         return self.top + (self.down[-1].at + 1 if self.down else 0)
-
-    @property
-    def edge(self) -> float:
-        """The right edge of the elements, left of threads without one."""
-        return self.right - 1 + self.busy(self.down[-1], self.across[-1])[1]
 
     def label(self) -> str:
         """Its name, its shape in letters and in numbers."""
