@@ -26,7 +26,7 @@ from minigrad.replay.launches import replayed, replayed_one
 from minigrad.tensor import Tensor, output
 
 AnyArray = np.ndarray | Array
-_generation = object()  # another one after each change of preferred tunables: calls of an older one are prepared again
+_generation = [0]  # grows with each change of preferred tunables: calls of an older one are prepared again
 __all__ = ["OPS", "AnyArray", "Case", "Op", "unbroadcast"]
 
 
@@ -79,7 +79,7 @@ class Op:
 
     def _forget(self) -> None:
         """Drop the prepared calls: kernels have other tunables."""
-        self._by_arguments, self._prepared, self._generation = Cache(), Cache(), _generation
+        self._by_arguments, self._prepared, self._generation = Cache(), Cache(), _generation[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "kernels" and "running" in vars(self):
@@ -88,7 +88,7 @@ class Op:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The op on tensors and numbers: find or prepare the call for inputs like these, then run it."""
-        if self._generation is not _generation:
+        if self._generation != _generation[0]:
             self._forget()
         try:
             key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
@@ -110,7 +110,7 @@ class Op:
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "PreparedCall":
         """The call for arrays like these; it is kept where the device replays launches."""
-        if self._generation is not _generation:
+        if self._generation != _generation[0]:
             self._forget()
         replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
         key = key_of([x.spec for x in arrays], params) if replays else None  # type: ignore[union-attr]
@@ -151,7 +151,8 @@ class Op:
         call = PreparedCall(self, arrays, params, replays=False)
         y = self.run(arrays, params)
         rule = Rule(call, needs or tuple(has_gradient(a.dtype) for a in arrays), arrays, y)
-        return y, rule.saving((*arrays, y) if self.outputs == 1 else (*arrays, *y))
+        everything = (*arrays, y) if self.outputs == 1 else (*arrays, *y)
+        return y, partial(rule.pull, [everything[i] for i in rule.numbers])
 
     def vjp(self, arrays: Sequence[AnyArray], dy: AnyArray, params: Mapping[str, Any]) -> tuple:
         """The gradients of the inputs for an upstream gradient, without a tape."""
@@ -208,10 +209,7 @@ class Op:
 
 
 class PreparedCall:
-    """An op for inputs of certain specs and certain parameters: runs it, and records it where a gradient is required.
-
-    Only `run` depends on the device: it is `Op.execute`, with launches replayed where the device does that.
-    """
+    """An op for inputs of certain specs, with its parameters: `run` replays launches where the device does that."""
 
     def __init__(self, op: Op, arrays: Sequence[AnyArray], params: Mapping[str, Any], replays: bool):
         self.op, self.params, self.replays = op, params, replays
@@ -258,7 +256,7 @@ class Rule:
         self.op, self.needs, self.shapes, self.replays = call.op, needs, call.shapes, call.replays
         self.single = call.op.outputs == 1
         self._places, self._constants = call.op.saved(arrays, call.params, needs)
-        self._numbers = list(self._places.values())
+        self.numbers = list(self._places.values())
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
         self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
@@ -266,16 +264,12 @@ class Rule:
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
         """The node for these tensors: the inputs and, before the last output `result`, any others."""
-        if not self._numbers:
+        if not self.numbers:
             return tape.Node(self.op.name, parents, self._saves_nothing or partial(self.pull, ()), (), result.array)
         everything = (*tensors, result)
         saved = [(name, everything[i].version) for name, i in self._places.items()]
-        pull = partial(self.pull, [everything[i].array for i in self._numbers])
+        pull = partial(self.pull, [everything[i].array for i in self.numbers])
         return tape.Node(self.op.name, parents, pull, saved, result.array)
-
-    def saving(self, arrays: Sequence[AnyArray]) -> partial:
-        """The pull with what it saves of these inputs and outputs."""
-        return partial(self.pull, [arrays[i] for i in self._numbers])
 
     def pull(self, saved: Sequence[AnyArray], dy: Any) -> Sequence[AnyArray | None]:
         """The gradients of the inputs, from that of the output, or from a tuple with those of several."""
@@ -314,9 +308,4 @@ def unbroadcast(grad: AnyArray | None, shape: tuple[int, ...]) -> AnyArray | Non
     return total.reshape(shape)
 
 
-def _next_generation() -> None:
-    global _generation
-    _generation = object()
-
-
-RETUNED.append(_next_generation)
+RETUNED.append(lambda: _generation.append(_generation.pop() + 1))

@@ -94,8 +94,6 @@ class Tracer(Protocol):
 
 
 class _Mode(threading.local):
-    """The state of this thread."""
-
     enabled = True  # operations are recorded
     recorder: Recorder | None = None
     tracer: Tracer | None = None
