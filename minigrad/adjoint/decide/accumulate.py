@@ -7,21 +7,11 @@ from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, st
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
 from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    comparison,
-    count_up,
-    flatten,
-    int_literal,
-    negative,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, negative, plus, times
 
 
 @dataclass(eq=False)
@@ -214,7 +204,7 @@ class Accumulate:
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), int_literal(COPIES), "int")
+            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), rewrite.int_literal(COPIES), "int")
             offset = times(copy, ast.Name(self.strides[target.array], "int"))
             target = ast.Index(target.array, (plus(offset, target.indices[0]),), target.type)
         site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
@@ -243,7 +233,7 @@ def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: 
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = ast.Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
-            body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+            body = [rewrite.count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
             body = [ast.If(comparison("==", ast.Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]

@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count, evaluate
 from minigrad.adjoint.decide import AdjointLaunch, Choice
+from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, is_float
 from minigrad.adjoint.language.dataflow import (
-    declared,
     elements_read,
     has_barrier,
     inline,
     is_sum,
     own_reads,
-    own_updates,
-    own_writes,
     target_name,
     written,
 )
@@ -59,9 +57,9 @@ class BlockExchange:
     def separable(self, body: list[Stmt]) -> bool:
         """True if the only results of a launch are sums that it does not read: then they may be split."""
         sums = {target_name(s.target) for s in flatten(body) if is_sum(s)} & self.gradients
-        others = {n for s in flatten(body) if not is_sum(s) for n in own_writes(s)}
-        read = {n for s in flatten(body) for n in own_reads(s) - own_updates(s)}
-        return not sums & read and not others & self.visible - declared(body)
+        others = {n for s in flatten(body) if not is_sum(s) for n in dataflow.own_writes(s)}
+        read = {n for s in flatten(body) for n in own_reads(s) - dataflow.own_updates(s)}
+        return not sums & read and not others & self.visible - dataflow.declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles with independent iterations, by the axis along which blocks share them."""
@@ -133,7 +131,7 @@ def _partition(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     outside: list[Stmt] = []
     inside: list[Stmt] = []
     changing = {block}
-    again = [n for s in flatten(body) for n in own_writes(s)]
+    again = [n for s in flatten(body) for n in dataflow.own_writes(s)]
     for s in body:
         plain = isinstance(s, Declare) and not s.dims and s.value is not None and not is_float(s.type)
         moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not own_reads(s) & changing  # type: ignore[union-attr]

@@ -5,34 +5,11 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
-from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    DERIVATIVES,
-    Expr,
-    Stmt,
-    Target,
-    base_name,
-    children,
-    common_type,
-    is_float,
-    walk,
-)
+from minigrad.adjoint.language import ast, rewrite
+from minigrad.adjoint.language.ast import DERIVATIVES, Expr, Stmt, Target, base_name, is_float
 from minigrad.adjoint.language.control_flow import branch
 from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    as_float,
-    comparison,
-    int_literal,
-    is_number,
-    logical_not,
-    minus,
-    negative,
-    over,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 
 class Gradients(dict[str, str]):
@@ -61,7 +38,7 @@ class Rules:
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
         """Add `seed` times the derivative of `e` to the gradient of each operand."""
-        if not self.carries(e) or is_number(seed, 0):
+        if not self.carries(e) or rewrite.is_number(seed, 0):
             return []
         match e:
             case ast.Name() | ast.Index():
@@ -118,7 +95,7 @@ class Rules:
     def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
         """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
-        for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
+        for guard, value in ((e.condition, e.yes), (rewrite.logical_not(e.condition), e.no)):
             self.saved.guards.append(guard)
             sides.append(self.pull(value, seed))
             self.saved.guards.pop()
@@ -132,7 +109,7 @@ class Rules:
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
         if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x)
-            return self.pull(e.right, times(times(int_literal(n), seed), left))
+            return self.pull(e.right, times(times(rewrite.int_literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
         if both:  # of a / b, d_b = -d_a * (a / b), and the forward sweep has computed a / b
@@ -187,7 +164,7 @@ class Rules:
                 return self.pull(value, ast.Name(self.gradients[s.name], s.type))
             case ast.Declare(values=values) if values:
                 d = self.gradients[s.name]
-                pulls = (self.pull(e, ast.Index(d, (int_literal(n),), s.type)) for n, e in enumerate(values))
+                pulls = (self.pull(e, ast.Index(d, (rewrite.int_literal(n),), s.type)) for n, e in enumerate(values))
                 return [t for pull in pulls for t in pull]
             case ast.Assign():
                 return self.assignment(s, after)
@@ -218,7 +195,7 @@ class Rules:
 
     def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
         """The gradient, in a variable if several operands or the target itself receive it."""
-        leaves = (x for x in walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
+        leaves = (x for x in ast.walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
         operands = [x for x in leaves if self.carries(x) and x != self.updated]
         again = self.updated is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
@@ -228,7 +205,9 @@ class Rules:
 
     def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
-        if is_number(by, 1) or (by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)):
+        if rewrite.is_number(by, 1) or (
+            by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)
+        ):
             return []
         if by == ZERO:
             return [ast.Assign(d, "=", ZERO)]
@@ -263,7 +242,7 @@ def coefficient(e: Expr, target: Target) -> Expr | None:
     if name not in e.names:
         return ZERO
     if e == target:
-        return ONE if name not in names_in(children(e)) else None
+        return ONE if name not in names_in(ast.children(e)) else None
     match e:
         case ast.Unary(op="-"):
             inner = coefficient(e.operand, target)
@@ -278,11 +257,11 @@ def coefficient(e: Expr, target: Target) -> Expr | None:
             if left is None or right is None or ZERO not in (left, right):
                 return None
             if right == ZERO:
-                return times(left, as_float(e.right, e.type))
-            return times(as_float(e.left, e.type), right)
+                return times(left, rewrite.as_float(e.right, e.type))
+            return times(rewrite.as_float(e.left, e.type), right)
         case ast.Binary(op="/") if name not in e.right.names:
             left = coefficient(e.left, target)
-            return None if left is None else over(left, as_float(e.right, e.type))
+            return None if left is None else over(left, rewrite.as_float(e.right, e.type))
     return None
 
 
@@ -290,7 +269,7 @@ def assigned_value(s: ast.Assign) -> Expr:
     """The new value of the target: of `v += e` it is `v + e`."""
     if s.op == "=":
         return s.value
-    return ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
+    return ast.Binary(s.op[:-1], s.target, s.value, ast.common_type(s.target.type, s.value.type))
 
 
 def remainder(s: ast.Assign) -> Expr | None:
