@@ -82,7 +82,11 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     if not ends(function.body):
         why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
         raise file.error(function.place, why)
-    flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
+    flow = structured(
+        function.body,
+        ("return",),
+        lambda jump: [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value else [],
+    )
     made = ast.Declare(result.name, result.type)
     of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
     of.declared = {**function.declared, result.name: made}
@@ -98,11 +102,6 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     draft.sinks = {own[p.name]: False for p in function.params if p.pointer and p.name in active}
     simplify(draft, passes)
     return derived
-
-
-def _assigned(result: ast.Name, jump: ast.Jump) -> list[Stmt]:
-    """`result = v` for `return v`."""
-    return [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
 
 
 def check_unchanged(file: KernelFile, f: ast.Function, read: set[str], body: list[Stmt]) -> None:

@@ -67,11 +67,6 @@ class KernelFacts:
         """The names that the forward sweep of a statement writes."""
         return dataflow.written([s]) - self.dropped
 
-    @cached_property
-    def overwritten(self) -> set[str]:
-        """All names that the forward sweep writes."""
-        return dataflow.written(self.function.body) - self.dropped
-
     def reads(self, e: Expr) -> set[str]:
         """The variable or array that an expression itself reads; of a call the arrays that it takes."""
         match e:

@@ -10,17 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.analyse import KernelFacts
-from minigrad.adjoint.analyse.indices import (
-    EXTENTS,
-    IDS,
-    IndexFacts,
-    Polynomial,
-    constant,
-    is_unsigned,
-    polynomial,
-    variable,
-)
-from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS, IndexFacts, Polynomial, constant, polynomial, variable
+from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
@@ -257,8 +248,9 @@ class Fill:
     @property
     def axes(self) -> list[str]:
         """The axes of threadIdx on which these depend."""
-        parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
-        names = names_in(inline(e, self.fixed) for e in parts)
+        headers = [e for t in self.touches for h in t.loops if h for e in (h.start, h.bound, h.step)]
+        parts = [e for t in self.touches for e in (*t.element.indices, *t.guards)]
+        names = names_in(inline(e, self.fixed) for e in headers + parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
@@ -274,11 +266,10 @@ class Fill:
         for touch in self.touches:
             if stored.all() and not touch.stores:
                 continue
-            found = numbers.elements(touch)
-            if found is None and not touch.stores:
+            if (found := numbers.elements(touch)) is None:
+                if touch.stores:
+                    continue
                 return False
-            if found is None:
-                continue
             inside = all(((i >= 0) & (i < n)).all() for i, n in zip(found, shape, strict=True))
             if touch.stores and not inside:
                 return None
@@ -286,10 +277,6 @@ class Fill:
                 return False
             stored[found] = True
         return bool(stored.all()) or any(not t.stores for t in self.touches)
-
-
-def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
-    yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
 
 
 def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
@@ -324,9 +311,8 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
 def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
     """The extent of the block along an axis that the launch relies on already, or that the indices imply."""
     name = f"blockDim.{axis}"
-    for known in (facts.conditions, facts.limits):
-        if name in known:
-            return [known[name]]
+    if (known := facts.conditions.get(name) or facts.limits.get(name)) is not None:
+        return [known]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
     along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if thread_axis(facts.fixed, e) == axis]
     return along[:1]

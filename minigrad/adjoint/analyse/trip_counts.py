@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, is_unsigned, polynomial, variable
+from minigrad.adjoint.analyse.indices import EXTENTS, polynomial, variable
 from minigrad.adjoint.language import ast, rewrite
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float
+from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import inline, target_name, written
 from minigrad.adjoint.language.file import KernelFile
@@ -15,6 +15,14 @@ from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, nega
 
 LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most
 HALVINGS = 32  # of a 32-bit integer, at most
+COORDINATES = {*EXTENTS, *EXTENTS.values()}
+
+
+def is_unsigned(e: Expr) -> bool:
+    """True where C++ computes an expression in unsigned arithmetic, in which -1 is a large number."""
+    if isinstance(e, ast.Cast | ast.Index) or e.type != "int":
+        return e.type in UNSIGNED
+    return e.names <= COORDINATES if isinstance(e, ast.Name) else any(map(is_unsigned, children(e)))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Sums of gradients in memory: plain where a thread owns the element, else by atomics, of a warp or block at once."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
@@ -46,23 +46,21 @@ class SumSite:
 COPIES = 256
 
 
+@dataclass
 class Accumulate:
     """Chooses the kind of each sum: for an array in global memory at once, for a shared one between two barriers."""
 
-    def __init__(
-        self, arrays: dict[str, bool], converged: set[str], totals: Container[str], strides: Mapping[str, str],
-        earlier: Container[str], inputs: Mapping[str, str], enabled: Container[str],
-    ):  # fmt: skip
-        self.arrays = arrays  # gradients in memory: True for those in shared memory
-        self.converged = converged  # names with one value in the threads of a block that execute together
-        self.strides, self.strided = strides, set[str]()  # gradients that may have copies; those that do
-        self.earlier = earlier  # names that earlier launches write
-        self.inputs = inputs  # the array by its gradient
-        self.enabled = enabled  # passes, among them kinds of sums
-        self.totals = totals  # the gradients of scalar parameters
-        self.sites: list[SumSite] = []
-        self.rows: dict[str, Choice] = {}  # for elements that the kernel stores
-        self.covers: dict[str, Cover] = {}  # for gradients that their first stores may fill
+    arrays: dict[str, bool]  # gradients in memory: True for those in shared memory
+    converged: set[str]  # names with one value in the threads of a block that execute together
+    totals: Container[str]  # the gradients of scalar parameters
+    strides: Mapping[str, str]  # gradients that may have copies
+    earlier: Container[str]  # names that earlier launches write
+    inputs: Mapping[str, str]  # the array by its gradient
+    enabled: Container[str]  # passes, among them kinds of sums
+    strided: set[str] = field(default_factory=set)  # gradients that have copies
+    sites: list[SumSite] = field(default_factory=list)
+    rows: dict[str, Choice] = field(default_factory=dict)  # for elements that the kernel stores
+    covers: dict[str, Cover] = field(default_factory=dict)  # for gradients that their first stores may fill
 
     def decide(self, body: list[Stmt], facts: IndexFacts, phases: Phases) -> list[Choice]:
         """Rewrite the sums of a body. Returns the rows of the decision table."""
@@ -86,20 +84,16 @@ class Accumulate:
         return groups
 
     def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
-        """Collect the sites."""
+        """Collect the sites, and the rows of elements that the kernel itself stores: those the thread owns."""
         for s in body:
             if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
-                self.note_owned(s)
+                why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+                row = Choice(expression(s.target), "plain +=", why, "", moved)
+                self.rows.setdefault(row.what, row)
             elif is_sum(s) and target_name(s.target) in self.arrays:
                 self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, ast.If) else None)
-
-    def note_owned(self, s: ast.Assign) -> None:
-        """Add the row of an element that the kernel itself stores: no other thread may touch it between barriers."""
-        why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
-        row = Choice(expression(s.target), "plain +=", why, "", moved)
-        self.rows.setdefault(row.what, row)
 
     def group(self, array: str, sites: list[SumSite], facts: IndexFacts) -> list[Choice]:
         """Choose for one array between two barriers: plain sums if no two threads share an element."""

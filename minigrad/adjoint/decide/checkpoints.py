@@ -155,7 +155,9 @@ class TapedLoop:
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
-        number = ast.Declare(self.k.name, "int", value=self.last(here) if free else here)
+        number = ast.Declare(
+            self.k.name, "int", value=ast.Call("min", (here, minus(self.trips, ONE)), "int") if free else here
+        )
         inside = comparison("<", here if free else self.k, self.trips)
         values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
@@ -175,10 +177,6 @@ class TapedLoop:
             up.pragma = down.pragma = "#pragma unroll"
         whole = rewrite.count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
         return [self.shorter_check(s) if s is not self.back else whole for s in self.body]
-
-    def last(self, here: Expr) -> Expr:
-        """The number of an iteration, at most that of the last one."""
-        return ast.Call("min", (here, minus(self.trips, ONE)), "int")
 
     def store_rarely(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
         """Store a value in every EVERY-th iteration only."""

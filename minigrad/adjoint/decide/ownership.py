@@ -157,7 +157,6 @@ def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
 
 
 NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
-
 IN_ORDER = "the rounds of its loop have to follow one another"
 
 
@@ -181,7 +180,9 @@ class Ownership:
         for stage in self.staged.values():
             dims = (*(d for _, d in stage.varying), *(self.facts.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
             made = [ast.Declare(stage.name, stage.own.type, dims, shared=True), *self.stage(made, stage)]
-        made = [self.pad(s) for s in made]
+        for n, s in enumerate(made):
+            if isinstance(s, ast.Declare) and s.name in self.padded:
+                made[n] = replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
         return self.scalars(made)
 
     def bodies_between_barriers(self, body: list[Stmt]) -> list[Stmt]:
@@ -250,12 +251,6 @@ class Ownership:
         wait: list[Stmt] = [ast.Barrier()] if front == at else []
         behind: list[Stmt] = [] if any(isinstance(t, ast.Barrier) for t in body[at + 1 :]) else [ast.Barrier()]
         return [*body[:front], store, *wait, *body[front : at + 1], *behind, *body[at + 1 :]]
-
-    def pad(self, s: Stmt) -> Stmt:
-        """The declaration of an array, with a column more if it is padded."""
-        if isinstance(s, ast.Declare) and s.name in self.padded:
-            return replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
-        return s
 
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Make shared gradients of one element per thread variables."""

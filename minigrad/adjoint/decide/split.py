@@ -25,7 +25,6 @@ from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_u
 
 Sum = tuple[Assign, int]  # with its number of executions in an iteration of the outer loop
 
-
 OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
 
 
@@ -92,7 +91,8 @@ class BlockExchange:
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, if its additional reads in each iteration are fewer bytes than its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        others = {id(s) for s in flatten(body) if is_sum(s)} - mine - self.local_sums(body)
+        others = {id(s) for s in flatten(body) if is_sum(s)} - mine
+        others -= {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
         kept = self.pruned(copy_without(body, others))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
@@ -120,10 +120,6 @@ class BlockExchange:
         instead = f"atomic: {atomics} in L2 a round"
         row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
         return AdjointLaunch([*outside, note, begin, each_block], name, {extent: trips}, {blocks.name: extent}, (row,))
-
-    def local_sums(self, body: list[Stmt]) -> set[int]:
-        """The ids of sums in variables and arrays of a thread or a block."""
-        return {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
 
 
 def _partition(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:

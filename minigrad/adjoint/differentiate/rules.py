@@ -119,32 +119,22 @@ class Rules:
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 
-    def in_variable(self, seed: Expr) -> tuple[list[Stmt], Expr]:
-        """A gradient that is used twice, in a variable if it has to be computed."""
-        if not _is_computed(seed):
-            return [], seed
-        name = self.fresh("d_part")
-        return [ast.Declare(name, seed.type, value=seed)], ast.Name(name, seed.type)
+    def in_variable(self, e: Expr, base: str = "d_part") -> tuple[list[Stmt], Expr]:
+        """An expression that is used twice, in a variable unless it is one, its negative, or a literal."""
+        if isinstance(e.operand if isinstance(e, ast.Unary) else e, ast.Name | ast.Number):
+            return [], e
+        name = self.fresh(base)
+        return [ast.Declare(name, e.type, value=e)], ast.Name(name, e.type)
 
     def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         name, args = base_name(e.function), e.arguments
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
-            before, y = self.value_in_variable(name, self.keep(e))
+            y, twice = self.keep(e), DERIVATIVES[name].count("y") > 1
+            before, y = self.in_variable(y, f"{name}_value") if twice else ([], y)
             return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
-        return self.multivariate(name, e, seed)
-
-    def value_in_variable(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
-        """The value of a function, in a variable if its derivative reads it twice."""
-        if DERIVATIVES[name].count("y") < 2 or isinstance(y, ast.Name):
-            return [], y
-        value = self.fresh(f"{name}_value")
-        return [ast.Declare(value, y.type, value=y)], ast.Name(value, y.type)
-
-    def multivariate(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
-        """The gradients of functions of two or three operands."""
-        a, b = e.arguments[:2]
+        a, b = args[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
@@ -228,11 +218,6 @@ def equal_factors(e: Expr) -> int:
     return inner + 1 if inner and isinstance(e.left, ast.Binary) and e.left.right == e.right else 0
 
 
-def _is_computed(seed: Expr) -> bool:
-    """True if an expression is more than a variable, its negative, or a literal."""
-    return not isinstance(seed.operand if isinstance(seed, ast.Unary) else seed, ast.Name | ast.Number)
-
-
 def coefficient(e: Expr, target: Target) -> Expr | None:
     """a of `e = a * target + b`; None if a or b read the target's variable.
 
@@ -247,15 +232,12 @@ def coefficient(e: Expr, target: Target) -> Expr | None:
         case ast.Unary(op="-"):
             inner = coefficient(e.operand, target)
             return None if inner is None else negative(inner)
-        case ast.Binary(op="+" | "-"):
+        case ast.Binary(op="+" | "-" | "*"):
             left, right = coefficient(e.left, target), coefficient(e.right, target)
-            if left is None or right is None:
+            if left is None or right is None or (e.op == "*" and ZERO not in (left, right)):
                 return None
-            return plus(left, right) if e.op == "+" else minus(left, right)
-        case ast.Binary(op="*"):
-            left, right = coefficient(e.left, target), coefficient(e.right, target)
-            if left is None or right is None or ZERO not in (left, right):
-                return None
+            if e.op != "*":
+                return plus(left, right) if e.op == "+" else minus(left, right)
             if right == ZERO:
                 return times(left, rewrite.as_float(e.right, e.type))
             return times(rewrite.as_float(e.left, e.type), right)
@@ -276,9 +258,9 @@ def remainder(s: ast.Assign) -> Expr | None:
     """b of `target = target + b`, whatever b reads; None for other assignments."""
     if s.op in ("+=", "-="):
         return s.value if s.op == "+=" else negative(s.value)
-    e = s.value
-    if s.op == "=" and isinstance(e, ast.Binary) and e.op in "+-" and s.target in (e.left, e.right):
-        if e.left == s.target:
-            return e.right if e.op == "+" else negative(e.right)
-        return e.left if e.op == "+" else None
+    match s.value:
+        case ast.Binary(op="+" | "-" as op, left=left, right=right) if s.op == "=" and left == s.target:
+            return right if op == "+" else negative(right)
+        case ast.Binary(op="+", left=left, right=right) if s.op == "=" and right == s.target:
+            return left
     return None

@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
-from minigrad.adjoint.decide.store_or_recompute import (
-    LoopPlan,
-    Storage,
-    StoragePlan,
-    Tape,
-    lost_in_header,
-    replace_header,
-)
+from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Storage, StoragePlan, Tape, replace_header
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
@@ -180,7 +173,7 @@ class Saved:
         One slot serves all iterations of this loop, and it is filled in front of the loop. So it may hold only a value
         that is the same in all of them, and that the kernel reads there in any case.
         """
-        lost = lost_in_header(self.facts, s, self.loop.plan if self.loop else None)
+        lost = self.plan.lost_in_header(s, self.loop.plan if self.loop else None)
         if not lost:
             return s
 

@@ -105,15 +105,13 @@ class Sweep:
 
     def replay(self, s: Stmt) -> list[Stmt]:
         """A statement of the forward sweep, as the adjoint runs it."""
-        if isinstance(s, ast.Assign | ast.AtomicAdd) and self.omitted(target_name(s.target)):
-            return []
+        if isinstance(s, ast.Assign | ast.AtomicAdd):
+            array = target_name(s.target)
+            if array in self.facts.dropped or self.saved.is_lost(array):
+                return []
         if isinstance(s, ast.Declare | ast.Assign):
             rewrite.map_expressions(s := replace(s), self.saved.replayed)
         return [s]
-
-    def omitted(self, array: str) -> bool:
-        """True if the forward sweep does not store into an array."""
-        return array in self.facts.dropped or self.saved.is_lost(array)
 
     def rerun(self, body: list[Stmt], pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with the stores onto tapes in front of those that they belong to."""
