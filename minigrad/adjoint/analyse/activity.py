@@ -40,14 +40,12 @@ def default(file: KernelFile) -> list[str]:
     """
     kernel = file.kernel
     read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
-    added = {dataflow.target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.AtomicAdd)}
-    changed = {
-        dataflow.target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.Assign) and s.op != "="
-    }
+    stores = [s for s in flatten(kernel.body) if isinstance(s, ast.Assign | ast.AtomicAdd)]
+    changed = {dataflow.target_name(s.target) for s in stores if isinstance(s, ast.AtomicAdd) or s.op != "="}
     ends = dataflow.outputs(kernel)
     data = dependents(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
-    useful = dataflow.reachable(kernel, ends, backward=True) & (read | added | changed | left)
+    useful = dataflow.reachable(kernel, ends, backward=True) & (read | changed | left)
     return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
 
 

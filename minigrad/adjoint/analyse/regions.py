@@ -144,11 +144,9 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
         if found is None:
             return None
         ranges[found[0]] = found[1]
-    tested = _tested_bounds(facts.guards)
-    whole = polynomial(index)
+    tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
     if tested is None or whole is None:
         return None
-    made = Cover()
     digits = _digits(whole, facts, ranges, tested, made)
     if digits is None or tested:
         return None
@@ -194,17 +192,13 @@ def _digits(
         varying = [n for n in sorted(whole.names()) if facts.varies(n)]
         wider = None
         for name in (n for n in varying if n not in ranges):
-            threads = _thread_range(name, facts)
-            if threads is not None:
-                ranges[name] = threads
-                if name in tested:
-                    made.enough.append((threads, tested[name]))
-                    ranges[name] = tested.pop(name)
-            else:
-                wider = facts.expand(whole, name)
-                if wider is None:
+            if (threads := _thread_range(name, facts)) is None:
+                if (wider := facts.expand(whole, name)) is None:
                     return None
                 break
+            ranges[name] = tested.pop(name, threads)
+            if ranges[name] is not threads:
+                made.enough.append((threads, ranges[name]))
         if wider is None:
             return {n: whole.coefficient(n) for n in varying} if () not in whole else None
         whole = wider
@@ -215,8 +209,7 @@ def _thread_range(name: str, facts: IndexFacts) -> Polynomial | None:
     if name in IDS:
         return _extent(facts, name)
     value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
-    for a in "xyz":
-        thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
+    for thread, block in zip(IDS[:3], IDS[3:], strict=True):
         size = _extent(facts, thread)
         if value == variable(thread):
             return size
@@ -299,10 +292,11 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
             return []
     if not fill.array.shared or all(t.stores for t in found):
         return None
-    others = constants(facts)
+    values, numbers = facts.file.values, _numbers(facts)
     for a, extents in implied.items():
-        if f"blockDim.{a}" not in facts.conditions:
-            extents += _within(facts, a, others)
+        if (name := f"blockDim.{a}") not in facts.conditions:
+            most = evaluate(facts.limits[name], values) if name in facts.limits else None
+            extents += [e for n, e in numbers.items() if most is None or n <= most]
     blocks = sorted((_extents(facts, some) for some in _blocks(facts, implied)), key=lambda e: -prod(e.values()))
     holds = next((known for block in blocks if (known := fill.holds(block)) is not None), False)
     return [fill] if holds else None
@@ -322,26 +316,19 @@ def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -
     """True if a smaller block fills the array, too: the array may have a column more than the block has threads."""
     relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
-    numbers = constants(facts) if free else []
+    numbers = _numbers(facts) if free else {}
     fewer = {a: [e] for a, e in wanted.items()}
     for a in free:
-        fewer[a] = [*(n for n in numbers if (evaluate(n, values) or 0) < (evaluate(wanted[a], values) or 0)), wanted[a]]
+        fewer[a] = [*(e for n, e in numbers.items() if n < (evaluate(wanted[a], values) or 0)), wanted[a]]
     return any(fill.holds(_extents(facts, some)) for some in _blocks(facts, fewer) if some != wanted)
 
 
-def _within(facts: KernelFacts, axis: str, numbers: list[Expr]) -> list[Expr]:
-    """The numbers that a block may have as its extent along an axis."""
-    limit = facts.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, facts.file.values)
-    return [e for e in numbers if most is None or (evaluate(e, facts.file.values) or 0) <= most]
-
-
-def constants(facts: KernelFacts) -> list[Expr]:
-    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block."""
+def _numbers(facts: KernelFacts) -> dict[int, Expr]:
+    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block, in order."""
     body = flatten(facts.function.body)
     whole = [e for s in body for one in (*own_expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
     named = {evaluate(e, facts.file.values): e for e in whole if e.type == "int"}
-    return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
+    return {n: named[n] for n in sorted(n for n in named if n is not None and 0 < n <= THREADS)}
 
 
 def _blocks(facts: KernelFacts, extents: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:

@@ -210,7 +210,7 @@ class Ownership:
                 groups.setdefault(exchange, []).append((body, one))
             else:
                 self.atomic[expression(one.target)] = NO_OWNER
-        before, gathered = set(self.staged), list[Stmt]()
+        before, gathered = set(self.staged), list[ast.For]()
         for (var, axis), places in groups.items():
             sums = [one for _, one in places]
             new = NestExchange(self, s, sums, var, axis, before)
@@ -280,14 +280,12 @@ class Ownership:
         return ast.Name(names[0] if names else f"threadIdx.{axis}", "int")
 
 
-def _merged(nests: list[Stmt]) -> list[Stmt]:
+def _merged(nests: list[ast.For]) -> list[ast.For]:
     """Copies of one nest of loops, merged where they declare no common name."""
     made: list[ast.For] = []
     for s in nests:
-        assert isinstance(s, ast.For)
-        last = made[-1] if made else None
-        if last and not dataflow.declared(last.body) & dataflow.declared(s.body):
-            last.body += s.body
+        if made and not dataflow.declared(made[-1].body) & dataflow.declared(s.body):
+            made[-1].body += s.body
         else:
             made.append(s)
-    return [*made]
+    return made

@@ -77,9 +77,7 @@ class Rules:
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
             if n in e.inactive:
                 continue
-            if p.pointer:
-                sinks.append(ast.Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
-            elif isinstance(a, ast.Name) and self.carries(a):
+            if isinstance(a, ast.Name) and (p.pointer or self.carries(a)):
                 sinks.append(ast.Name(self.gradients[a.name], p.type))
             else:
                 name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
@@ -150,22 +148,17 @@ class Rules:
             return []
         match s:
             case ast.Declare(value=value) if value is not None:
-                self.hold(value, ast.Name(s.name, s.type), after)
+                if s.name not in after:  # then `keep` may read the value from the variable
+                    self.saved.held = value, ast.Name(s.name, s.type)
                 return self.pull(value, ast.Name(self.gradients[s.name], s.type))
             case ast.Declare(values=values) if values:
-                d = self.gradients[s.name]
-                pulls = (self.pull(e, ast.Index(d, (rewrite.int_literal(n),), s.type)) for n, e in enumerate(values))
-                return [t for pull in pulls for t in pull]
+                d = [ast.Index(self.gradients[s.name], (rewrite.int_literal(n),), s.type) for n in range(len(values))]
+                return [t for e, seed in zip(values, d, strict=True) for t in self.pull(e, seed)]
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
                 return self.pull(s.value, self.gradient_of(s.target))
         return []
-
-    def hold(self, value: Expr, target: ast.Name, after: Set[str]) -> None:
-        """Let `keep` read a value from the variable that it is assigned to, if nothing overwrites that."""
-        if target.name not in after:
-            self.saved.held = value, target
 
     def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
         """Of `target = a * target + b`: add to the gradients of a and b, then d_target *= a."""
@@ -175,8 +168,8 @@ class Rules:
             d, part = self.copied_gradient(value if added is None else added, d, s)
             clear: list[Stmt] = [ast.Assign(self.gradient_of(s.target), "=", ZERO)] if added is None else []
             return [*part, *clear, *self.pull(value if added is None else added, d)]
-        if isinstance(s.target, ast.Name) and again == ZERO:
-            self.hold(value, s.target, after)
+        if isinstance(s.target, ast.Name) and again == ZERO and s.target.name not in after:
+            self.saved.held = value, s.target
         self.updated = s.target
         seed, part = self.copied_gradient(value, d, s) if isinstance(d, ast.Index) else (d, [])
         gradient = self.pull(value, seed)
@@ -202,7 +195,7 @@ class Rules:
         if by == ZERO:
             return [ast.Assign(d, "=", ZERO)]
         divides = isinstance(by, ast.Binary) and by.op == "/" and by.left == ONE
-        value: Expr = by.right if divides else by  # type: ignore[union-attr]
+        value = by.right if isinstance(by, ast.Binary) and divides else by
         if isinstance(value, ast.Cast) and value.type == d.type and not is_float(value.operand.type):
             value = value.operand  # converted by *= itself
         return [ast.Assign(d, "/=" if divides else "*=", value)]
