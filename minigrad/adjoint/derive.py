@@ -82,11 +82,11 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     if not ends(function.body):
         why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
         raise file.error(function.place, why)
-    flow = structured(
-        function.body,
-        ("return",),
-        lambda jump: [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value else [],
-    )
+
+    def assigned(jump: ast.Jump) -> list[Stmt]:
+        return [] if jump.value is None else [ast.Assign(result, "=", jump.value, jump.place, jump.text)]
+
+    flow = structured(function.body, ("return",), assigned)
     made = ast.Declare(result.name, result.type)
     of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
     of.declared = {**function.declared, result.name: made}

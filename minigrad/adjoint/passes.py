@@ -57,7 +57,6 @@ class Draft:
         return {d.name for d in function.declared.values() if d.shared} | {p.name for p in function.params if p.pointer}
 
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
-        """Without dead code."""
         own = (written(body) - self.results) | set(self.saved.tapes)
         size = -1
         while size != (size := len(flatten(body))):

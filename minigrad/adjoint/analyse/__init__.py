@@ -93,9 +93,8 @@ class KernelFacts:
             return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
         macros = set(self.file.values)
         scalars = {p.name for p in self.function.params if not p.pointer} | {*more}
-        known = (
-            {**self.fixed, **dataflow.assigned_once(body)} if more else {**dataflow.assigned_once(body), **self.fixed}
-        )
+        here = dataflow.assigned_once(body)
+        known = self.fixed | here if more else here | self.fixed
         launch = {*scalars, *macros, *EXTENTS.values()}
         return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
 
@@ -175,7 +174,6 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
         match s:
             case ast.Assign(target=ast.Index(array=name), op="=") if name in names - seen - dataflow.own_reads(s):
                 found.add(id(s))
-        seen |= dataflow.own_reads(s) | (
-            set() if isinstance(s, ast.Declare) and not s.values else dataflow.own_writes(s)
-        )
+        empty = isinstance(s, ast.Declare) and not s.values
+        seen |= dataflow.own_reads(s) | (set() if empty else dataflow.own_writes(s))
     return found

@@ -105,9 +105,8 @@ def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
     if not isinstance(s, ast.If | ast.For) or not dataflow.names_in(own_expressions(s)) & data:
         return False
     inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]
-    return bool(dataflow.names_used(inside) & watched) or any(
-        isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside)
-    )
+    waits = any(isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside))
+    return waits or not watched.isdisjoint(dataflow.names_used(inside))
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:

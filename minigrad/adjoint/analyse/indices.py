@@ -152,7 +152,6 @@ class IndexFacts:
         return p
 
     def coordinates_of(self, digit: str, depth: int) -> set[str]:
-        """The coordinates that one digit determines."""
         if digit in IDS:
             return {digit}
         if digit in self.sums:

@@ -110,10 +110,7 @@ def _ends_by_bits(s: ast.For, values: Mapping[str, int]) -> bool:
     step = s.step
     if step is None or target_name(step.target) in written(s.body):
         return False
-    by, start = (
-        rewrite.int_value(step.value) or 0,
-        evaluate(s.start.value, values) if s.start and s.start.value else None,
-    )
+    by, start = rewrite.int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else 0
     tests = [e for e in rewrite.conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
     if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
         least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]

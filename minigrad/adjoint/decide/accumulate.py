@@ -30,7 +30,6 @@ class SumSite:
 
     @property
     def ranges(self) -> frozenset:
-        """The ranges of the loop variables in its indices."""
         names = {n for e in self.target.indices for n in e.names}
         return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 

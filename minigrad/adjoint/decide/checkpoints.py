@@ -123,17 +123,15 @@ class TapedLoop:
         apart = apart and len(self.pushes) == len(self.names)
         apart = apart and dataflow.names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
         adds = any(isinstance(s, ast.AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
-        writes = (
-            dataflow.written(self.again) - dataflow.declared(self.again) - self.states
-            or dataflow.written(self.again) & self.of.arrays
-        )
+        writes = dataflow.written(self.again)
+        shares = writes - dataflow.declared(self.again) - self.states or writes & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
             "only the running kernel knows which rounds there are": not counts,
             "a round needs more than variables that it begins with": not apart,
             "threads wait for one another in it": dataflow.has_barrier(inside),
             "a round adds to memory": adds,
-            "a round changes what the next one reads": bool(writes or dataflow.read(self.again) & changed),
+            "a round changes what the next one reads": bool(shares or dataflow.read(self.again) & changed),
             "a round has a loop of its own": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
@@ -141,10 +139,8 @@ class TapedLoop:
     @property
     def cost(self) -> TapeCost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        new = {x for x in dataflow.elements_read(self.again) if x.array in self.of.arrays} - {
-            *dataflow.elements_read(self.back.body)
-        }
-        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
+        new = {*dataflow.elements_read(self.again)} - {*dataflow.elements_read(self.back.body)}
+        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new if x.array in self.of.arrays)
         run = flatten(self.again)
         updates = sum(isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in run)
         return TapeCost(2 * sizes, again, updates + sum(work(e) for s in run for e in values(s)))
@@ -155,9 +151,8 @@ class TapedLoop:
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
-        number = ast.Declare(
-            self.k.name, "int", value=ast.Call("min", (here, minus(self.trips, ONE)), "int") if free else here
-        )
+        last = ast.Call("min", (here, minus(self.trips, ONE)), "int")
+        number = ast.Declare(self.k.name, "int", value=last if free else here)
         inside = comparison("<", here if free else self.k, self.trips)
         values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()

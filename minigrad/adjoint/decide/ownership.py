@@ -121,12 +121,11 @@ class NestExchange:
         if array is None or changes or any(not isinstance(i, ast.Name) for i, _ in counted):
             self.reject(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
-        name = (
-            self.staged[e].name if e in self.staged else self.owners.facts.names.fresh(f"{dataflow.target_name(e)}_of")
-        )
-        self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
+        if e not in self.staged:
+            name = self.owners.facts.names.fresh(f"{dataflow.target_name(e)}_of")
+            self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
         threads = map(self.owners.variable, self.owners.axes[::-1])
-        return ast.Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
+        return ast.Index(self.staged[e].name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
 
 def countable_sums(s: ast.For) -> Iterator[tuple[list[Stmt], ast.Assign]]:
@@ -198,10 +197,9 @@ class Ownership:
 
     def nest(self, s: ast.For) -> list[Stmt]:
         """A nest of loops, with the nests of gathered sums in front."""
-        shared = [
-            t for t in flatten([s]) if isinstance(t, ast.Assign) and dataflow.target_name(t.target) in self.gradients
-        ]
-        self.atomic |= {expression(t.target): IN_ORDER for t in shared}
+        for t in flatten([s]):
+            if isinstance(t, ast.Assign) and dataflow.target_name(t.target) in self.gradients:
+                self.atomic[expression(t.target)] = IN_ORDER
         groups: dict[tuple[ast.Name, str], list[tuple[list[Stmt], ast.Assign]]] = {}
         for body, one in countable_sums(s):
             if dataflow.target_name(one.target) not in self.gradients:
@@ -255,12 +253,8 @@ class Ownership:
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Make shared gradients of one element per thread variables."""
         for name in sorted(self.gathered):
-            found = {
-                x
-                for s in flatten(body)
-                for _, x in dataflow.accesses(s)
-                if isinstance(x, ast.Index) and x.array == name
-            }
+            touched = (x for s in flatten(body) for _, x in dataflow.accesses(s))
+            found = {x for x in touched if isinstance(x, ast.Index) and x.array == name}
             one = found.pop()
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
                 own = ast.Name(self.facts.names.fresh(f"{name}_own"), one.type)

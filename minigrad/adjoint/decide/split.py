@@ -11,15 +11,7 @@ from minigrad.adjoint.analyse.trip_counts import count, evaluate
 from minigrad.adjoint.decide import AdjointLaunch, Choice
 from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, is_float
-from minigrad.adjoint.language.dataflow import (
-    elements_read,
-    has_barrier,
-    inline,
-    is_sum,
-    own_reads,
-    target_name,
-    written,
-)
+from minigrad.adjoint.language.dataflow import elements_read, inline, is_sum, target_name, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_up, flatten, substitute
 
@@ -57,13 +49,13 @@ class BlockExchange:
         """True if the only results of a launch are sums that it does not read: then they may be split."""
         sums = {target_name(s.target) for s in flatten(body) if is_sum(s)} & self.gradients
         others = {n for s in flatten(body) if not is_sum(s) for n in dataflow.own_writes(s)}
-        read = {n for s in flatten(body) for n in own_reads(s) - dataflow.own_updates(s)}
+        read = {n for s in flatten(body) for n in dataflow.own_reads(s) - dataflow.own_updates(s)}
         return not sums & read and not others & self.visible - dataflow.declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles with independent iterations, by the axis along which blocks share them."""
         found: dict[tuple[str, str], list[Sum]] = {}
-        if not isinstance(s, For) or s.source is s or not has_barrier([s]):
+        if not isinstance(s, For) or s.source is s or not dataflow.has_barrier([s]):
             return {}
         header = count(s)
         if header is None or not header.exact or s.condition != s.source.condition:
@@ -130,7 +122,7 @@ def _partition(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     again = [n for s in flatten(body) for n in dataflow.own_writes(s)]
     for s in body:
         plain = isinstance(s, Declare) and not s.dims and s.value is not None and not is_float(s.type)
-        moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not own_reads(s) & changing  # type: ignore[union-attr]
+        moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not dataflow.own_reads(s) & changing  # type: ignore[union-attr]
         if moves or (isinstance(s, Declare) and s.shared):
             outside.append(s)
         else:

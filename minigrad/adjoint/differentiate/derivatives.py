@@ -29,7 +29,6 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
 
 
 def typed(text: str, kind: str) -> Expr:
-    """A literal of this type."""
     if text.isdigit() or kind == "double":
         return ast.Number(text, "int" if text.isdigit() else kind)
     return ast.Number(f"{text}f", kind) if kind == "float" else ast.Cast("real", ast.Number(text, "double"))

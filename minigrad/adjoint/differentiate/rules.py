@@ -33,7 +33,6 @@ class Rules:
         self.updated: Target | None = None  # the target of `t = a * t + b`, whose gradient is scaled instead
 
     def carries(self, e: Expr) -> bool:
-        """True if an expression may have a derivative."""
         return bool(derivative_sources(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
@@ -65,7 +64,6 @@ class Rules:
         return [ast.Assign(self.gradient_of(leaf), "-=" if minus else "+=", value, owned=owned)]
 
     def gradient_of(self, target: Target) -> Target:
-        """The gradient of a variable or an element."""
         if isinstance(target, ast.Name):
             return ast.Name(self.gradients[target.name], target.type)
         return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
@@ -91,7 +89,6 @@ class Rules:
         return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
     def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
-        """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
         for guard, value in ((e.condition, e.yes), (rewrite.logical_not(e.condition), e.no)):
             self.saved.guards.append(guard)
@@ -188,12 +185,11 @@ class Rules:
 
     def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
-        if rewrite.is_number(by, 1) or (
-            by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)
-        ):
-            return []
         if by == ZERO:
-            return [ast.Assign(d, "=", ZERO)]
+            once = name in self.facts.final or id(self.saved.here) in self.facts.first
+            return [] if once else [ast.Assign(d, "=", ZERO)]
+        if rewrite.is_number(by, 1):
+            return []
         divides = isinstance(by, ast.Binary) and by.op == "/" and by.left == ONE
         value = by.right if isinstance(by, ast.Binary) and divides else by
         if isinstance(value, ast.Cast) and value.type == d.type and not is_float(value.operand.type):

@@ -59,7 +59,6 @@ class Saved:
         self.at(ast.Comment(""))
 
     def at(self, s: Stmt) -> None:
-        """Move to a statement."""
         self.here, self.guards = s, []
         self.before: list[Stmt] = []  # declarations for the forward sweep, in front of the statement
         self.captured: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
@@ -103,7 +102,6 @@ class Saved:
         return self.captured[e, guards]
 
     def in_register(self, value: Expr, name: str = "") -> Expr:
-        """The value in a variable of its own."""
         name = self.names.fresh(f"{name or short_name(value)}_{self.here.place.line}")
         self.registers[name] = expression(value)
         self.before.append(ast.Declare(name, value.type, value=value, place=self.here.place))

@@ -45,7 +45,6 @@ class Sweep:
         return [*self.hoisted(forward, [whole, *backward]), *self.zeros(head), whole, *backward]
 
     def pairs(self, body: list[Stmt]) -> Pair:
-        """Forward and backward sweep of statements."""
         forward: list[Stmt] = []
         backward: list[Stmt] = []
         for s in reversed(body):
@@ -54,7 +53,6 @@ class Sweep:
         return forward, backward
 
     def pair(self, s: Stmt) -> Pair:
-        """Forward and backward sweep of one statement."""
         match s:
             case ast.Barrier():
                 return [s], [ast.Barrier(s.place)]
