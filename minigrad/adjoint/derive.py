@@ -43,8 +43,8 @@ def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass])
     own: list[Stmt] = [ast.Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
     add: list[Stmt] = []
     for p in scalars:
-        add.append(ast.Comment(f"the parameter {p.name} is shared by all threads"))
-        add.append(ast.Assign(ast.Index(totals[p.name], (ZERO,), p.type), "+=", ast.Name(gradients[p.name], p.type)))
+        total, own_sum = ast.Index(totals[p.name], (ZERO,), p.type), ast.Name(gradients[p.name], p.type)
+        add += [ast.Comment(f"the parameter {p.name} is shared by all threads"), ast.Assign(total, "+=", own_sum)]
     body = [*own, *sweep.both(facts.flow), *add]
     derived = Derived(facts, active, sweep.saved.registers, plan.fills)
     results = {*active.values(), "tape_needed"}

@@ -156,8 +156,8 @@ class IndexFacts:
             return {digit}
         if digit in self.sums:
             return {digit} | (self.determined(self.sums[digit], depth + 1) or set())
-        alone = self.expand(variable(digit), digit)
-        return {digit} | ((self.determined(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
+        alone = self.expand(variable(digit), digit) if depth < 9 else None
+        return {digit} | (set() if alone is None else self.determined(alone, depth + 1) or set())
 
     def expand(self, p: Polynomial, name: str) -> Polynomial | None:
         """A value with a variable replaced by its definition, or by start + step * iteration of its loop."""

@@ -140,10 +140,9 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
-        found = _range(s, facts)
-        if found is None:
+        if (bound := _loop_bound(s, facts)) is None:
             return None
-        ranges[found[0]] = found[1]
+        ranges[s.source.variable] = bound
     tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
     if tested is None or whole is None:
         return None
@@ -161,16 +160,14 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     return made
 
 
-def _range(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
-    """The variable of a loop from 0, and its bound, in one thread or distributed over the threads of a block."""
+def _loop_bound(s: ast.For, facts: IndexFacts) -> Polynomial | None:
+    """The bound of a loop from 0, in one thread or distributed over the threads of a block."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
     start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
-    if bound is None or (start, step) not in ways:
-        return None
-    return header.var, bound
+    return bound if (start, step) in ways else None
 
 
 def _tested_bounds(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:

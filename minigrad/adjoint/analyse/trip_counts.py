@@ -87,12 +87,9 @@ def count(s: ast.For) -> Count | None:
         return None
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
-    down = condition.op in (">", ">=")
-    if step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
-        return None  # it would never end
-    bound = condition.right
-    if is_float(bound.type):
-        return None  # there are 2 iterations below 1.5
+    down, bound = condition.op in (">", ">="), condition.right
+    if is_float(bound.type) or step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
+        return None  # there are 2 iterations below 1.5; a loop that steps away from its bound does not end
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))

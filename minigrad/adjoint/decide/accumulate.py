@@ -166,8 +166,7 @@ class Accumulate:
         if array not in self.strides or array in self.earlier or again or not once:
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
-        found = cover(site.target.indices[0], site.facts)
-        if found is not None:
+        if (found := cover(site.target.indices[0], site.facts)) is not None:
             self.covers[array] = found
         return True
 

@@ -128,23 +128,14 @@ class NestExchange:
         return ast.Index(self.staged[e].name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
 
-def countable_sums(s: ast.For) -> Iterator[tuple[list[Stmt], ast.Assign]]:
-    """The sums in a nest of loops that count 0, 1, 2, ..., each with the body that contains it."""
-    header = count(s)
-    if header is None or not (header.simple and header.exact):
-        return
-    for body, t in _branches_flat(s.body):
-        if isinstance(t, ast.For):
-            yield from countable_sums(t)
-        elif isinstance(t, ast.Assign) and isinstance(t.target, ast.Index) and t.op in ("+=", "-="):
-            yield body, t
-
-
-def _branches_flat(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
-    for t in body:
-        yield body, t
-        for side in bodies(t) if isinstance(t, ast.If) else ():
-            yield from _branches_flat(side)
+def countable_sums(body: list[Stmt]) -> Iterator[tuple[list[Stmt], ast.Assign]]:
+    """The sums in arrays inside loops that all count 0, 1, 2, ..., each with the body that contains it."""
+    for s in body:
+        if dataflow.is_sum(s) and isinstance(s.target, ast.Index):
+            yield body, s
+        if not isinstance(s, ast.For) or ((header := count(s)) and header.simple and header.exact):
+            for inner in bodies(s):
+                yield from countable_sums(inner)
 
 
 def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
@@ -201,7 +192,7 @@ class Ownership:
             if isinstance(t, ast.Assign) and dataflow.target_name(t.target) in self.gradients:
                 self.atomic[expression(t.target)] = IN_ORDER
         groups: dict[tuple[ast.Name, str], list[tuple[list[Stmt], ast.Assign]]] = {}
-        for body, one in countable_sums(s):
+        for body, one in countable_sums([s]):
             if dataflow.target_name(one.target) not in self.gradients:
                 continue
             if exchange := self.missing_axis(one.target, s):  # type: ignore[arg-type]

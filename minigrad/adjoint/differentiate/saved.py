@@ -171,8 +171,7 @@ class Saved:
         One slot serves all iterations of this loop, and it is filled in front of the loop. So it may hold only a value
         that is the same in all of them, and that the kernel reads there in any case.
         """
-        lost = self.plan.lost_in_header(s, self.loop.plan if self.loop else None)
-        if not lost:
+        if not (lost := self.plan.lost_in_header(s, self.loop.plan if self.loop else None)):
             return s
 
         def kept(sure: Set[Expr]) -> Callable[[Expr], Expr]:
