@@ -83,7 +83,7 @@ class Accumulate:
         return groups
 
     def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
-        """Collect the sites, and the rows of elements that the kernel itself stores: those the thread owns."""
+        """Collect the sites; the rows of elements that the kernel stores, which no other thread may touch meanwhile."""
         for s in body:
             if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
                 why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
