@@ -43,8 +43,8 @@ def differentiate(facts: KernelFacts, plan: StoragePlan, passes: Sequence[Pass])
     own: list[Stmt] = [ast.Declare(gradients[p.name], p.type, value=ZERO) for p in scalars]
     add: list[Stmt] = []
     for p in scalars:
-        add.append(ast.Comment(f"the parameter {p.name} is shared by all threads"))
-        add.append(ast.Assign(ast.Index(totals[p.name], (ZERO,), p.type), "+=", ast.Name(gradients[p.name], p.type)))
+        total, own_sum = ast.Index(totals[p.name], (ZERO,), p.type), ast.Name(gradients[p.name], p.type)
+        add += [ast.Comment(f"the parameter {p.name} is shared by all threads"), ast.Assign(total, "+=", own_sum)]
     body = [*own, *sweep.both(facts.flow), *add]
     derived = Derived(facts, active, sweep.saved.registers, plan.fills)
     results = {*active.values(), "tape_needed"}
@@ -82,7 +82,11 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     if not ends(function.body):
         why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
         raise file.error(function.place, why)
-    flow = structured(function.body, ("return",), lambda jump: _assigned(result, jump))
+
+    def assigned(jump: ast.Jump) -> list[Stmt]:
+        return [] if jump.value is None else [ast.Assign(result, "=", jump.value, jump.place, jump.text)]
+
+    flow = structured(function.body, ("return",), assigned)
     made = ast.Declare(result.name, result.type)
     of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
     of.declared = {**function.declared, result.name: made}
@@ -98,11 +102,6 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     draft.sinks = {own[p.name]: False for p in function.params if p.pointer and p.name in active}
     simplify(draft, passes)
     return derived
-
-
-def _assigned(result: ast.Name, jump: ast.Jump) -> list[Stmt]:
-    """`result = v` for `return v`."""
-    return [ast.Assign(result, "=", jump.value, jump.place, jump.text)] if jump.value is not None else []
 
 
 def check_unchanged(file: KernelFile, f: ast.Function, read: set[str], body: list[Stmt]) -> None:

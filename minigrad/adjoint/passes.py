@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.phases import Phases
-from minigrad.adjoint.decide import AdjointLaunch, Choice, Derived
+from minigrad.adjoint.decide import AdjointLaunch, Derived
 from minigrad.adjoint.decide.accumulate import Accumulate, cleared
 from minigrad.adjoint.decide.checkpoints import Checkpoints
 from minigrad.adjoint.decide.ownership import Ownership
 from minigrad.adjoint.decide.split import BlockExchange
 from minigrad.adjoint.differentiate.saved import LOST, Saved
 from minigrad.adjoint.language import dataflow
-from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, Expr, For, Index, Stmt
+from minigrad.adjoint.language.ast import Assign, AtomicAdd, Barrier, Declare, For, Index, Stmt
 from minigrad.adjoint.language.dataflow import assigned_once, has_barrier, names_used, target_name, thread_axis, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import bottom_up, copy_without, flatten, map_loops
@@ -43,7 +43,6 @@ class Draft:
 
     @property
     def facts(self) -> KernelFacts:
-        """The facts about its function."""
         return self.derived.facts
 
     @property
@@ -58,7 +57,6 @@ class Draft:
         return {d.name for d in function.declared.values() if d.shared} | {p.name for p in function.params if p.pointer}
 
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
-        """Without dead code."""
         own = (written(body) - self.results) | set(self.saved.tapes)
         size = -1
         while size != (size := len(flatten(body))):
@@ -116,15 +114,12 @@ def accumulate(draft: Draft, launch: AdjointLaunch) -> None:
     inputs = {gradients[p.name]: p.name for p in facts.function.params if p.pointer and p.name in gradients}
     sums = Accumulate(draft.sinks, facts.converged, draft.totals.values(), draft.strides, begun, inputs, draft.enabled)
     rows = sums.decide(body, facts.of_indices(body, launch.blocks), draft.phases(body))
-    launch.choices = (*launch.choices, *(_explained(row, draft.atomic) for row in rows))
+    for n, row in enumerate(rows):  # the reason why no thread owns the element, where one was looked for
+        if row.what in draft.atomic and "atomic" in row.how:
+            rows[n] = row._replace(why=f"{row.why}; {draft.atomic[row.what]}")
+    launch.choices = (*launch.choices, *rows)
     launch.strided = sums.strided
     launch.covers = {} if launch.extents else sums.covers  # they are in terms of extents of the kernel's own grid
-
-
-def _explained(row: Choice, atomic: dict[str, str]) -> Choice:
-    """The row of an atomic with the reason why no thread owns the element, where one was looked for."""
-    why = atomic.get(row.what)
-    return row._replace(why=f"{row.why}; {why}") if why and "atomic" in row.how else row
 
 
 def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
@@ -144,17 +139,15 @@ def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
     facts, used = draft.facts, names_used(launch.body)
     clear: list[Stmt] = []
     for d in draft.shared:
-        if (gradient := draft.gradients[d.name]) in used:
-            clear += cleared(d, gradient, facts.conditions, _limited(facts, d.name))
+        if (gradient := draft.gradients[d.name]) not in used:
+            continue
+        stores = [s.target for s in flatten(facts.flow) if isinstance(s, Assign) and target_name(s.target) == d.name]
+        axes = [{thread_axis(facts.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
+        # the limits along the axes that every store into the array leaves to threadIdx alone
+        limits = {name: e for name, e in facts.limits.items() if all(name[-1] in along for along in axes)}
+        clear += cleared(d, gradient, facts.conditions, limits)
     if clear:
         launch.body = [*clear, Barrier(), *launch.body]
-
-
-def _limited(facts: KernelFacts, array: str) -> dict[str, Expr]:
-    """The limits of the block along the axes that every store into an array leaves to threadIdx alone."""
-    stores = [s.target for s in flatten(facts.flow) if isinstance(s, Assign) and target_name(s.target) == array]
-    axes = [{thread_axis(facts.fixed, e) for e in t.indices} for t in stores if isinstance(t, Index)]
-    return {name: e for name, e in facts.limits.items() if all(name[-1] in along for along in axes)}
 
 
 def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:

@@ -1,5 +1,7 @@
 """Each pass switched off, alone and with all others: a slower adjoint with the same gradients. And the storage plan."""
 
+from dataclasses import replace
+
 import adjoint_oracle as oracle
 import pytest
 from adjoint_rungs import RUNGS
@@ -62,14 +64,14 @@ LOOP = """extern "C" __global__ void f(const double* x, double* c, double* y, in
 
 
 @pytest.mark.parametrize(("bound", "storage"), [("n", Storage.TAPE), ("(int)v", Storage.LOST)])
-def test_the_plan_says_where_each_value_is_found(bound, storage):
+def test_the_plan_says_which_values_are_saved_and_where(bound, storage):
     """x is never overwritten, u is set again by the iteration, w overwritten in it; c changes in the loop around."""
     facts = analyse(parse(LOOP.replace("BOUND", bound), "f.cu", "f", {}), ["x", "c"])
     plan = decide(facts, facts.flow)
     line = {s.place.line: s for s in flatten(facts.flow) if isinstance(s, Assign) and id(s) in plan.points}
     element = Index("c", (Name("i", "int"),), "double")
-    assert plan.storage(line[5], element) is storage
-    assert plan.storage(line[5], Name("v", "double")) is Storage.REGISTER
-    assert plan.storage(line[7], Index("x", (Name("i", "int"),), "double")) is Storage.REREAD
-    assert plan.storage(line[7], Name("u", "double")) is Storage.RECOMPUTE
-    assert plan.storage(line[8], Name("w", "double")) is Storage.RECOMPUTE
+    v, u, w = (Name(n, "double") for n in "vuw")
+    for saved, where in ((element, storage), (v, Storage.REGISTER)):
+        assert plan.changed(line[5], saved) and plan.saved_in(line[5], saved) is where
+    for s, found in ((line[7], replace(element, array="x")), (line[7], u), (line[8], w)):
+        assert not plan.changed(s, found), "reread or recomputed"

@@ -10,16 +10,6 @@ from minigrad.adjoint.analyse.trip_counts import Count, evaluate, nests, trips_o
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Stmt, Target, unused_name
 from minigrad.adjoint.language.control_flow import structured
-from minigrad.adjoint.language.dataflow import (
-    assigned_once,
-    inline,
-    own_arrays,
-    own_reads,
-    own_writes,
-    read,
-    target_name,
-    written,
-)
 from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import ONE, bodies, flatten, with_header
 
@@ -57,7 +47,7 @@ class KernelFacts:
     @cached_property
     def fixed(self) -> dict[str, Expr]:
         """The variables that are assigned once, with their values."""
-        return assigned_once(self.function.body)
+        return dataflow.assigned_once(self.function.body)
 
     @cached_property
     def nests(self) -> dict[ast.Place, tuple[Count, ...]]:
@@ -75,12 +65,7 @@ class KernelFacts:
 
     def overwrites(self, s: Stmt) -> set[str]:
         """The names that the forward sweep of a statement writes."""
-        return written([s]) - self.dropped
-
-    @cached_property
-    def overwritten(self) -> set[str]:
-        """All names that the forward sweep writes."""
-        return written(self.function.body) - self.dropped
+        return dataflow.written([s]) - self.dropped
 
     def reads(self, e: Expr) -> set[str]:
         """The variable or array that an expression itself reads; of a call the arrays that it takes."""
@@ -88,7 +73,7 @@ class KernelFacts:
             case ast.Name():
                 return {e.name}
             case ast.Call() | ast.Index():
-                return set(filter(self.is_array, own_arrays(e)))
+                return set(filter(self.is_array, dataflow.own_arrays(e)))
         return set()
 
     def trips(self, header: Count) -> Expr | None:
@@ -97,7 +82,7 @@ class KernelFacts:
 
     def on_host(self, e: Expr) -> Expr | None:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
-        e = inline(e, self.fixed)
+        e = dataflow.inline(e, self.fixed)
         known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
         axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # the same for all threads
         return e if self.function is self.file.kernel and evaluate(e, known | axes) is not None else None
@@ -108,7 +93,8 @@ class KernelFacts:
             return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
         macros = set(self.file.values)
         scalars = {p.name for p in self.function.params if not p.pointer} | {*more}
-        known = {**self.fixed, **assigned_once(body)} if more else {**assigned_once(body), **self.fixed}
+        here = dataflow.assigned_once(body)
+        known = self.fixed | here if more else here | self.fixed
         launch = {*scalars, *macros, *EXTENTS.values()}
         return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
 
@@ -121,12 +107,12 @@ def analyse(file: KernelFile, wrt: Sequence[str]) -> KernelFacts:
     facts = KernelFacts(file, kernel, active, flow, Names({*kernel.declared, *file.tokens.words}))
     facts.uniform = {*divergence.uniform, *file.values}
     facts.converged = facts.uniform | Divergence(kernel, control=False).uniform
-    seen = read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block
+    seen = dataflow.read(kernel.body)  # along an axis that the kernel ignores there is one thread and one block
     facts.conditions = {extent: ONE for place, extent in EXTENTS.items() if place not in seen}
     facts.dropped = {p.name for p in kernel.params if p.pointer} - read_after_store(flow)
     again = stored_again(flow, facts.of_indices(flow))
     facts.first = first_stores(flow, {*kernel.declared} - again)
-    facts.final = set(dataflow.outputs(kernel)) & stored_apart(flow) - (read(flow) | set(wrt)) - again
+    facts.final = set(dataflow.outputs(kernel)) & stored_apart(flow) - (dataflow.read(flow) | set(wrt)) - again
     return facts
 
 
@@ -138,8 +124,8 @@ def read_after_store(body: list[Stmt]) -> set[str]:
     def visit(body: list[Stmt]) -> None:
         for s in body:
             for one in with_header(s):
-                found.update(own_reads(one) & stored)
-                stored.update(own_writes(one) if not isinstance(one, ast.Declare) else set())
+                found.update(dataflow.own_reads(one) & stored)
+                stored.update(dataflow.own_writes(one) if not isinstance(one, ast.Declare) else set())
             for inner in bodies(s):
                 visit(inner)
                 if isinstance(s, ast.For):
@@ -170,7 +156,7 @@ def stored_apart(body: list[Stmt]) -> set[str]:
     stores: dict[str, list[ast.Assign | ast.AtomicAdd]] = {}
     for s in flatten(body):
         if isinstance(s, ast.Assign | ast.AtomicAdd):
-            stores.setdefault(target_name(s.target), []).append(s)
+            stores.setdefault(dataflow.target_name(s.target), []).append(s)
     return {name for name, several in stores.items() if len(several) == 1 or _differ([s.target for s in several])}
 
 
@@ -186,7 +172,8 @@ def first_stores(body: list[Stmt], names: set[str]) -> set[int]:
     found = set()
     for s in flatten(body):
         match s:
-            case ast.Assign(target=ast.Index(array=name), op="=") if name in names - seen - own_reads(s):
+            case ast.Assign(target=ast.Index(array=name), op="=") if name in names - seen - dataflow.own_reads(s):
                 found.add(id(s))
-        seen |= own_reads(s) | (set() if isinstance(s, ast.Declare) and not s.values else own_writes(s))
+        empty = isinstance(s, ast.Declare) and not s.values
+        seen |= dataflow.own_reads(s) | (set() if empty else dataflow.own_writes(s))
     return found

@@ -6,18 +6,6 @@ from typing import Any
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import JUMPS, Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves, structured
-from minigrad.adjoint.language.dataflow import (
-    always_read,
-    declared,
-    elements_read,
-    names_in,
-    names_used,
-    own_arrays,
-    own_reads,
-    own_writes,
-    target_name,
-    written,
-)
 from minigrad.adjoint.language.file import KernelFile
 from minigrad.adjoint.language.rewrite import bodies, flatten, own_expressions, with_header
 from minigrad.errors import short
@@ -52,12 +40,12 @@ def default(file: KernelFile) -> list[str]:
     """
     kernel = file.kernel
     read = set().union(*(sources for sources, _ in dataflow.flow_edges(kernel)))
-    added = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.AtomicAdd)}
-    changed = {target_name(s.target) for s in flatten(kernel.body) if isinstance(s, ast.Assign) and s.op != "="}
+    stores = [s for s in flatten(kernel.body) if isinstance(s, ast.Assign | ast.AtomicAdd)]
+    changed = {dataflow.target_name(s.target) for s in stores if isinstance(s, ast.AtomicAdd) or s.op != "="}
     ends = dataflow.outputs(kernel)
     data = dependents(kernel.body, (p.name for p in kernel.params if p.pointer or is_float(p.type)))
     left = set(ends) - _stored(structured(kernel.body, ("return",)), data)
-    useful = dataflow.reachable(kernel, ends, backward=True) & (read | added | changed | left)
+    useful = dataflow.reachable(kernel, ends, backward=True) & (read | changed | left)
     return [p.name for p in kernel.params if p.name in useful and is_float(p.type)]
 
 
@@ -65,10 +53,10 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
     """The arrays into whose elements statements store independently of the data."""
     found: set[str] = set()
     for s in body:
-        free = not names_in(own_expressions(s)) & data
+        free = not dataflow.names_in(own_expressions(s)) & data
         match s:
-            case ast.Assign(target=ast.Index(), op="=") if not names_in(s.target.indices) & data:  # type: ignore[union-attr]
-                found.add(target_name(s.target))
+            case ast.Assign(target=ast.Index(), op="=") if not dataflow.names_in(s.target.indices) & data:  # type: ignore[union-attr]
+                found.add(dataflow.target_name(s.target))
             case ast.If():
                 then, orelse = (_stored(side, data) for side in bodies(s))
                 found |= then | orelse if free else then & orelse
@@ -90,13 +78,13 @@ def dependents(body: list[Stmt], start: Iterable[str]) -> set[str]:
 def _spread(body: list[Stmt], found: set[str], own: set[str] | None) -> None:
     """Add names assigned such values, or assigned under a condition on such values unless they are among `own`."""
     for s in body:
-        decided = isinstance(s, ast.If | ast.For) and bool(names_in(own_expressions(s)) & found)
-        within = declared([s]) if decided else own
+        decided = isinstance(s, ast.If | ast.For) and bool(dataflow.names_in(own_expressions(s)) & found)
+        within = dataflow.declared([s]) if decided else own
         for one in with_header(s):
-            if own_reads(one) & found:
-                found |= own_writes(one)
+            if dataflow.own_reads(one) & found:
+                found |= dataflow.own_writes(one)
             elif within is not None:
-                found |= own_writes(one) - within
+                found |= dataflow.own_writes(one) - within
         for inner in bodies(s):
             _spread(inner, found, within)
 
@@ -108,16 +96,17 @@ def floats_decide(kernel: ast.Function) -> bool:
     """
     data = dependents(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
     memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
-    watched = memory & written(kernel.body)
+    watched = memory & dataflow.written(kernel.body)
     return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
     """True if data decide over statements that touch a watched array, jump or wait."""
-    if not isinstance(s, ast.If | ast.For) or not names_in(own_expressions(s)) & data:
+    if not isinstance(s, ast.If | ast.For) or not dataflow.names_in(own_expressions(s)) & data:
         return False
     inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]
-    return bool(names_used(inside) & watched) or any(isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside))
+    waits = any(isinstance(t, ast.Jump | ast.Barrier) for t in flatten(inside))
+    return waits or not watched.isdisjoint(dataflow.names_used(inside))
 
 
 def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
@@ -129,7 +118,7 @@ def _within(s: Stmt, data: set[str], watched: set[str]) -> bool:
 def _chosen(e: Expr, data: set[str], watched: set[str]) -> bool:
     match e:
         case ast.Index():
-            return e.array in watched and bool(names_in(e.indices) & data)
+            return e.array in watched and bool(dataflow.names_in(e.indices) & data)
         case ast.Call():
             return any(isinstance(a, ast.Name) and a.name in watched for a in e.arguments)  # the function may do either
         case ast.Ternary():
@@ -146,11 +135,11 @@ def repeatable(body: list[Stmt], states: set[str], arrays: set[str]) -> bool:
     no integer is divided by a value that depends on a state.
     """
     unsure = dependents(body, states)
-    found = {*elements_read(body)}
+    found = {*dataflow.elements_read(body)}
     if found - _always_read(body) or {n for x in found for i in x.indices for n in i.names} & unsure:
         return False
     every = [x for s in flatten(body) for e in own_expressions(s) for x in walk(e)]
-    if {n for x in every if isinstance(x, ast.Call) for n in own_arrays(x)} & arrays:
+    if {n for x in every if isinstance(x, ast.Call) for n in dataflow.own_arrays(x)} & arrays:
         return False
     divisors = [x.right for x in every if isinstance(x, ast.Binary) and x.op in "/%" and not is_float(x.type)]
     return not any(d.names & unsure for d in divisors)
@@ -160,7 +149,7 @@ def _always_read(body: list[Stmt]) -> set[ast.Index]:
     """The elements that every iteration reads: those ahead of the first branch with a jump."""
     found: set[ast.Index] = set()
     for s in body:
-        found |= {x for e in own_expressions(s) for x in always_read(e)}
+        found |= {x for e in own_expressions(s) for x in dataflow.always_read(e)}
         if any(isinstance(t, ast.Jump) for t in flatten([s])):
             break
     return found

@@ -6,7 +6,7 @@ from math import gcd, prod
 from typing import Any
 
 from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children
+from minigrad.adjoint.language.ast import Expr, Stmt
 from minigrad.adjoint.language.dataflow import has_barrier, written
 from minigrad.adjoint.language.rewrite import ONE, conjuncts, guarded_bodies
 
@@ -33,7 +33,6 @@ class Polynomial(dict[Term, int]):
         return made
 
     def names(self) -> set[str]:
-        """All names in it."""
         return {name for term in self for name in term}
 
     def coefficient(self, name: str) -> "Polynomial | None":
@@ -43,9 +42,7 @@ class Polynomial(dict[Term, int]):
             if term.count(name) > 1:
                 return None
             if name in term:
-                rest = list(term)
-                rest.remove(name)
-                found[tuple(rest)] = factor
+                found[tuple(n for n in term if n != name)] = factor
         return found
 
     def at(self, values: Mapping[str, Any]) -> int | None:
@@ -63,12 +60,10 @@ class Polynomial(dict[Term, int]):
 
 
 def constant(value: int) -> Polynomial:
-    """A whole number."""
     return Polynomial({(): value}) if value else Polynomial()
 
 
 def variable(name: str) -> Polynomial:
-    """A name alone."""
     return Polynomial({(name,): 1})
 
 
@@ -109,15 +104,6 @@ def stride(e: Expr) -> int:
 
 IDS = tuple(f"{b}.{a}" for b in ("threadIdx", "blockIdx") for a in "xyz")
 EXTENTS = {f"{b}Idx.{a}": f"{e}.{a}" for b, e in (("thread", "blockDim"), ("block", "gridDim")) for a in "xyz"}
-
-COORDINATES = frozenset((*IDS, *EXTENTS.values()))
-
-
-def is_unsigned(e: Expr) -> bool:
-    """True where C++ computes an expression in unsigned arithmetic, in which -1 is a large number."""
-    if isinstance(e, ast.Cast | ast.Index) or e.type != "int":
-        return e.type in UNSIGNED
-    return e.names <= COORDINATES if isinstance(e, ast.Name) else any(map(is_unsigned, children(e)))
 
 
 @dataclass
@@ -166,13 +152,12 @@ class IndexFacts:
         return p
 
     def coordinates_of(self, digit: str, depth: int) -> set[str]:
-        """The coordinates that one digit determines."""
         if digit in IDS:
             return {digit}
         if digit in self.sums:
             return {digit} | (self.determined(self.sums[digit], depth + 1) or set())
-        alone = self.expand(variable(digit), digit)
-        return {digit} | ((self.determined(alone, depth + 1) or set()) if alone is not None and depth < 9 else set())
+        alone = self.expand(variable(digit), digit) if depth < 9 else None
+        return {digit} | (set() if alone is None else self.determined(alone, depth + 1) or set())
 
     def expand(self, p: Polynomial, name: str) -> Polynomial | None:
         """A value with a variable replaced by its definition, or by start + step * iteration of its loop."""
@@ -243,11 +228,8 @@ class IndexFacts:
 
     def nonnegative_sum(self, value: Polynomial) -> bool:
         """True if no term of a value can be negative."""
-        return all(f > 0 and all(self.nonnegative_factor(n) for n in t) for t, f in value.items())
-
-    def nonnegative_factor(self, name: str) -> bool:
-        """True if a factor of a term is known to be 0 or more."""
-        return name in self.constants or name in EXTENTS.values() or self.nonnegative(name)
+        known = {*self.constants, *EXTENTS.values()}
+        return all(f > 0 and all(n in known or self.nonnegative(n) for n in t) for t, f in value.items())
 
     @property
     def counters(self) -> set[str]:

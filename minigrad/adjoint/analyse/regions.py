@@ -10,17 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.adjoint.analyse import KernelFacts
-from minigrad.adjoint.analyse.indices import (
-    EXTENTS,
-    IDS,
-    IndexFacts,
-    Polynomial,
-    constant,
-    is_unsigned,
-    polynomial,
-    variable,
-)
-from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS, IndexFacts, Polynomial, constant, polynomial, variable
+from minigrad.adjoint.analyse.trip_counts import Count, apply_operator, count, evaluate, is_unsigned
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float, walk
 from minigrad.adjoint.language.control_flow import leaves
@@ -149,15 +140,12 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     """The elements that stores `x[index] = ...` fill in these loops and under these guards; None if unknown."""
     ranges: dict[str, Polynomial] = {}
     for s in facts.loops:
-        found = _range(s, facts)
-        if found is None:
+        if (bound := _loop_bound(s, facts)) is None:
             return None
-        ranges[found[0]] = found[1]
-    tested = _tested_bounds(facts.guards)
-    whole = polynomial(index)
+        ranges[s.source.variable] = bound
+    tested, whole, made = _tested_bounds(facts.guards), polynomial(index), Cover()
     if tested is None or whole is None:
         return None
-    made = Cover()
     digits = _digits(whole, facts, ranges, tested, made)
     if digits is None or tested:
         return None
@@ -172,16 +160,14 @@ def cover(index: Expr, facts: IndexFacts) -> Cover | None:
     return made
 
 
-def _range(s: ast.For, facts: IndexFacts) -> tuple[str, Polynomial] | None:
-    """The variable of a loop from 0, and its bound, in one thread or distributed over the threads of a block."""
+def _loop_bound(s: ast.For, facts: IndexFacts) -> Polynomial | None:
+    """The bound of a loop from 0, in one thread or distributed over the threads of a block."""
     header = count(s.source)
     if header is None or not header.exact or header.down:
         return None
     start, step, bound = map(polynomial, (inline(header.start, facts.fixed), header.step, header.bound))
     ways = [(constant(0), constant(1)), *((variable(i), _extent(facts, i)) for i in IDS[:3])]
-    if bound is None or (start, step) not in ways:
-        return None
-    return header.var, bound
+    return bound if (start, step) in ways else None
 
 
 def _tested_bounds(guards: Sequence[Expr]) -> dict[str, Polynomial] | None:
@@ -203,17 +189,13 @@ def _digits(
         varying = [n for n in sorted(whole.names()) if facts.varies(n)]
         wider = None
         for name in (n for n in varying if n not in ranges):
-            threads = _thread_range(name, facts)
-            if threads is not None:
-                ranges[name] = threads
-                if name in tested:
-                    made.enough.append((threads, tested[name]))
-                    ranges[name] = tested.pop(name)
-            else:
-                wider = facts.expand(whole, name)
-                if wider is None:
+            if (threads := _thread_range(name, facts)) is None:
+                if (wider := facts.expand(whole, name)) is None:
                     return None
                 break
+            ranges[name] = tested.pop(name, threads)
+            if ranges[name] is not threads:
+                made.enough.append((threads, ranges[name]))
         if wider is None:
             return {n: whole.coefficient(n) for n in varying} if () not in whole else None
         whole = wider
@@ -224,8 +206,7 @@ def _thread_range(name: str, facts: IndexFacts) -> Polynomial | None:
     if name in IDS:
         return _extent(facts, name)
     value = polynomial(inline(ast.Name(name, "int"), facts.fixed))
-    for a in "xyz":
-        thread, block = f"threadIdx.{a}", f"blockIdx.{a}"
+    for thread, block in zip(IDS[:3], IDS[3:], strict=True):
         size = _extent(facts, thread)
         if value == variable(thread):
             return size
@@ -257,8 +238,9 @@ class Fill:
     @property
     def axes(self) -> list[str]:
         """The axes of threadIdx on which these depend."""
-        parts = (e for t in self.touches for e in (*t.element.indices, *t.guards, *_parts(t.loops)))
-        names = names_in(inline(e, self.fixed) for e in parts)
+        headers = [e for t in self.touches for h in t.loops if h for e in (h.start, h.bound, h.step)]
+        parts = [e for t in self.touches for e in (*t.element.indices, *t.guards)]
+        names = names_in(inline(e, self.fixed) for e in headers + parts)
         return [a for a in "xyz" if {f"threadIdx.{a}", f"blockDim.{a}"} & names]
 
     def holds(self, extents: dict[str, int]) -> bool | None:
@@ -274,11 +256,10 @@ class Fill:
         for touch in self.touches:
             if stored.all() and not touch.stores:
                 continue
-            found = numbers.elements(touch)
-            if found is None and not touch.stores:
+            if (found := numbers.elements(touch)) is None:
+                if touch.stores:
+                    continue
                 return False
-            if found is None:
-                continue
             inside = all(((i >= 0) & (i < n)).all() for i, n in zip(found, shape, strict=True))
             if touch.stores and not inside:
                 return None
@@ -286,10 +267,6 @@ class Fill:
                 return False
             stored[found] = True
         return bool(stored.all()) or any(not t.stores for t in self.touches)
-
-
-def _parts(loops: tuple[Count | None, ...]) -> Iterator[Expr]:
-    yield from (e for header in loops if header for e in (header.start, header.bound, header.step))
 
 
 def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
@@ -312,10 +289,11 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
             return []
     if not fill.array.shared or all(t.stores for t in found):
         return None
-    others = constants(facts)
+    values, numbers = facts.file.values, _numbers(facts)
     for a, extents in implied.items():
-        if f"blockDim.{a}" not in facts.conditions:
-            extents += _within(facts, a, others)
+        if (name := f"blockDim.{a}") not in facts.conditions:
+            most = evaluate(facts.limits[name], values) if name in facts.limits else None
+            extents += [e for n, e in numbers.items() if most is None or n <= most]
     blocks = sorted((_extents(facts, some) for some in _blocks(facts, implied)), key=lambda e: -prod(e.values()))
     holds = next((known for block in blocks if (known := fill.holds(block)) is not None), False)
     return [fill] if holds else None
@@ -324,9 +302,8 @@ def filled(facts: KernelFacts, s: ast.For, array: str) -> list[Fill] | None:
 def _implied(facts: KernelFacts, fill: Fill, axis: str) -> list[Expr]:
     """The extent of the block along an axis that the launch relies on already, or that the indices imply."""
     name = f"blockDim.{axis}"
-    for known in (facts.conditions, facts.limits):
-        if name in known:
-            return [known[name]]
+    if (known := facts.conditions.get(name) or facts.limits.get(name)) is not None:
+        return [known]
     stores = [t.element.indices for t in fill.touches if t.stores and not t.guards]
     along = [d for i in stores for e, d in zip(i, fill.array.dims, strict=True) if thread_axis(facts.fixed, e) == axis]
     return along[:1]
@@ -336,26 +313,19 @@ def _holds_in_smaller(facts: KernelFacts, fill: Fill, wanted: dict[str, Expr]) -
     """True if a smaller block fills the array, too: the array may have a column more than the block has threads."""
     relied, values = {**facts.conditions, **facts.limits}, facts.file.values
     free = {a for a in wanted if fill.array.shared and f"blockDim.{a}" not in relied}
-    numbers = constants(facts) if free else []
+    numbers = _numbers(facts) if free else {}
     fewer = {a: [e] for a, e in wanted.items()}
     for a in free:
-        fewer[a] = [*(n for n in numbers if (evaluate(n, values) or 0) < (evaluate(wanted[a], values) or 0)), wanted[a]]
+        fewer[a] = [*(e for n, e in numbers.items() if n < (evaluate(wanted[a], values) or 0)), wanted[a]]
     return any(fill.holds(_extents(facts, some)) for some in _blocks(facts, fewer) if some != wanted)
 
 
-def _within(facts: KernelFacts, axis: str, numbers: list[Expr]) -> list[Expr]:
-    """The numbers that a block may have as its extent along an axis."""
-    limit = facts.limits.get(f"blockDim.{axis}")
-    most = None if limit is None else evaluate(limit, facts.file.values)
-    return [e for e in numbers if most is None or (evaluate(e, facts.file.values) or 0) <= most]
-
-
-def constants(facts: KernelFacts) -> list[Expr]:
-    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block."""
+def _numbers(facts: KernelFacts) -> dict[int, Expr]:
+    """The whole numbers in a kernel, known to the compiler, that may be an extent of a block, in order."""
     body = flatten(facts.function.body)
     whole = [e for s in body for one in (*own_expressions(s), *getattr(s, "dims", ())) for e in walk(one)]
     named = {evaluate(e, facts.file.values): e for e in whole if e.type == "int"}
-    return [e for n, e in sorted((n, e) for n, e in named.items() if n is not None and 0 < n <= THREADS)]
+    return {n: named[n] for n in sorted(n for n in named if n is not None and 0 < n <= THREADS)}
 
 
 def _blocks(facts: KernelFacts, extents: dict[str, list[Expr]]) -> Iterator[dict[str, Expr]]:

@@ -5,30 +5,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minigrad.adjoint.analyse.indices import COORDINATES, EXTENTS, is_unsigned, polynomial, variable
-from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import Expr, Stmt, is_float
+from minigrad.adjoint.analyse.indices import EXTENTS, polynomial, variable
+from minigrad.adjoint.language import ast, rewrite
+from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float
 from minigrad.adjoint.language.control_flow import leaves
 from minigrad.adjoint.language.dataflow import inline, target_name, written
 from minigrad.adjoint.language.file import KernelFile
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    bodies,
-    comparison,
-    conjuncts,
-    int_literal,
-    int_value,
-    is_number,
-    minus,
-    negative,
-    over,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 LOCAL_BYTES = 1024  # of a tape in a thread's local memory, at most
 HALVINGS = 32  # of a 32-bit integer, at most
+COORDINATES = {*EXTENTS, *EXTENTS.values()}
+
+
+def is_unsigned(e: Expr) -> bool:
+    """True where C++ computes an expression in unsigned arithmetic, in which -1 is a large number."""
+    if isinstance(e, ast.Cast | ast.Index) or e.type != "int":
+        return e.type in UNSIGNED
+    return e.names <= COORDINATES if isinstance(e, ast.Name) else any(map(is_unsigned, children(e)))
 
 
 @dataclass(frozen=True)
@@ -45,13 +39,13 @@ class Count:
     @property
     def simple(self) -> bool:
         """0, 1, 2, ...: the variable is the number of the iteration."""
-        return is_number(self.start, 0) and is_number(self.step, 1)
+        return rewrite.is_number(self.start, 0) and rewrite.is_number(self.step, 1)
 
     @property
     def trips(self) -> Expr:
         """The trip count; 0 or less of a loop that does not run."""
         span = minus(self.start, self.bound) if self.down else minus(self.bound, self.start)
-        return span if is_number(self.size, 1) else over(minus(plus(span, self.size), ONE), self.size)
+        return span if rewrite.is_number(self.size, 1) else over(minus(plus(span, self.size), ONE), self.size)
 
     @property
     def size(self) -> Expr:
@@ -62,7 +56,7 @@ class Count:
     def some(self) -> Expr:
         """The condition for a first iteration, with the loop variable's type, int."""
         start = ast.Cast("int", self.start) if is_unsigned(self.start) else self.start
-        if is_unsigned(self.bound) and (int_value(start) or 0) < 0:
+        if is_unsigned(self.bound) and (rewrite.int_value(start) or 0) < 0:
             start = ast.Cast("unsigned", start)  # as C++ does, but unasked it warns
         return comparison(">" if self.down else "<", start, self.bound)
 
@@ -93,12 +87,9 @@ def count(s: ast.For) -> Count | None:
         return None
     if s.start.value.names & changed or "size_t" in (condition.right.type, step.value.type):
         return None
-    down = condition.op in (">", ">=")
-    if step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
-        return None  # it would never end
-    bound = condition.right
-    if is_float(bound.type):
-        return None  # there are 2 iterations below 1.5
+    down, bound = condition.op in (">", ">="), condition.right
+    if is_float(bound.type) or step.op != ("-=" if down else "+=") or isinstance(step.value, ast.Unary):
+        return None  # there are 2 iterations below 1.5; a loop that steps away from its bound does not end
     if condition.op in ("<=", ">="):
         bound = minus(bound, ONE) if down else plus(bound, ONE)
     return Count(var, s.start.value, bound, negative(step.value) if down else step.value, down, not leaves(s.body))
@@ -116,8 +107,8 @@ def _ends_by_bits(s: ast.For, values: Mapping[str, int]) -> bool:
     step = s.step
     if step is None or target_name(step.target) in written(s.body):
         return False
-    by, start = int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else None
-    tests = [e for e in conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
+    by, start = rewrite.int_value(step.value) or 0, evaluate(s.start.value, values) if s.start and s.start.value else 0
+    tests = [e for e in rewrite.conjuncts(s.condition) if isinstance(e, ast.Binary) and e.left == step.target]
     if (step.op == "/=" and by >= 2) or (step.op == ">>=" and by >= 1):
         least = [(evaluate(e.right, values), e.op == ">=") for e in tests if e.op in (">", ">=")]
         return step.target.type in ("int", "unsigned") and any(n is not None and n >= equal for n, equal in least)
@@ -129,7 +120,7 @@ def shifted(s: ast.For, k: Expr) -> Expr | None:
     """The variable of `for (int i = start; i > 0; i /= 2)` in iteration k: start >> k. None for any other loop."""
     if not isinstance(s.start, ast.Declare) or s.start.value is None or s.step is None:
         return None
-    name, by = s.start.name, (s.step.op, int_value(s.step.value))
+    name, by = s.start.name, (s.step.op, rewrite.int_value(s.step.value))
     positive = s.condition == comparison(">", ast.Name(name, "int"), ZERO)
     if by not in (("/=", 2), (">>=", 1)) or not positive or s.start.type != "int":
         return None
@@ -215,7 +206,7 @@ def nests(body: list[Stmt], around: tuple[Count, ...] = ()) -> dict[ast.Place, t
         header = count(s) if isinstance(s, ast.For) else None
         if isinstance(s, ast.For):
             found[s.place] = around
-        for inner in bodies(s):
+        for inner in rewrite.bodies(s):
             found |= nests(inner, (*around, header) if header else around)
     return found
 
@@ -224,7 +215,7 @@ def widest(header: Count, around: tuple[Count, ...], fixed: Mapping[str, Expr]) 
     """A header with at least as many iterations: outer variables and thread coordinates take extreme values."""
     ends = dict(THREADS)
     for outer in around:
-        first, last = outer.start, plus(outer.bound, ONE if outer.down else int_literal(-1))
+        first, last = outer.start, plus(outer.bound, ONE if outer.down else rewrite.int_literal(-1))
         if not (_may_wrap(outer.start) or _may_wrap(outer.bound)):
             ends[outer.var] = (last, first) if outer.down else (first, last)
 

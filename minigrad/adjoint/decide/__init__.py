@@ -56,7 +56,6 @@ class Derived:
 
     @property
     def body(self) -> list[Stmt]:
-        """All its statements."""
         return [s for launch in self.launches for s in launch.body]
 
     @property

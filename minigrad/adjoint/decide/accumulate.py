@@ -1,27 +1,17 @@
 """Sums of gradients in memory: plain where a thread owns the element, else by atomics, of a warp or block at once."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from minigrad.adjoint.analyse.indices import IndexFacts, offsets, polynomial, stride
 from minigrad.adjoint.analyse.phases import Phases
 from minigrad.adjoint.analyse.regions import Cover, cover
 from minigrad.adjoint.decide import Choice
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, walk
 from minigrad.adjoint.language.dataflow import always_read, inline, is_sum, names_in, target_name, written
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    comparison,
-    count_up,
-    flatten,
-    int_literal,
-    negative,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, negative, plus, times
 
 
 @dataclass(eq=False)
@@ -40,7 +30,6 @@ class SumSite:
 
     @property
     def ranges(self) -> frozenset:
-        """The ranges of the loop variables in its indices."""
         names = {n for e in self.target.indices for n in e.names}
         return frozenset((n, *map(str, self.facts.ranges[n])) for n in names if n in self.facts.ranges)
 
@@ -56,23 +45,21 @@ class SumSite:
 COPIES = 256
 
 
+@dataclass
 class Accumulate:
     """Chooses the kind of each sum: for an array in global memory at once, for a shared one between two barriers."""
 
-    def __init__(
-        self, arrays: dict[str, bool], converged: set[str], totals: Container[str], strides: Mapping[str, str],
-        earlier: Container[str], inputs: Mapping[str, str], enabled: Container[str],
-    ):  # fmt: skip
-        self.arrays = arrays  # gradients in memory: True for those in shared memory
-        self.converged = converged  # names with one value in the threads of a block that execute together
-        self.strides, self.strided = strides, set[str]()  # gradients that may have copies; those that do
-        self.earlier = earlier  # names that earlier launches write
-        self.inputs = inputs  # the array by its gradient
-        self.enabled = enabled  # passes, among them kinds of sums
-        self.totals = totals  # the gradients of scalar parameters
-        self.sites: list[SumSite] = []
-        self.rows: dict[str, Choice] = {}  # for elements that the kernel stores
-        self.covers: dict[str, Cover] = {}  # for gradients that their first stores may fill
+    arrays: dict[str, bool]  # gradients in memory: True for those in shared memory
+    converged: set[str]  # names with one value in the threads of a block that execute together
+    totals: Container[str]  # the gradients of scalar parameters
+    strides: Mapping[str, str]  # gradients that may have copies
+    earlier: Container[str]  # names that earlier launches write
+    inputs: Mapping[str, str]  # the array by its gradient
+    enabled: Container[str]  # passes, among them kinds of sums
+    strided: set[str] = field(default_factory=set)  # gradients that have copies
+    sites: list[SumSite] = field(default_factory=list)
+    rows: dict[str, Choice] = field(default_factory=dict)  # for elements that the kernel stores
+    covers: dict[str, Cover] = field(default_factory=dict)  # for gradients that their first stores may fill
 
     def decide(self, body: list[Stmt], facts: IndexFacts, phases: Phases) -> list[Choice]:
         """Rewrite the sums of a body. Returns the rows of the decision table."""
@@ -96,20 +83,16 @@ class Accumulate:
         return groups
 
     def visit(self, body: list[Stmt], facts: IndexFacts, branch: tuple[ast.If, IndexFacts] | None = None) -> None:
-        """Collect the sites."""
+        """Collect the sites; the rows of elements that the kernel stores, which no other thread may touch meanwhile."""
         for s in body:
             if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
-                self.note_owned(s)
+                why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+                row = Choice(expression(s.target), "plain +=", why, "", moved)
+                self.rows.setdefault(row.what, row)
             elif is_sum(s) and target_name(s.target) in self.arrays:
                 self.sites.append(SumSite(body, s, facts, branch))
             for side, inside in facts.within(s):
                 self.visit(side, inside, (s, facts) if isinstance(s, ast.If) else None)
-
-    def note_owned(self, s: ast.Assign) -> None:
-        """Add the row of an element that the kernel itself stores: no other thread may touch it between barriers."""
-        why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
-        row = Choice(expression(s.target), "plain +=", why, "", moved)
-        self.rows.setdefault(row.what, row)
 
     def group(self, array: str, sites: list[SumSite], facts: IndexFacts) -> list[Choice]:
         """Choose for one array between two barriers: plain sums if no two threads share an element."""
@@ -183,8 +166,7 @@ class Accumulate:
         if array not in self.strides or array in self.earlier or again or not once:
             return False
         s.value, s.op = s.value if s.op == "+=" else negative(s.value), "="
-        found = cover(site.target.indices[0], site.facts)
-        if found is not None:
+        if (found := cover(site.target.indices[0], site.facts)) is not None:
             self.covers[array] = found
         return True
 
@@ -214,7 +196,7 @@ class Accumulate:
         value: Expr = s.value if s.op == "+=" else negative(s.value)
         if copies:
             self.strided.add(target.array)
-            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), int_literal(COPIES), "int")
+            copy = ast.Binary("%", ast.Name("blockIdx.x", "int"), rewrite.int_literal(COPIES), "int")
             offset = times(copy, ast.Name(self.strides[target.array], "int"))
             target = ast.Index(target.array, (plus(offset, target.indices[0]),), target.type)
         site.body[site.body.index(s)] = ast.AtomicAdd(target, value, s.place, s.text, by)
@@ -243,7 +225,7 @@ def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: 
     for n in reversed(range(len(d.dims))):
         if n not in own:
             step: Expr = ast.Name(f"blockDim.{chosen[n]}", "int") if n in chosen else ONE
-            body = [count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
+            body = [rewrite.count_up(indices[n], d.dims[n], body, thread.get(n, ZERO), step)]
     for axis in left:
         if axis not in chosen.values():
             body = [ast.If(comparison("==", ast.Name(f"threadIdx.{axis}", "int"), ZERO), body, [])]

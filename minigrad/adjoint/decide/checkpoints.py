@@ -11,38 +11,15 @@ from dataclasses import dataclass, replace
 from minigrad.adjoint.analyse.activity import repeatable
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide.store_or_recompute import Tape
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, is_float, walk
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    elements_read,
-    has_barrier,
-    names_used,
-    own_writes,
-    read,
-    written,
-)
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    comparison,
-    copy_without,
-    count_down,
-    count_up,
-    flatten,
-    int_literal,
-    minus,
-    over,
-    own_expressions,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, flatten, minus, over, plus, times
 from minigrad.adjoint.simplify.prune import Prune
 
 OPERATIONS = 8  # in the time of one byte: 33e12 instructions and 4.2e12 bytes a second on an H200
 EXPENSIVE = 16  # instructions of a division or a function
 EVERY = 8
-NTH = int_literal(EVERY)
+NTH = rewrite.int_literal(EVERY)
 SMALL = 12  # statements of an iteration that is unrolled, so that the states stay in registers
 
 
@@ -66,7 +43,7 @@ class TapeCost:
 
 def values(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement computes, without indices."""
-    return (s.value,) if isinstance(s, ast.Assign | ast.Declare) and s.value is not None else own_expressions(s)
+    return (s.value,) if isinstance(s, ast.Assign | ast.Declare) and s.value is not None else rewrite.own_expressions(s)
 
 
 def work(e: Expr) -> int:
@@ -88,9 +65,9 @@ class Checkpoints:
     def __call__(self, body: list[Stmt]) -> list[Stmt]:
         """The body with checkpoints where they pay."""
         for forward in [s for s in body if isinstance(s, ast.For)]:
-            names = sorted(written(forward.body) & set(self.tapes))
+            names = sorted(dataflow.written(forward.body) & set(self.tapes))
             behind = body[body.index(forward) + 1 :] if names and forward in body else []
-            back = next((s for s in behind if isinstance(s, ast.For) and read([s]) & set(names)), None)
+            back = next((s for s in behind if isinstance(s, ast.For) and dataflow.read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
             why = found.obstacle if found else "another loop reads it"
             self.obstacle |= dict.fromkeys(names, why) if why else {}
@@ -129,9 +106,9 @@ class TapedLoop:
     def recomputation(self) -> list[Stmt]:
         """The statements of an iteration that compute the next state."""
         number = {self.counter, self.k.name}
-        others = {id(s) for s in self.forward.body if s in self.pushes or own_writes(s) & number}
-        kept = copy_without(self.forward.body, others)
-        prune = Prune(written(kept))
+        others = {id(s) for s in self.forward.body if s in self.pushes or dataflow.own_writes(s) & number}
+        kept = rewrite.copy_without(self.forward.body, others)
+        prune = Prune(dataflow.written(kept))
         prune.after = {"break": self.states, "continue": self.states}
         return prune.body(kept, set(self.states))[0]
 
@@ -140,20 +117,21 @@ class TapedLoop:
         """The reason why no iteration can be computed again; empty if one can."""
         between = self.body[self.body.index(self.forward) + 1 : self.body.index(self.back)]
         inside = flatten([*self.forward.body, *self.back.body])
-        new = declared(self.again) | {s.name for s in self.head} | {self.k.name}
-        changed = written([*between, *self.forward.body, *self.back.body]) - self.states - new
+        new = dataflow.declared(self.again) | {s.name for s in self.head} | {self.k.name}
+        changed = dataflow.written([*between, *self.forward.body, *self.back.body]) - self.states - new
         apart = {*self.pulls.values()} <= {*self.names} == {name for name, _ in self.pushes.values()}
         apart = apart and len(self.pushes) == len(self.names)
-        apart = apart and names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
+        apart = apart and dataflow.names_used([s for s in self.back.body if s not in self.pulls]).isdisjoint(self.names)
         adds = any(isinstance(s, ast.AtomicAdd) for s in inside[: len(flatten(self.forward.body))])
-        writes = written(self.again) - declared(self.again) - self.states or written(self.again) & self.of.arrays
+        writes = dataflow.written(self.again)
+        shares = writes - dataflow.declared(self.again) - self.states or writes & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
             "only the running kernel knows which rounds there are": not counts,
             "a round needs more than variables that it begins with": not apart,
-            "threads wait for one another in it": has_barrier(inside),
+            "threads wait for one another in it": dataflow.has_barrier(inside),
             "a round adds to memory": adds,
-            "a round changes what the next one reads": bool(writes or read(self.again) & changed),
+            "a round changes what the next one reads": bool(shares or dataflow.read(self.again) & changed),
             "a round has a loop of its own": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
@@ -161,8 +139,8 @@ class TapedLoop:
     @property
     def cost(self) -> TapeCost:
         sizes = sum(BYTES[self.of.tapes[n].type] for n in self.names)
-        new = {x for x in elements_read(self.again) if x.array in self.of.arrays} - {*elements_read(self.back.body)}
-        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new)
+        new = {*dataflow.elements_read(self.again)} - {*dataflow.elements_read(self.back.body)}
+        again = 2 * sizes / EVERY + sum(BYTES[x.type] for x in new if x.array in self.of.arrays)
         run = flatten(self.again)
         updates = sum(isinstance(s, ast.Assign) and s.op != "=" and is_float(s.target.type) for s in run)
         return TapeCost(2 * sizes, again, updates + sum(work(e) for s in run for e in values(s)))
@@ -173,7 +151,8 @@ class TapedLoop:
         kept = {n: self.of.fresh(f"{self.of.tapes[n].value}_near") for n in self.names}
         here = plus(times(NTH, part), near)
         free = repeatable(self.again, self.states, self.of.arrays)  # then the loads of all iterations can begin at once
-        number = ast.Declare(self.k.name, "int", value=self.last(here) if free else here)
+        last = ast.Call("min", (here, minus(self.trips, ONE)), "int")
+        number = ast.Declare(self.k.name, "int", value=last if free else here)
         inside = comparison("<", here if free else self.k, self.trips)
         values = {n: ast.Index(kept[n], (near,), self.of.tapes[n].type) for n in self.names}
         begin, note = list[Stmt](), list[Stmt]()
@@ -185,18 +164,14 @@ class TapedLoop:
             self.of.tapes[n] = replace(tape, trips=tape.trips and _stored(tape.trips), every=EVERY)
         place = self.back.place
         again = [*map(replace, self.head), *note, *self.again]
-        up = count_up(near, NTH, [number, *(again if free else [ast.If(inside, again, [])])], place=place)
+        up = rewrite.count_up(near, NTH, [number, *(again if free else [ast.If(inside, again, [])])], place=place)
         restore = {id(s): replace(s, value=values[n]) for s, n in self.pulls.items()}
         taken: Stmt = ast.If(inside, [restore.get(id(s), s) for s in self.back.body], [])
-        down = count_down(near, int_literal(EVERY - 1), [replace(number), taken], place)
+        down = rewrite.count_down(near, rewrite.int_literal(EVERY - 1), [replace(number), taken], place)
         if len(flatten(self.again)) <= SMALL and len(flatten(self.back.body)) <= 2 * SMALL:
             up.pragma = down.pragma = "#pragma unroll"
-        whole = count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
+        whole = rewrite.count_down(part, minus(_stored(self.trips), ONE), [*begin, up, down], place)
         return [self.shorter_check(s) if s is not self.back else whole for s in self.body]
-
-    def last(self, here: Expr) -> Expr:
-        """The number of an iteration, at most that of the last one."""
-        return ast.Call("min", (here, minus(self.trips, ONE)), "int")
 
     def store_rarely(self, s: Stmt, slot: ast.Index, variable: ast.Name) -> None:
         """Store a value in every EVERY-th iteration only."""
@@ -217,4 +192,4 @@ class TapedLoop:
 
 def _stored(trips: Expr) -> Expr:
     """The number of stored iterations."""
-    return over(plus(trips, int_literal(EVERY - 1)), NTH)
+    return over(plus(trips, rewrite.int_literal(EVERY - 1)), NTH)

@@ -14,32 +14,10 @@ from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.decide import Choice
 from minigrad.adjoint.decide.store_or_recompute import copying
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow, rewrite
 from minigrad.adjoint.language.ast import BYTES, Expr, Stmt, Target, walk
-from minigrad.adjoint.language.dataflow import (
-    accesses,
-    declared,
-    elements_read,
-    has_barrier,
-    names_used,
-    own_writes,
-    target_name,
-    thread_axis,
-    written,
-)
 from minigrad.adjoint.language.printer import expression
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    bodies,
-    copy_without,
-    flatten,
-    map_expressions,
-    own_expressions,
-    plus,
-    replace_parts,
-    with_header,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, bodies, flatten, plus
 from minigrad.adjoint.simplify.prune import Prune
 
 NONE = ast.Declare("", "int")  # in place of the declaration of an array
@@ -64,13 +42,13 @@ class NestExchange:
         self, owners: "Ownership", nest: ast.For, sums: list[ast.Assign], var: ast.Name, to: str, before: set[Target]
     ):
         self.owners, self.before, self.var, self.to = owners, before, var, to
-        self.changed = written([nest])
+        self.changed = dataflow.written([nest])
         self.counters = {s.variable for s in flatten([nest]) if isinstance(s, ast.For)}
-        self.private = declared(nest.body)  # declared in each iteration
+        self.private = dataflow.declared(nest.body)  # declared in each iteration
         self.staged, self.padded = dict(owners.staged), set(owners.padded)
         kept = _slice(nest, sums)
         self.why = ""
-        parts = (e for s in flatten(kept.body) for x in own_expressions(s) for e in walk(x))
+        parts = (e for s in flatten(kept.body) for x in rewrite.own_expressions(s) for e in walk(x))
         work = sum(isinstance(e, ast.Binary | ast.Call) for e in parts)
         if work > COST * len(sums):
             self.reject(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
@@ -79,7 +57,7 @@ class NestExchange:
         if self.made is not None:
             owners.staged, owners.padded = self.staged, self.padded
             names = {stage.name for stage in self.staged.values()}
-            read = {x for x in elements_read([self.made]) if x.array in names}
+            read = {x for x in dataflow.elements_read([self.made]) if x.array in names}
             self.moved = sum(BYTES[x.type] for x in read) / len(sums)
 
     def reject(self, why: str) -> None:
@@ -99,11 +77,11 @@ class NestExchange:
         """Rewrite a statement for the thread that owns the element."""
         match s:
             case ast.For(start=ast.Declare()):
-                header = {n for part in with_header(s) for e in own_expressions(part) for n in e.names}
+                header = {n for part in rewrite.with_header(s) for e in rewrite.own_expressions(part) for n in e.names}
                 if header - self.counters - self.owners.facts.uniform:
                     self.reject(f"the loop at line {s.place.line} is not the same for all threads")
             case ast.If() | ast.Declare() | ast.Assign():
-                map_expressions(s, self.value)
+                rewrite.map_expressions(s, self.value)
             case _ if not isinstance(s, ast.Comment):
                 self.reject(f"line {s.place.line} does more than add up")
         for t in chain(*bodies(s)):
@@ -111,7 +89,7 @@ class NestExchange:
 
     def value(self, e: Expr) -> Expr:
         """An expression, for the thread that owns the element."""
-        return replace_parts(e, self.leaf)
+        return rewrite.replace_parts(e, self.leaf)
 
     def leaf(self, e: Expr) -> Expr | None:
         """A variable or an element for that thread; None for other expressions."""
@@ -143,41 +121,32 @@ class NestExchange:
         if array is None or changes or any(not isinstance(i, ast.Name) for i, _ in counted):
             self.reject(f"it takes another thread's {expression(e)}, which changes in the loop")
             return e
-        name = self.staged[e].name if e in self.staged else self.owners.facts.names.fresh(f"{target_name(e)}_of")
-        self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
+        if e not in self.staged:
+            name = self.owners.facts.names.fresh(f"{dataflow.target_name(e)}_of")
+            self.staged[e] = StagedValue(name, e, tuple(counted))  # type: ignore[arg-type]
         threads = map(self.owners.variable, self.owners.axes[::-1])
-        return ast.Index(name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
+        return ast.Index(self.staged[e].name, tuple(map(self.value, (*(i for i, _ in counted), *threads))), e.type)
 
 
-def countable_sums(s: ast.For) -> Iterator[tuple[list[Stmt], ast.Assign]]:
-    """The sums in a nest of loops that count 0, 1, 2, ..., each with the body that contains it."""
-    header = count(s)
-    if header is None or not (header.simple and header.exact):
-        return
-    for body, t in _branches_flat(s.body):
-        if isinstance(t, ast.For):
-            yield from countable_sums(t)
-        elif isinstance(t, ast.Assign) and isinstance(t.target, ast.Index) and t.op in ("+=", "-="):
-            yield body, t
-
-
-def _branches_flat(body: list[Stmt]) -> Iterator[tuple[list[Stmt], Stmt]]:
-    for t in body:
-        yield body, t
-        for side in bodies(t) if isinstance(t, ast.If) else ():
-            yield from _branches_flat(side)
+def countable_sums(body: list[Stmt]) -> Iterator[tuple[list[Stmt], ast.Assign]]:
+    """The sums in arrays inside loops that all count 0, 1, 2, ..., each with the body that contains it."""
+    for s in body:
+        if dataflow.is_sum(s) and isinstance(s.target, ast.Index):
+            yield body, s
+        if not isinstance(s, ast.For) or ((header := count(s)) and header.simple and header.exact):
+            for inner in bodies(s):
+                yield from countable_sums(inner)
 
 
 def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
     """A copy of a nest of loops, reduced to these sums."""
-    results = {target_name(s.target) for s in sums}
-    others = {id(s) for s in flatten([nest]) if s not in sums and own_writes(s) & results}
-    pruned, _ = Prune(written([nest]) - results).body(copy_without([nest], others), set())
+    results = {dataflow.target_name(s.target) for s in sums}
+    others = {id(s) for s in flatten([nest]) if s not in sums and dataflow.own_writes(s) & results}
+    pruned, _ = Prune(dataflow.written([nest]) - results).body(rewrite.copy_without([nest], others), set())
     return pruned[0]  # type: ignore[return-value]
 
 
 NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
-
 IN_ORDER = "the rounds of its loop have to follow one another"
 
 
@@ -201,14 +170,16 @@ class Ownership:
         for stage in self.staged.values():
             dims = (*(d for _, d in stage.varying), *(self.facts.conditions[f"blockDim.{a}"] for a in self.axes[::-1]))
             made = [ast.Declare(stage.name, stage.own.type, dims, shared=True), *self.stage(made, stage)]
-        made = [self.pad(s) for s in made]
+        for n, s in enumerate(made):
+            if isinstance(s, ast.Declare) and s.name in self.padded:
+                made[n] = replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
         return self.scalars(made)
 
     def bodies_between_barriers(self, body: list[Stmt]) -> list[Stmt]:
         """A body, and those of the loops with barriers in it, which all threads of a block reach."""
         made: list[Stmt] = []
         for s in body:
-            if isinstance(s, ast.For) and has_barrier([s]):
+            if isinstance(s, ast.For) and dataflow.has_barrier([s]):
                 s.body = self.bodies_between_barriers(s.body)
                 made.append(s)
             else:
@@ -217,17 +188,18 @@ class Ownership:
 
     def nest(self, s: ast.For) -> list[Stmt]:
         """A nest of loops, with the nests of gathered sums in front."""
-        shared = [t for t in flatten([s]) if isinstance(t, ast.Assign) and target_name(t.target) in self.gradients]
-        self.atomic |= {expression(t.target): IN_ORDER for t in shared}
+        for t in flatten([s]):
+            if isinstance(t, ast.Assign) and dataflow.target_name(t.target) in self.gradients:
+                self.atomic[expression(t.target)] = IN_ORDER
         groups: dict[tuple[ast.Name, str], list[tuple[list[Stmt], ast.Assign]]] = {}
-        for body, one in countable_sums(s):
-            if target_name(one.target) not in self.gradients:
+        for body, one in countable_sums([s]):
+            if dataflow.target_name(one.target) not in self.gradients:
                 continue
             if exchange := self.missing_axis(one.target, s):  # type: ignore[arg-type]
                 groups.setdefault(exchange, []).append((body, one))
             else:
                 self.atomic[expression(one.target)] = NO_OWNER
-        before, gathered = set(self.staged), list[Stmt]()
+        before, gathered = set(self.staged), list[ast.For]()
         for (var, axis), places in groups.items():
             sums = [one for _, one in places]
             new = NestExchange(self, s, sums, var, axis, before)
@@ -237,7 +209,7 @@ class Ownership:
                 gathered.append(new.made)
                 self.choices += map(new.choice, sums)
                 self.facts.conditions |= {f"blockDim.{a}": e for a in self.axes if (e := self.extent(a)) is not None}
-                self.gathered |= {target_name(one.target) for one in sums}
+                self.gathered |= {dataflow.target_name(one.target) for one in sums}
                 for body, one in places:
                     body.remove(one)
         return [*_merged(gathered), s]
@@ -257,9 +229,9 @@ class Ownership:
 
     def stage(self, body: list[Stmt], stage: StagedValue) -> list[Stmt]:
         """Store a thread's value to shared memory, ahead of the first loop in which it no longer changes."""
-        at = next(n for n, s in enumerate(body) if stage.name in names_used([s]))
+        at = next(n for n, s in enumerate(body) if stage.name in dataflow.names_used([s]))
         loop, counters = body[at], tuple(e for e, _ in stage.varying)
-        if isinstance(loop, ast.For) and (stage.own.names - {e.name for e in counters}) & written([loop]):
+        if isinstance(loop, ast.For) and (stage.own.names - {e.name for e in counters}) & dataflow.written([loop]):
             loop.body = self.stage(loop.body, stage)
             return body
         place = ast.Index(stage.name, (*counters, *map(self.variable, self.axes[::-1])), stage.own.type)
@@ -269,28 +241,23 @@ class Ownership:
         behind: list[Stmt] = [] if any(isinstance(t, ast.Barrier) for t in body[at + 1 :]) else [ast.Barrier()]
         return [*body[:front], store, *wait, *body[front : at + 1], *behind, *body[at + 1 :]]
 
-    def pad(self, s: Stmt) -> Stmt:
-        """The declaration of an array, with a column more if it is padded."""
-        if isinstance(s, ast.Declare) and s.name in self.padded:
-            return replace(s, dims=(*s.dims[:-1], plus(s.dims[-1], ONE)))
-        return s
-
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Make shared gradients of one element per thread variables."""
         for name in sorted(self.gathered):
-            found = {x for s in flatten(body) for _, x in accesses(s) if isinstance(x, ast.Index) and x.array == name}
+            touched = (x for s in flatten(body) for _, x in dataflow.accesses(s))
+            found = {x for x in touched if isinstance(x, ast.Index) and x.array == name}
             one = found.pop()
             if not found and {self.axis(e) for e in one.indices} == set(self.axes):
                 own = ast.Name(self.facts.names.fresh(f"{name}_own"), one.type)
                 for s in flatten(body):
-                    map_expressions(s, partial(replace_parts, new=lambda e: own if e == one else None))  # noqa: B023
+                    rewrite.map_expressions(s, partial(rewrite.replace_parts, new=lambda e: own if e == one else None))  # noqa: B023
                     if isinstance(s, ast.Assign) and s.target == one:
                         s.target = own
                 body = [ast.Declare(own.name, own.type, value=ZERO), *body]
         return body
 
     def axis(self, e: Expr) -> str | None:
-        return thread_axis(self.facts.fixed, e)
+        return dataflow.thread_axis(self.facts.fixed, e)
 
     def variable(self, axis: str) -> ast.Name:
         """The kernel's variable for an axis of threadIdx, or threadIdx itself."""
@@ -298,14 +265,12 @@ class Ownership:
         return ast.Name(names[0] if names else f"threadIdx.{axis}", "int")
 
 
-def _merged(nests: list[Stmt]) -> list[Stmt]:
+def _merged(nests: list[ast.For]) -> list[ast.For]:
     """Copies of one nest of loops, merged where they declare no common name."""
     made: list[ast.For] = []
     for s in nests:
-        assert isinstance(s, ast.For)
-        last = made[-1] if made else None
-        if last and not declared(last.body) & declared(s.body):
-            last.body += s.body
+        if made and not dataflow.declared(made[-1].body) & dataflow.declared(s.body):
+            made[-1].body += s.body
         else:
             made.append(s)
-    return [*made]
+    return made

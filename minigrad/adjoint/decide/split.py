@@ -9,24 +9,13 @@ from collections.abc import Callable, Mapping
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import count, evaluate
 from minigrad.adjoint.decide import AdjointLaunch, Choice
+from minigrad.adjoint.language import dataflow
 from minigrad.adjoint.language.ast import BYTES, Assign, Barrier, Comment, Declare, For, Name, Stmt, is_float
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    elements_read,
-    has_barrier,
-    inline,
-    is_sum,
-    own_reads,
-    own_updates,
-    own_writes,
-    target_name,
-    written,
-)
+from minigrad.adjoint.language.dataflow import elements_read, inline, is_sum, target_name, written
 from minigrad.adjoint.language.printer import expression
 from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_up, flatten, substitute
 
 Sum = tuple[Assign, int]  # with its number of executions in an iteration of the outer loop
-
 
 OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
 
@@ -59,14 +48,14 @@ class BlockExchange:
     def separable(self, body: list[Stmt]) -> bool:
         """True if the only results of a launch are sums that it does not read: then they may be split."""
         sums = {target_name(s.target) for s in flatten(body) if is_sum(s)} & self.gradients
-        others = {n for s in flatten(body) if not is_sum(s) for n in own_writes(s)}
-        read = {n for s in flatten(body) for n in own_reads(s) - own_updates(s)}
-        return not sums & read and not others & self.visible - declared(body)
+        others = {n for s in flatten(body) if not is_sum(s) for n in dataflow.own_writes(s)}
+        read = {n for s in flatten(body) for n in dataflow.own_reads(s) - dataflow.own_updates(s)}
+        return not sums & read and not others & self.visible - dataflow.declared(body)
 
     def sums(self, s: Stmt) -> dict[tuple[str, str], list[Sum]]:
         """The sums in a loop over tiles with independent iterations, by the axis along which blocks share them."""
         found: dict[tuple[str, str], list[Sum]] = {}
-        if not isinstance(s, For) or s.source is s or not has_barrier([s]):
+        if not isinstance(s, For) or s.source is s or not dataflow.has_barrier([s]):
             return {}
         header = count(s)
         if header is None or not header.exact or s.condition != s.source.condition:
@@ -94,7 +83,8 @@ class BlockExchange:
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, if its additional reads in each iteration are fewer bytes than its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        others = {id(s) for s in flatten(body) if is_sum(s)} - mine - self.local_sums(body)
+        others = {id(s) for s in flatten(body) if is_sum(s)} - mine
+        others -= {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
         kept = self.pruned(copy_without(body, others))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None
@@ -123,20 +113,16 @@ class BlockExchange:
         row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
         return AdjointLaunch([*outside, note, begin, each_block], name, {extent: trips}, {blocks.name: extent}, (row,))
 
-    def local_sums(self, body: list[Stmt]) -> set[int]:
-        """The ids of sums in variables and arrays of a thread or a block."""
-        return {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
-
 
 def _partition(body: list[Stmt], block: str) -> tuple[list[Stmt], list[Stmt]]:
     """Shared arrays and integers that do not depend on `block`, and all other statements."""
     outside: list[Stmt] = []
     inside: list[Stmt] = []
     changing = {block}
-    again = [n for s in flatten(body) for n in own_writes(s)]
+    again = [n for s in flatten(body) for n in dataflow.own_writes(s)]
     for s in body:
         plain = isinstance(s, Declare) and not s.dims and s.value is not None and not is_float(s.type)
-        moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not own_reads(s) & changing  # type: ignore[union-attr]
+        moves = plain and again.count(s.name) == 1 and not elements_read([s]) and not dataflow.own_reads(s) & changing  # type: ignore[union-attr]
         if moves or (isinstance(s, Declare) and s.shared):
             outside.append(s)
         else:

@@ -46,10 +46,8 @@ class Tape:
 
 
 class Storage(StrEnum):
-    """Where the backward sweep finds a value of a statement."""
+    """Where the sweeps save a value that the backward sweep can neither reread nor recompute."""
 
-    REREAD = "reread"  # in memory: nothing overwrites it
-    RECOMPUTE = "recompute"  # in a variable that the forward sweep, or the iteration run again, has set
     REGISTER = "register"  # in a variable of its own: the original is overwritten before its gradient is taken
     TAPE = "tape"  # on the tape of a loop: running its iteration again would find another value
     LOST = "lost"  # nowhere: nothing bounds the number of iterations, so that no tape can be long enough
@@ -90,18 +88,12 @@ class Point:
 
 @dataclass
 class StoragePlan:
-    """The storage of every value, by statement. The sweeps read it; nothing is decided later."""
+    """The values to be saved, by statement: all others are reread or recomputed. Nothing is decided later."""
 
     facts: KernelFacts
     points: dict[int, Point] = field(default_factory=dict)  # by id of a statement
     loops: dict[int, LoopPlan] = field(default_factory=dict)  # by id of a loop
     fills: list[Fill] = field(default_factory=list)  # to be checked of a launch: the block fills these arrays
-
-    def storage(self, s: Stmt, e: Expr) -> Storage:
-        """Where the backward sweep finds the value that a variable, an element or a call has at a statement."""
-        if self.changed(s, e):
-            return self.saved_in(s, e)
-        return Storage.RECOMPUTE if self.facts.reads(e) & self.facts.overwritten else Storage.REREAD
 
     def changed(self, s: Stmt, e: Expr) -> set[str]:
         """The variable or the arrays that an expression reads, if they have other values in the backward sweep."""
@@ -117,6 +109,11 @@ class StoragePlan:
             unbounded |= loop.most is None
             loop = loop.outer
         return storage
+
+    def lost_in_header(self, s: For, outer: LoopPlan | None) -> set[str]:
+        """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
+        names = {n for part in with_header(s) for n in own_reads(part)}
+        return {n for n in names if outer and self.facts.is_array(n) and outer.loses(n)}
 
 
 def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
@@ -153,7 +150,7 @@ def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: Loop
 
 
 def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | None) -> LoopPlan:
-    facts, known = plan.facts, _known_header(plan.facts, s, outer)
+    facts, known = plan.facts, _known_header(plan, s, outer)
     size = capacity(facts.file, known, header := count(known))
     trips = facts.trips(header) if header and size is None else None
     most = size or trips
@@ -173,20 +170,14 @@ def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | No
     return LoopPlan(s, flow, size, trips, most, tuple(state), frozenset(filled_anew), lost, outer)
 
 
-def _known_header(facts: KernelFacts, s: For, outer: LoopPlan | None) -> For:
+def _known_header(plan: StoragePlan, s: For, outer: LoopPlan | None) -> For:
     """The loop with an unknown in its header for each value that a tape of a loop around has to hold."""
-    lost = lost_in_header(facts, s, outer)
+    lost = plan.lost_in_header(s, outer)
 
     def known(e: Expr) -> Expr:
         return replace_parts(e, lambda x: Name("?", x.type) if own_arrays(x) & lost else None)
 
     return replace_header(s, known, known, known) if lost else s
-
-
-def lost_in_header(facts: KernelFacts, s: For, outer: LoopPlan | None) -> set[str]:
-    """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
-    names = {n for part in with_header(s) for n in own_reads(part)}
-    return {n for n in names if outer and facts.is_array(n) and outer.loses(n)}
 
 
 def replace_header(

@@ -3,22 +3,10 @@
 from collections.abc import Callable
 from functools import cache
 
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import DERIVATIVES, Expr, base_name
 from minigrad.adjoint.language.expressions import parse_expression
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    as_float,
-    comparison,
-    minus,
-    negative,
-    numeric_value,
-    over,
-    plus,
-    replace_parts,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 
 def derivative(function: str, x: Expr, y: Expr) -> Expr:
@@ -34,14 +22,13 @@ def derivative(function: str, x: Expr, y: Expr) -> Expr:
             case ast.Number():
                 return typed(e.text, kind)
             case ast.Call():
-                return ast.Call(e.function + suffix, tuple(replace_parts(a, fill) for a in e.arguments), kind)
+                return ast.Call(e.function + suffix, tuple(rewrite.replace_parts(a, fill) for a in e.arguments), kind)
         return None
 
-    return replace_parts(_template(name), fill)
+    return rewrite.replace_parts(_template(name), fill)
 
 
 def typed(text: str, kind: str) -> Expr:
-    """A literal of this type."""
     if text.isdigit() or kind == "double":
         return ast.Number(text, "int" if text.isdigit() else kind)
     return ast.Number(f"{text}f", kind) if kind == "float" else ast.Cast("real", ast.Number(text, "double"))
@@ -70,7 +57,7 @@ def slopes(e: ast.Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tup
             length = value()
             return [(v, _unless(comparison("==", length, ZERO), over(w, length))) for v, w in ((a, x), (b, y))]
         case "atan2":
-            x, y = as_float(x, e.type), as_float(y, e.type)
+            x, y = rewrite.as_float(x, e.type), rewrite.as_float(y, e.type)
             square = plus(times(x, x), times(y, y))
             origin = comparison("==", square, ZERO)
             return [(a, _unless(origin, over(y, square))), (b, _unless(origin, negative(over(x, square))))]
@@ -84,7 +71,7 @@ def slopes(e: ast.Call, x: Expr, y: Expr, value: Callable[[], Expr]) -> list[tup
 def _unless(condition: Expr, value: Expr) -> Expr:
     """0 where the condition holds, else the value. Of literals the answer is known."""
     assert isinstance(condition, ast.Binary)
-    known = [numeric_value(e) for e in (condition.left, condition.right)]
+    known = [rewrite.numeric_value(e) for e in (condition.left, condition.right)]
     if condition.op == "==" and None not in known:
         return ZERO if known[0] == known[1] else value
     return ast.Ternary(condition, ZERO, value, value.type)

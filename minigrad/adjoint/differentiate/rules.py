@@ -5,34 +5,11 @@ from collections.abc import Set
 from minigrad.adjoint.analyse import KernelFacts, Names
 from minigrad.adjoint.differentiate.derivatives import derivative, slopes
 from minigrad.adjoint.differentiate.saved import Saved, short_name
-from minigrad.adjoint.language import ast
-from minigrad.adjoint.language.ast import (
-    DERIVATIVES,
-    Expr,
-    Stmt,
-    Target,
-    base_name,
-    children,
-    common_type,
-    is_float,
-    walk,
-)
+from minigrad.adjoint.language import ast, rewrite
+from minigrad.adjoint.language.ast import DERIVATIVES, Expr, Stmt, Target, base_name, is_float
 from minigrad.adjoint.language.control_flow import branch
 from minigrad.adjoint.language.dataflow import derivative_sources, names_in, own_writes, target_name
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    as_float,
-    comparison,
-    int_literal,
-    is_number,
-    logical_not,
-    minus,
-    negative,
-    over,
-    plus,
-    times,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus, negative, over, plus, times
 
 
 class Gradients(dict[str, str]):
@@ -56,12 +33,11 @@ class Rules:
         self.updated: Target | None = None  # the target of `t = a * t + b`, whose gradient is scaled instead
 
     def carries(self, e: Expr) -> bool:
-        """True if an expression may have a derivative."""
         return bool(derivative_sources(e) & self.facts.active)
 
     def pull(self, e: Expr, seed: Expr) -> list[Stmt]:
         """Add `seed` times the derivative of `e` to the gradient of each operand."""
-        if not self.carries(e) or is_number(seed, 0):
+        if not self.carries(e) or rewrite.is_number(seed, 0):
             return []
         match e:
             case ast.Name() | ast.Index():
@@ -88,7 +64,6 @@ class Rules:
         return [ast.Assign(self.gradient_of(leaf), "-=" if minus else "+=", value, owned=owned)]
 
     def gradient_of(self, target: Target) -> Target:
-        """The gradient of a variable or an element."""
         if isinstance(target, ast.Name):
             return ast.Name(self.gradients[target.name], target.type)
         return ast.Index(self.gradients[target.array], tuple(map(self.keep, target.indices)), target.type)
@@ -100,9 +75,7 @@ class Rules:
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
             if n in e.inactive:
                 continue
-            if p.pointer:
-                sinks.append(ast.Name(self.gradients[a.name], p.type))  # type: ignore[union-attr]
-            elif isinstance(a, ast.Name) and self.carries(a):
+            if isinstance(a, ast.Name) and (p.pointer or self.carries(a)):
                 sinks.append(ast.Name(self.gradients[a.name], p.type))
             else:
                 name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
@@ -116,9 +89,8 @@ class Rules:
         return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
 
     def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
-        """The gradient of `condition ? yes : no`."""
         condition, sides = self.keep(e.condition), []
-        for guard, value in ((e.condition, e.yes), (logical_not(e.condition), e.no)):
+        for guard, value in ((e.condition, e.yes), (rewrite.logical_not(e.condition), e.no)):
             self.saved.guards.append(guard)
             sides.append(self.pull(value, seed))
             self.saved.guards.pop()
@@ -132,7 +104,7 @@ class Rules:
             return [*before, *self.pull(e.left, seed), *self.pull(e.right, seed if e.op == "+" else negative(seed))]
         left, right = self.keep(e.left), self.keep(e.right)
         if n := equal_factors(e):  # x * x * x: d_x += 3 * d * (x * x)
-            return self.pull(e.right, times(times(int_literal(n), seed), left))
+            return self.pull(e.right, times(times(rewrite.int_literal(n), seed), left))
         if e.op == "*":
             return [*before, *self.pull(e.left, times(seed, right)), *self.pull(e.right, times(left, seed))]
         if both:  # of a / b, d_b = -d_a * (a / b), and the forward sweep has computed a / b
@@ -142,32 +114,22 @@ class Rules:
         quotient = over(negative(times(seed, left)), times(right, right))
         return [*before, *self.pull(e.left, over(seed, right)), *self.pull(e.right, quotient)]
 
-    def in_variable(self, seed: Expr) -> tuple[list[Stmt], Expr]:
-        """A gradient that is used twice, in a variable if it has to be computed."""
-        if not _is_computed(seed):
-            return [], seed
-        name = self.fresh("d_part")
-        return [ast.Declare(name, seed.type, value=seed)], ast.Name(name, seed.type)
+    def in_variable(self, e: Expr, base: str = "d_part") -> tuple[list[Stmt], Expr]:
+        """An expression that is used twice, in a variable unless it is one, its negative, or a literal."""
+        if isinstance(e.operand if isinstance(e, ast.Unary) else e, ast.Name | ast.Number):
+            return [], e
+        name = self.fresh(base)
+        return [ast.Declare(name, e.type, value=e)], ast.Name(name, e.type)
 
     def function(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         name, args = base_name(e.function), e.arguments
         if not name:
             return self.call(e, seed)
         if name in DERIVATIVES:
-            before, y = self.value_in_variable(name, self.keep(e))
+            y, twice = self.keep(e), DERIVATIVES[name].count("y") > 1
+            before, y = self.in_variable(y, f"{name}_value") if twice else ([], y)
             return [*before, *self.pull(args[0], times(seed, derivative(e.function, self.keep(args[0]), y)))]
-        return self.multivariate(name, e, seed)
-
-    def value_in_variable(self, name: str, y: Expr) -> tuple[list[Stmt], Expr]:
-        """The value of a function, in a variable if its derivative reads it twice."""
-        if DERIVATIVES[name].count("y") < 2 or isinstance(y, ast.Name):
-            return [], y
-        value = self.fresh(f"{name}_value")
-        return [ast.Declare(value, y.type, value=y)], ast.Name(value, y.type)
-
-    def multivariate(self, name: str, e: ast.Call, seed: Expr) -> list[Stmt]:
-        """The gradients of functions of two or three operands."""
-        a, b = e.arguments[:2]
+        a, b = args[:2]
         x, y = self.keep(a), self.keep(b)
         if name in ("max", "fmax", "min", "fmin"):  # of two equal operands the first one
             return branch(comparison(">=" if "max" in name else "<=", x, y), self.pull(a, seed), self.pull(b, seed))
@@ -183,22 +145,17 @@ class Rules:
             return []
         match s:
             case ast.Declare(value=value) if value is not None:
-                self.hold(value, ast.Name(s.name, s.type), after)
+                if s.name not in after:  # then `keep` may read the value from the variable
+                    self.saved.held = value, ast.Name(s.name, s.type)
                 return self.pull(value, ast.Name(self.gradients[s.name], s.type))
             case ast.Declare(values=values) if values:
-                d = self.gradients[s.name]
-                pulls = (self.pull(e, ast.Index(d, (int_literal(n),), s.type)) for n, e in enumerate(values))
-                return [t for pull in pulls for t in pull]
+                d = [ast.Index(self.gradients[s.name], (rewrite.int_literal(n),), s.type) for n in range(len(values))]
+                return [t for e, seed in zip(values, d, strict=True) for t in self.pull(e, seed)]
             case ast.Assign():
                 return self.assignment(s, after)
             case ast.AtomicAdd():
                 return self.pull(s.value, self.gradient_of(s.target))
         return []
-
-    def hold(self, value: Expr, target: ast.Name, after: Set[str]) -> None:
-        """Let `keep` read a value from the variable that it is assigned to, if nothing overwrites that."""
-        if target.name not in after:
-            self.saved.held = value, target
 
     def assignment(self, s: ast.Assign, after: Set[str]) -> list[Stmt]:
         """Of `target = a * target + b`: add to the gradients of a and b, then d_target *= a."""
@@ -208,8 +165,8 @@ class Rules:
             d, part = self.copied_gradient(value if added is None else added, d, s)
             clear: list[Stmt] = [ast.Assign(self.gradient_of(s.target), "=", ZERO)] if added is None else []
             return [*part, *clear, *self.pull(value if added is None else added, d)]
-        if isinstance(s.target, ast.Name) and again == ZERO:
-            self.hold(value, s.target, after)
+        if isinstance(s.target, ast.Name) and again == ZERO and s.target.name not in after:
+            self.saved.held = value, s.target
         self.updated = s.target
         seed, part = self.copied_gradient(value, d, s) if isinstance(d, ast.Index) else (d, [])
         gradient = self.pull(value, seed)
@@ -218,7 +175,7 @@ class Rules:
 
     def copied_gradient(self, value: Expr, d: Target, s: ast.Assign) -> tuple[Target, list[Stmt]]:
         """The gradient, in a variable if several operands or the target itself receive it."""
-        leaves = (x for x in walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
+        leaves = (x for x in ast.walk(value) if isinstance(x, ast.Name | ast.Index | ast.Call))
         operands = [x for x in leaves if self.carries(x) and x != self.updated]
         again = self.updated is None and target_name(s.target) in value.names
         if len(operands) < 2 and not again:
@@ -228,12 +185,13 @@ class Rules:
 
     def scaled(self, d: Target, by: Expr, name: str) -> list[Stmt]:
         """d *= by"""
-        if is_number(by, 1) or (by == ZERO and (name in self.facts.final or id(self.saved.here) in self.facts.first)):
-            return []
         if by == ZERO:
-            return [ast.Assign(d, "=", ZERO)]
+            once = name in self.facts.final or id(self.saved.here) in self.facts.first
+            return [] if once else [ast.Assign(d, "=", ZERO)]
+        if rewrite.is_number(by, 1):
+            return []
         divides = isinstance(by, ast.Binary) and by.op == "/" and by.left == ONE
-        value: Expr = by.right if divides else by  # type: ignore[union-attr]
+        value = by.right if isinstance(by, ast.Binary) and divides else by
         if isinstance(value, ast.Cast) and value.type == d.type and not is_float(value.operand.type):
             value = value.operand  # converted by *= itself
         return [ast.Assign(d, "/=" if divides else "*=", value)]
@@ -249,11 +207,6 @@ def equal_factors(e: Expr) -> int:
     return inner + 1 if inner and isinstance(e.left, ast.Binary) and e.left.right == e.right else 0
 
 
-def _is_computed(seed: Expr) -> bool:
-    """True if an expression is more than a variable, its negative, or a literal."""
-    return not isinstance(seed.operand if isinstance(seed, ast.Unary) else seed, ast.Name | ast.Number)
-
-
 def coefficient(e: Expr, target: Target) -> Expr | None:
     """a of `e = a * target + b`; None if a or b read the target's variable.
 
@@ -263,26 +216,23 @@ def coefficient(e: Expr, target: Target) -> Expr | None:
     if name not in e.names:
         return ZERO
     if e == target:
-        return ONE if name not in names_in(children(e)) else None
+        return ONE if name not in names_in(ast.children(e)) else None
     match e:
         case ast.Unary(op="-"):
             inner = coefficient(e.operand, target)
             return None if inner is None else negative(inner)
-        case ast.Binary(op="+" | "-"):
+        case ast.Binary(op="+" | "-" | "*"):
             left, right = coefficient(e.left, target), coefficient(e.right, target)
-            if left is None or right is None:
+            if left is None or right is None or (e.op == "*" and ZERO not in (left, right)):
                 return None
-            return plus(left, right) if e.op == "+" else minus(left, right)
-        case ast.Binary(op="*"):
-            left, right = coefficient(e.left, target), coefficient(e.right, target)
-            if left is None or right is None or ZERO not in (left, right):
-                return None
+            if e.op != "*":
+                return plus(left, right) if e.op == "+" else minus(left, right)
             if right == ZERO:
-                return times(left, as_float(e.right, e.type))
-            return times(as_float(e.left, e.type), right)
+                return times(left, rewrite.as_float(e.right, e.type))
+            return times(rewrite.as_float(e.left, e.type), right)
         case ast.Binary(op="/") if name not in e.right.names:
             left = coefficient(e.left, target)
-            return None if left is None else over(left, as_float(e.right, e.type))
+            return None if left is None else over(left, rewrite.as_float(e.right, e.type))
     return None
 
 
@@ -290,16 +240,16 @@ def assigned_value(s: ast.Assign) -> Expr:
     """The new value of the target: of `v += e` it is `v + e`."""
     if s.op == "=":
         return s.value
-    return ast.Binary(s.op[:-1], s.target, s.value, common_type(s.target.type, s.value.type))
+    return ast.Binary(s.op[:-1], s.target, s.value, ast.common_type(s.target.type, s.value.type))
 
 
 def remainder(s: ast.Assign) -> Expr | None:
     """b of `target = target + b`, whatever b reads; None for other assignments."""
     if s.op in ("+=", "-="):
         return s.value if s.op == "+=" else negative(s.value)
-    e = s.value
-    if s.op == "=" and isinstance(e, ast.Binary) and e.op in "+-" and s.target in (e.left, e.right):
-        if e.left == s.target:
-            return e.right if e.op == "+" else negative(e.right)
-        return e.left if e.op == "+" else None
+    match s.value:
+        case ast.Binary(op="+" | "-" as op, left=left, right=right) if s.op == "=" and left == s.target:
+            return right if op == "+" else negative(right)
+        case ast.Binary(op="+", left=left, right=right) if s.op == "=" and right == s.target:
+            return left
     return None

@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from minigrad.adjoint.analyse import KernelFacts
 from minigrad.adjoint.analyse.trip_counts import LOCAL_BYTES, Count, evaluate
-from minigrad.adjoint.decide.store_or_recompute import (
-    LoopPlan,
-    Storage,
-    StoragePlan,
-    Tape,
-    lost_in_header,
-    replace_header,
-)
+from minigrad.adjoint.decide.store_or_recompute import LoopPlan, Storage, StoragePlan, Tape, replace_header
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import Expr, Stmt, is_float
 from minigrad.adjoint.language.dataflow import always_read, own_arrays, written
@@ -66,7 +59,6 @@ class Saved:
         self.at(ast.Comment(""))
 
     def at(self, s: Stmt) -> None:
-        """Move to a statement."""
         self.here, self.guards = s, []
         self.before: list[Stmt] = []  # declarations for the forward sweep, in front of the statement
         self.captured: dict[tuple[Expr, tuple[Expr, ...]], Expr] = {}
@@ -110,7 +102,6 @@ class Saved:
         return self.captured[e, guards]
 
     def in_register(self, value: Expr, name: str = "") -> Expr:
-        """The value in a variable of its own."""
         name = self.names.fresh(f"{name or short_name(value)}_{self.here.place.line}")
         self.registers[name] = expression(value)
         self.before.append(ast.Declare(name, value.type, value=value, place=self.here.place))
@@ -180,8 +171,7 @@ class Saved:
         One slot serves all iterations of this loop, and it is filled in front of the loop. So it may hold only a value
         that is the same in all of them, and that the kernel reads there in any case.
         """
-        lost = lost_in_header(self.facts, s, self.loop.plan if self.loop else None)
-        if not lost:
+        if not (lost := self.plan.lost_in_header(s, self.loop.plan if self.loop else None)):
             return s
 
         def kept(sure: Set[Expr]) -> Callable[[Expr], Expr]:

@@ -13,19 +13,10 @@ from minigrad.adjoint.analyse.trip_counts import Count, count, shifted, trips_of
 from minigrad.adjoint.decide.store_or_recompute import StoragePlan, copying
 from minigrad.adjoint.differentiate.rules import Gradients, Rules
 from minigrad.adjoint.differentiate.saved import ReversedLoop, Saved
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import Expr, Stmt, Target
 from minigrad.adjoint.language.dataflow import declared, names_used, read, target_name
-from minigrad.adjoint.language.rewrite import (
-    ONE,
-    ZERO,
-    bodies,
-    comparison,
-    count_down,
-    map_bodies,
-    map_expressions,
-    minus,
-)
+from minigrad.adjoint.language.rewrite import ONE, ZERO, comparison, minus
 
 Pair = tuple[list[Stmt], list[Stmt]]  # forward and backward sweep
 
@@ -54,7 +45,6 @@ class Sweep:
         return [*self.hoisted(forward, [whole, *backward]), *self.zeros(head), whole, *backward]
 
     def pairs(self, body: list[Stmt]) -> Pair:
-        """Forward and backward sweep of statements."""
         forward: list[Stmt] = []
         backward: list[Stmt] = []
         for s in reversed(body):
@@ -63,7 +53,6 @@ class Sweep:
         return forward, backward
 
     def pair(self, s: Stmt) -> Pair:
-        """Forward and backward sweep of one statement."""
         match s:
             case ast.Barrier():
                 return [s], [ast.Barrier(s.place)]
@@ -103,7 +92,7 @@ class Sweep:
 
     def hoisted(self, forward: list[Stmt], backward: list[Stmt]) -> list[Stmt]:
         """The forward sweep; variables declared in its branches that the backward sweep reads are declared first."""
-        branches = (side for s in forward if isinstance(s, ast.If) for side in bodies(s))
+        branches = (side for s in forward if isinstance(s, ast.If) for side in rewrite.bodies(s))
         within = {n for side in branches for n in declared(t for t in side if not isinstance(t, ast.For))}
         wanted = within & names_used(backward) - {s.name for s in forward if isinstance(s, ast.Declare)}
         front: dict[str, Stmt] = {}
@@ -114,15 +103,13 @@ class Sweep:
 
     def replay(self, s: Stmt) -> list[Stmt]:
         """A statement of the forward sweep, as the adjoint runs it."""
-        if isinstance(s, ast.Assign | ast.AtomicAdd) and self.omitted(target_name(s.target)):
-            return []
+        if isinstance(s, ast.Assign | ast.AtomicAdd):
+            array = target_name(s.target)
+            if array in self.facts.dropped or self.saved.is_lost(array):
+                return []
         if isinstance(s, ast.Declare | ast.Assign):
-            map_expressions(s := replace(s), self.saved.replayed)
+            rewrite.map_expressions(s := replace(s), self.saved.replayed)
         return [s]
-
-    def omitted(self, array: str) -> bool:
-        """True if the forward sweep does not store into an array."""
-        return array in self.facts.dropped or self.saved.is_lost(array)
 
     def rerun(self, body: list[Stmt], pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
         """Statements as the kernel has them, with the stores onto tapes in front of those that they belong to."""
@@ -212,7 +199,7 @@ class Sweep:
         cleared = frozenset(self.gradients[n] for n in loop.plan.filled & facts.active)
         turns = header is not None and header.exact and keep(header.trips) == header.trips
         known = ast.Reversal(s if header else None, counter.name, formula, turns, loop.plan.filled, cleared)
-        back = count_down(loop.k, minus(trips, ONE), body, s.place)
+        back = rewrite.count_down(loop.k, minus(trips, ONE), body, s.place)
         return [replace(back, pragma=s.pragma, reversal=known)]
 
     def variable(self, s: ast.For, header: Count | None, k: Expr) -> Expr | None:
@@ -245,7 +232,7 @@ def _lift(body: list[Stmt], wanted: set[str], front: dict[str, Stmt]) -> list[St
     for s in body:
         match s:
             case ast.If():
-                made.append(map_bodies(s, partial(_lift, wanted=wanted, front=front)))
+                made.append(rewrite.map_bodies(s, partial(_lift, wanted=wanted, front=front)))
             case ast.Declare() if s.name in wanted:
                 front[s.name] = ast.Declare(s.name, s.type, s.dims, None if s.dims else ZERO, place=s.place)
                 if s.value is not None:
