@@ -149,7 +149,7 @@ class Op:
         """The output, and the function from its gradient to those of the inputs: a node without the tape."""
         params = self.prepare(*arrays, **params) if self.prepare else params
         call = PreparedCall(self, arrays, params, replays=False)
-        y = self.run(arrays, params)
+        y = call.run(arrays)
         rule = Rule(call, needs or tuple(has_gradient(a.dtype) for a in arrays), arrays, y)
         everything = (*arrays, y) if self.outputs == 1 else (*arrays, *y)
         return y, partial(rule.pull, [everything[i] for i in rule.numbers])
@@ -164,11 +164,8 @@ class Op:
         """The sources of the names in the rule: arrays by number, inputs before outputs; all else by value."""
         inputs = [] if self.inputs.variadic else self.inputs.names
         outputs = ["y"] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
-        places = dict(
-            zip(
-                [*inputs, *outputs], [*range(len(inputs)), *range(len(arrays), len(arrays) + self.outputs)], strict=True
-            )
-        )
+        places = {name: i for i, name in enumerate(inputs)}
+        places |= {name: i for i, name in enumerate(outputs, len(arrays))}
         constants: dict[str, Any] = {**params, "shapes": tuple(a.shape for a in arrays)}
         if self.uses:
             used = {name for names, need in zip(self.uses, needs, strict=True) if need for name in names.split()}
