@@ -28,6 +28,15 @@ def check(writer, seed, off=()):
     oracle.check(made, args, 2, BLOCK)
 
 
+def overflows(writer, seed):
+    """True where the kernel itself, on the inputs of `check`, leaves a number that is not finite."""
+    rng = np.random.default_rng(seed)
+    args = [rng.standard_normal(s) if isinstance(s, tuple) else s for s in WRITERS[writer].values()]
+    args = [mg.tensor(x, device="sim") if isinstance(x, np.ndarray) else x for x in args]
+    mg.kernel(writer(seed).kernel(), "f")(*args, grid=2, block=BLOCK)
+    return not all(np.isfinite(x.numpy()).all() for x in args if isinstance(x, mg.Tensor))
+
+
 @pytest.mark.parametrize("seed", [*range(24), 99])
 def test_loops_jumps_and_arrays(seed):
     check(Writer, seed)
@@ -50,6 +59,8 @@ def test_without_passes(writer, seed):
 @pytest.mark.parametrize("seed", range(1000, 1200))
 def test_many_kernels(writer, seed):
     """By all passes, by the required ones, and without a random half of the others."""
+    if overflows(writer, seed):
+        pytest.skip(f"kernel {seed} of {writer.__name__} overflows, so it has no derivative to compare with")
     rng = np.random.default_rng(seed)
     for off in ((), oracle.OPTIONAL, [name for name in oracle.OPTIONAL if rng.random() < 0.5]):
         check(writer, seed, off)
