@@ -45,15 +45,23 @@ class Compiler:
         """Compile text to a shared object in an empty folder; messages call the text `name`. Raises BuildError."""
         file, compiled, linked = folder / name, folder / "compiled.o", folder / "linked.so"
         file.write_text(text)
-        flags = list(flags)
+        self._compile(file, flags, compiled)
+        if error := _error_of([*self.linker, str(compiled), *LINK, *link, "-o", str(linked)]):
+            raise BuildError(error)
+        return linked
+
+    def precompile(self, header: Path, flags: Sequence[str], folder: Path) -> Path:
+        """Compile a header to GCC's `.gch`: `-include` reads it, by its name without that suffix. Raises BuildError."""
+        compiled = folder / f"{header.name}.gch"
+        self._compile(header, [*flags, "-x", "c++-header"], compiled)
+        return compiled
+
+    def _compile(self, file: Path, flags: Sequence[str], compiled: Path) -> None:
         while error := _error_of([*self.command, *flags, "-c", str(file), "-o", str(compiled)]):
             unknown = [f for f in OPTIONAL if f in flags and re.search(rf"error:.*{f.partition('=')[0]}", error)]
             if not unknown:
                 raise BuildError(error)
             flags = [flag for flag in flags if flag not in unknown]
-        if error := _error_of([*self.linker, str(compiled), *LINK, *link, "-o", str(linked)]):
-            raise BuildError(error)
-        return linked
 
     @cached_property
     def version(self) -> str:

@@ -69,9 +69,8 @@ def _build(source: Source, defines: Mapping[str, str], recipe: Recipe) -> Compil
     runtime()  # loading a kernel binds its calls to the runtime
     translation = translate(source, recipe.evaluate_once)
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    text = f'#include "dialect.h"\n{macros}{translation.text}\n'
     try:
-        library, path = load(Path(source.name).stem, text, recipe.flags, recipe.link)
+        library, path = load(Path(source.name).stem, f"{macros}{translation.text}\n", recipe.flags, recipe.link)
     except BuildError as error:
         raise compile_error(str(error), translation.parts, source.name) from None
     except OSError as error:

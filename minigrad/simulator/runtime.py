@@ -128,7 +128,7 @@ def runtime() -> Any:
     portable = ["-DMINIGRAD_PORTABLE"] if os.environ.get(PORTABLE) == "1" else []
     text = f'#include "{NATIVE / "runtime.cpp"}"\n'
     try:
-        library, _ = load("runtime", text, [*RUNTIME, *portable], mode=ctypes.RTLD_GLOBAL)
+        library, _ = load("runtime", text, (*RUNTIME, *portable), mode=ctypes.RTLD_GLOBAL)
     except BuildError as error:
         command = find_compiler().command[0]
         raise DeviceError(f"device 'sim': {command} does not compile the simulator.\n{error}") from error

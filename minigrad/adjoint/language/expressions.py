@@ -29,6 +29,8 @@ class SymbolTable:
         self.functions: dict[str, ast.Function] = {}
         self.scopes: list[dict[str, Symbol]] = [{}]  # the innermost last
         self.declared: dict[str, ast.Declare] = {}  # all variables of the function
+        self.joined: set[str] = set()  # those of blocks on their own, whose statements join those around them
+        self.bare = 0  # such blocks around the cursor
         self.function = ""  # the name of the function being parsed
 
     @contextmanager
@@ -43,7 +45,11 @@ class SymbolTable:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def declare(self, variable: ast.Declare) -> None:
-        """Enter a variable. It is renamed where it hides another, or shares a name with one of another type."""
+        """Enter a variable.
+
+        It is renamed where it hides another, shares a name with one of another type, or would be declared twice once
+        the statements of a block on its own have joined those around it.
+        """
         name = variable.name
         if name in self.scopes[-1]:
             raise self.tokens.error(variable.place, f"{name} is declared twice in one scope.")
@@ -51,8 +57,13 @@ class SymbolTable:
             what = "builtin" if name in ast.BUILTINS else "function or macro"
             raise self.tokens.error(variable.place, f"{name} is the name of a {what}; choose another name.")
         other = self.declared.get(name)
-        if self.lookup(name) or (other and (other.type, other.dims) != (variable.type, variable.dims)):
+        twice = other and (
+            self.bare or name in self.joined or (other.type, other.dims) != (variable.type, variable.dims)
+        )
+        if twice or self.lookup(name):
             variable.name = unused_name(name, {*self.declared, *self.tokens.words})
+        if self.bare:
+            self.joined.add(name)
         self.declared[variable.name] = self.scopes[-1][name] = variable
 
     def variable(self, token: Token) -> ast.Name:

@@ -131,8 +131,13 @@ class StatementParser:
     def statement(self) -> list[Stmt]:
         """One statement; a declaration of several variables becomes several."""
         tokens, token = self.tokens, self.tokens.next
-        if token.text == "{" or tokens.accept(";"):
-            return self.block() if token.text == "{" else []
+        if tokens.accept(";"):
+            return []
+        if token.text == "{":
+            self.symbols.bare += 1
+            body = self.block()
+            self.symbols.bare -= 1
+            return body
         if token.text in JUMPS:
             return [self.jump()]
         if token.text in ("if", "while"):
