@@ -1,4 +1,7 @@
-"""Problems made of the runtime's findings: line, variable, block, thread, and the way out."""
+"""Problems from the runtime's findings: line, variable, block, thread, and advice.
+
+The runtime detects races and accesses out of bounds: `simulator/native/access.cpp` checks each access as it happens.
+"""
 
 import re
 from collections.abc import Sequence
