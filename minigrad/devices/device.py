@@ -42,6 +42,12 @@ class Arguments:
     arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
     maps: Maps = ()
 
+    @property
+    def places(self) -> list[int]:
+        """The host address of each parameter."""
+        start, kind = ctypes.addressof(self.packed), type(self.packed)
+        return [start + getattr(kind, name).offset for name, *_ in kind._fields_]
+
 
 class PlacedLaunch(NamedTuple):
     """A launch whose parameters are read from host memory whenever it is queued: the i-th at places[i].

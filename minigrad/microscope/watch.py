@@ -17,7 +17,7 @@ from minigrad.microscope import native
 from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, add_new
-from minigrad.microscope.record import Inspection, inspection
+from minigrad.microscope.record import Inspection
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
 from minigrad.source import Source, blank
@@ -86,8 +86,9 @@ class Microscope:
                 error = self._run(launch, moved.enter(starts.tolist()))
                 seen = native.Observations()
                 before = moved.leave()
-                info = debug_info(module)
-                record = inspection(module.source, name, launch[2:], moved.groups, info, seen, error, self.outputs)
+                finder = Finder(grid, block, moved.groups, debug_info(module), seen)
+                problems = finder.find(seen.findings, error, self.outputs)
+                record = Inspection(name, module.source, *launch[2:], problems, seen, finder.info, finder.variables)
             if seen.order_dependent and not error:
                 timeout = min(self.simulator.timeout, 1 + 4 * (time.monotonic() - start))
                 races = self._races_in_reverse(launch, moved, before, statics, timeout)
@@ -117,7 +118,7 @@ class Microscope:
                 self._run(launch, arguments, timeout=timeout, write=str)  # prints nothing
                 seen = native.Observations()
                 races = [finding for finding in seen.findings if finding.kind == native.ProblemKind.RACE]
-                return Finder(launch.grid, launch.block, moved.groups, debug_info(launch.file), seen).find(races, None)
+                return Finder(launch.grid, launch.block, moved.groups, debug_info(launch.file), seen).find(races)
         finally:
             _write(after)
 

@@ -156,8 +156,9 @@ def _device(code: str) -> list[Edit]:
 
 def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
     """The matches that a semicolon follows, and its index."""
-    pairs = ((match, _end_of_statement(code, match.end())) for match in start.finditer(code))
-    return ((match, stop) for match, stop in pairs if stop >= 0)
+    for match in start.finditer(code):
+        if (stop := next(_outside(code, ";", "{([", "})]", match.end()), -1)) >= 0:
+            yield match, stop
 
 
 def _static(declaration: str) -> str:
@@ -195,11 +196,6 @@ def _split(declaration: str) -> list[str]:
     """Split at the commas outside of brackets."""
     commas = _outside(declaration, ",", "([{<", ")]}>")
     return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
-
-
-def _end_of_statement(code: str, start: int) -> int:
-    """The index of the semicolon that ends the statement, braces skipped; -1: none."""
-    return next(_outside(code, ";", "{([", "})]", start), -1)
 
 
 def _outside(code: str, sign: str, opening: str, closing: str, start: int = 0) -> Iterator[int]:

@@ -85,9 +85,8 @@ class GPU:
         return self._modules[key]
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        packed = arguments.packed
-        places = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
+        packed, places, maps = arguments.packed, arguments.places, arguments.maps
+        calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, maps))
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
             self.context.queue(calls)
