@@ -7,7 +7,7 @@ column then tells which loop or barrier is there, which array has an index, and 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -45,12 +45,10 @@ class CodeLocation(NamedTuple):
     written: bool  # by the reader, rather than inlined from the simulator's own files
 
 
-_KNOWN: dict[Path, "DebugInfo"] = {}  # a compiled file's name contains a digest of its sources
-
-
+@cache
 def debug_info(file: CompiledFile) -> "DebugInfo":
     """The debug info of a file, one object for all callers, as look-ups take long."""
-    return _KNOWN.get(file.path) or _KNOWN.setdefault(file.path, DebugInfo(file))
+    return DebugInfo(file)
 
 
 class DebugInfo:

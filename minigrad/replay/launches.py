@@ -45,7 +45,7 @@ class Program:
         return [output and output.of(arrays, made) for output in self.outputs]
 
     def _output(self, array: Array, inputs: Sequence[Spec]) -> "Output":
-        """Where an output lies: in new memory, or in that of an input."""
+        """The location of an output: new memory or an input. Raises Unrecordable for part of one."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
@@ -91,7 +91,7 @@ def replayed_one(function: Callable[[Sequence[Array]], Any], specs: Sequence[Spe
     assert output
     if output.new < 0:
         return lambda arrays: output.of(arrays, repeat(program, arrays))
-    number, spec = output.new, output.spec  # nothing but this between a call and its launches
+    number, spec = output.new, output.spec  # the path of every call: it does no more than this
     return lambda arrays: array_over(repeat(program, arrays)[number], spec)
 
 
@@ -124,16 +124,15 @@ class RecordingDevice:
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Record a launch. A replay takes addresses of arrays from the table, all else from the packed arguments."""
-        packed, maps = arguments.packed, arguments.maps
-        pointers = {}
+        packed, pointers = arguments.packed, {}
         for i, (field, kind, *_) in enumerate(packed._fields_):
             if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
                 pointers[i] = self._used(address)
-        pointers |= {i: self._used(given.address) for i, given in maps}
+        pointers |= {i: self._used(given.address) for i, given in arguments.maps}
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
             places = [word(pointers[i]) if i in pointers else own for i, own in enumerate(arguments.places)]
-            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, maps))
+            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, arguments, places))
 
         self.steps.append(step)
 

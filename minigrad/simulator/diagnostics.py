@@ -56,7 +56,7 @@ def inlined_calls(library: Path, pcs: Iterable[int]) -> list[list[InlinedCall]]:
 def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:
     """File and line of an instruction; None where it has none, or where addr2line is missing.
 
-    The innermost of the inlined functions in these files counts, or rather one in the file `own`.
+    Of the inlined functions in these files it is the innermost one in the file `own`, else the innermost of all.
     """
     if not pc:
         return None
