@@ -66,7 +66,7 @@ class StepRecorder:
 
     @property
     def outdated(self) -> bool:
-        """True if an optimizer's settings, the array of a leaf, or an older gradient that the step reads has changed."""
+        """True if an optimizer's settings, the array of a leaf, or an older gradient that the step reads is another."""
         moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
         older = any(leaf._grad is not grad for leaf, grad in self._older)
         others = any(optimizer.settings != settings for optimizer, settings in self._settings)
