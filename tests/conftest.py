@@ -105,9 +105,9 @@ class Repeating(Simulator):
         super().launch(*args)
 
     def queued(self, launch):
-        module, name, grid, block, shared, packed, at, _ = launch
+        module, name, grid, block, shared, arguments, at = launch
         self.prepared += 1
-        bare = Arguments(packed, [])  # the arrays of a repetition are others
+        packed, bare = arguments.packed, Arguments(arguments.packed, [])  # the arrays of a repetition are others
 
         def queue():
             for (field, *_), place in zip(packed._fields_, at, strict=True):

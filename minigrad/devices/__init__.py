@@ -18,7 +18,7 @@ from minigrad.errors import DeviceError
 NAMES = ("numpy", "sim", "cuda")
 _GPU = re.compile(r"cuda:(0|[1-9]\d{0,8})")
 _made: dict[str, Device] = {}
-_lock = RLock()  # two threads that ask first would both make the device
+_lock = RLock()  # without it two threads could make a device at the same time
 
 
 def current_gpu() -> int:
@@ -30,12 +30,12 @@ def current_gpu() -> int:
 
 
 def gpu_name(number: int) -> str:
-    """The one name of a GPU as a device: `cuda` for the current one, `cuda:N` for another."""
+    """The canonical name of a GPU: `cuda` for the current one, `cuda:N` for another."""
     return "cuda" if number == current_gpu() else f"cuda:{number}"
 
 
 def canonical(name: str) -> str:
-    """The one name of a device: `cuda` for the current GPU, `cuda:N` for another. Raises ValueError."""
+    """The canonical name of a device: `cuda` for the current GPU, `cuda:N` for another. Raises ValueError."""
     if isinstance(name, str):
         if name in NAMES:
             return name
@@ -62,7 +62,7 @@ def get(name: str) -> Device:
 
 
 def in_use() -> list[Device]:
-    """The devices that have been used so far, `numpy` apart."""
+    """The devices that have been used so far, except `numpy`."""
     return list(_made.values())
 
 
@@ -78,7 +78,7 @@ def why_not(name: str) -> str:
 
 
 def check(name: str) -> str:
-    """The one name of a device that works. Raises ValueError or DeviceError with the way out."""
+    """The canonical name of a device that works here. Raises ValueError or DeviceError with the way out."""
     own = canonical(name)
     if reason := why_not(own):
         raise DeviceError(reason)

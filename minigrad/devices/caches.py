@@ -1,4 +1,4 @@
-"""Caches: a bounded dict, a function that runs once whatever the threads, and files on disk."""
+"""Caches: a bounded dict, a function that runs once even if several threads call it, and files on disk."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 
 def once(make: Callable[..., Made]) -> Callable[..., Made]:
-    """functools.cache with a lock; without it two threads that come first would both make one."""
+    """functools.cache with a lock; without one, two threads could run the function at the same time."""
     kept, lock = cache(make), threading.RLock()
 
     @wraps(make)
@@ -54,9 +54,9 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], again: bool = False) -> Path:
-    """The compiled file for a key, whose repr names all that the file is made of.
+    """The compiled file for a key, whose repr contains all that determines the file.
 
-    Where it is not there, or with `again`, build(an empty folder) makes it. Several processes may do the same at once:
+    If it is missing, or with `again`, build(an empty folder) makes it. Several processes may do the same at once:
     each builds in its own folder, and one rename puts the file in place. Raises DeviceError where that cannot be done.
     """
     import hashlib

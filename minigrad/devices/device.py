@@ -42,6 +42,12 @@ class Arguments:
     arrays: list[tuple[str, Any]]  # the arrays by parameter name, for messages
     maps: Maps = ()
 
+    @property
+    def places(self) -> list[int]:
+        """The host address of each parameter."""
+        start, kind = ctypes.addressof(self.packed), type(self.packed)
+        return [start + getattr(kind, name).offset for name, *_ in kind._fields_]
+
 
 class PlacedLaunch(NamedTuple):
     """A launch whose parameters are read from host memory whenever it is queued: the i-th at places[i].
@@ -54,13 +60,12 @@ class PlacedLaunch(NamedTuple):
     grid: Dim3
     block: Dim3
     shared: int
-    packed: ctypes.Structure
+    arguments: Arguments
     places: Sequence[int]
-    maps: Maps
 
 
 class Launcher(Protocol):
-    """A compiler and a launch: all that a kernel needs of a device, or of what stands in for `sim`."""
+    """A compiler and a launch: all that a kernel needs of a device, or of a replacement for `sim`."""
 
     name: str
 
@@ -78,8 +83,8 @@ class Device(Launcher, Protocol):
     """A launcher with memory."""
 
     is_gpu: bool  # launches return before the kernel has run, and steps can be captured as graphs
-    # It replays recorded launches: queued(a PlacedLaunch) gives the steps that queue it, as often as they are taken;
-    # repeat(a Program, arrays) fills in the addresses of these arrays and of new memory, takes the steps, and returns
+    # It replays recorded launches: queued(a PlacedLaunch) returns steps that queue it at every call of them;
+    # repeat(a Program, arrays) fills in the addresses of these arrays and of new memory, calls the steps, and returns
     # the memory; touch(*arrays) lets the graph that is being captured, if any, keep these arrays.
     repeats: bool
     arch: str  # the target of the compiler, e.g. "sm_90a"; empty where that is no GPU

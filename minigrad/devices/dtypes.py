@@ -123,7 +123,7 @@ def copied(array: Any) -> Any:
 
 
 def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) -> Any:
-    """A Python number as an array without axes: in this dtype if that is of its kind or wider, else in its own."""
+    """A Python number as a 0-d array: in this dtype if that is of its kind or wider, else in its own."""
     own = "bif"[(bool, int, float).index(type(value))]
     if "biuf".index(dtype.kind) < "biuf".index(own):
         dtype = np.dtype({"i": np.int64, "f": np.float32}[own])
@@ -131,7 +131,7 @@ def number(who: str, value: bool | int | float, dtype: np.dtype, device: str) ->
 
 
 def zero_like(array: Any) -> Any:
-    """A 0 with no axes of the same dtype on the same device: it broadcasts to any shape and takes no memory."""
+    """A cached 0-d array of 0, of the same dtype on the same device: it broadcasts to any shape."""
     if not isinstance(array, Array):
         return _constant("zero_like", "0", "i", array.dtype, "numpy")
     device = array.device

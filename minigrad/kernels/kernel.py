@@ -48,7 +48,7 @@ class Kernel:
         self.tunables, self.fit, self.shared = tunables, fit, shared
         self.values = {key: legal[0] for key, legal in tunables.items()}
         self.defines = {key: str(int(v) if isinstance(v, bool) else v) for key, v in (defines or {}).items()}
-        self.waits = False  # a learner's own kernel reports its faults at its own launch
+        self.waits = False  # a kernel of the reader's own reports its faults at its own launch
         self._modules = Cache()  # compiled code by device, type and tunables
         self._plans = Cache()  # launches by their sizes
         self._preferred: dict[tuple[int, ...], dict[str, int]] = {}  # values for these sizes, chosen by `tune.auto`
@@ -67,7 +67,7 @@ class Kernel:
 
     @property
     def planned(self) -> list[Launch]:
-        """The launches that have been computed and kept."""
+        """The launches in the cache."""
         return list(self._plans.values())
 
     def forget(self) -> None:
@@ -75,7 +75,7 @@ class Kernel:
         self._retuned()
 
     def _retuned(self) -> None:
-        """Drop the launches that were planned, and tell those who prepared calls with them."""
+        """Drop the planned launches, and call the listeners, which drop the calls that they prepared with them."""
         self._plans.clear()
         for listener in RETUNED:
             listener()

@@ -12,7 +12,7 @@ from minigrad.kernels.extents import Span, check_limits
 
 
 def complete_sizes(kernel: Any, sizes: Sequence[int], named: Mapping[str, int]) -> dict[str, int]:
-    """Every size of a launch by its name, in order. Raises LaunchError where one is missing or no whole number."""
+    """The sizes of a launch by name, in order. Raises LaunchError if one is missing or is not a whole number."""
     takes = f"{kernel.name}.launch takes {', '.join(kernel.sizes)}"
     if not kernel.grid:
         raise LaunchError(f"{kernel.name} has no grid of its own; call it with grid= and block=.")

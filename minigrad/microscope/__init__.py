@@ -60,12 +60,12 @@ def inspect(
     file sets them in each call.
 
     A race is two accesses of one element, at least one of them a write, with no happens-before order between them
-    under any schedule of the threads. Orders are made by __syncthreads, by __syncwarp for the lanes of its mask, and by
-    release and acquire: a __threadfence covers what its thread did, and what barriers and releases had ordered before
-    it; a later atomic or volatile write of the thread releases that, and a thread that finds the value, by an atomic or
-    a volatile read of the same word, acquires it. __threadfence_block and atomics such as atomicAdd_block do so within
-    a block. No fence is required after the acquiring read. Atomics do not race with each other, nor in global memory
-    one thread's volatile write with volatile reads.
+    under any schedule of the threads. Such an order comes from __syncthreads, from __syncwarp for the lanes of its
+    mask, and from release and acquire: a __threadfence covers what its thread did, and what barriers and releases had
+    ordered before it; a later atomic or volatile write of the thread releases that, and a thread that finds the value,
+    by an atomic or a volatile read of the same word, acquires it. __threadfence_block and atomics such as
+    atomicAdd_block do so within a block. No fence is required after the acquiring read. Atomics do not race with each
+    other, nor in global memory one thread's volatile write with volatile reads.
 
     Where blocks meet at a word, by atomics or volatile accesses, or an order depends on a release, the launch runs a
     second time, with the last block and the last thread first: accesses that were ordered by luck no longer are, and a
@@ -82,7 +82,7 @@ def inspect(
     integer that a shuffle reads from a lane that has returned or is not in the mask, as it may remain unused (a float
     is NaN). With Clang, setting a bit-field reads it first: in undefined shared memory that is reported.
 
-    Counts are of the text as it stands, with lanes reconverged after each branch and iteration. nvcc may merge loads
+    Counts are of the text as written, with lanes reconverged after each branch and iteration. nvcc may merge loads
     of two branches or of adjacent members, or unroll a loop whose lanes stay diverged. Of 116 counts of small kernels
     with branches, loops, structs and calls, 97 were those of an H200 (nvcc 13.0, 2026-11-21); the other 19 differed for
     these reasons.

@@ -25,8 +25,16 @@ class Scene:
 
 def race(me: Access, other: Access, at: str, scene: Scene) -> str:
     what = f"{_who(me, other)} {_does(me.kind, at)}, which {_who(other, me)} {_does(other.kind)} in line {other.line}"
-    mend = _atomic if "atomic" in (me.kind, other.kind) else _between_blocks if me.block != other.block else _in_block
-    return f"{what}. Nothing orders the two, so the result depends on chance. {mend(me, other, scene)}"
+    return f"{what}. Nothing orders the two, so the result depends on chance. {_mend(me, other, scene)}"
+
+
+def _mend(me: Access, other: Access, scene: Scene) -> str:
+    if "atomic" in (me.kind, other.kind):
+        return _atomic(me, other, scene)
+    written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
+    if written and _same_line(me, other):  # threads update, or only write, the same element
+        return _own(me, other, scene)
+    return _between_blocks(me, other, scene) if me.block != other.block else _in_block(me, other, scene)
 
 
 _LOCKED = (
@@ -59,12 +67,6 @@ def _same_line(me: Access, other: Access) -> bool:
     return (me.file, me.line) == (other.file, other.line)
 
 
-def _adds(me: Access, other: Access, scene: Scene) -> bool:
-    """True if threads update, or only write, the same element in one line."""
-    written = me.kind == "write" or scene.overwrites or (scene.space == "global" and "+=" in me.text)
-    return _same_line(me, other) and written
-
-
 def _own(me: Access, other: Access, scene: Scene) -> str:
     """Advice to give the element to one thread or to use an atomic, of which bool has none."""
     if scene.bytes > 1:
@@ -77,8 +79,6 @@ def _own(me: Access, other: Access, scene: Scene) -> str:
 
 
 def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
-    if _adds(me, other, scene):
-        return _own(me, other, scene)
     mend = "Blocks run in any order: let one block own each element, use an atomic, or launch two kernels."
     if _same_line(me, other) and not scene.fenced:
         mend = "Read from one array and write to another."
@@ -86,8 +86,6 @@ def _between_blocks(me: Access, other: Access, scene: Scene) -> str:
 
 
 def _in_block(me: Access, other: Access, scene: Scene) -> str:
-    if _adds(me, other, scene):
-        return _own(me, other, scene)
     if scene.space == "global" and _same_line(me, other):
         return "Read from one array and write to another."
     if scene.barrier and scene.in_one_loop:

@@ -293,16 +293,17 @@ def _keys(codes: Sequence[int], info: DebugInfo, variables: Variables) -> tuple[
     same: Counter[tuple] = Counter()
     written: dict[tuple, int] = {}  # the column of the last write to a variable, by line and function
     for code in codes:
-        location, number = locations[code >> 16], code & 255
-        variable = variables.find(number, location.place.text, location.column)
+        pc, number = code >> 16, code & 255
+        location, column = locations[pc], info.column(pc)
+        variable = variables.find(number, location.place.text, column)
         assert variable
         kind = Kind(code >> 8 & 255).name.lower()
-        key = *location.place, variable.space, kind, variable.name, location.column or -(code >> 16)
+        key = *location.place, variable.space, kind, variable.name, column or -pc
         here = location.place, location.function, number
         stored = written.get(here, 0)
-        kept.append(not (kind == "read" and stored and is_read_back(location, stored)))
+        kept.append(not (kind == "read" and stored and is_read_back(location.place.text, column, stored)))
         if kind == "write":
-            written[here] = location.column
+            written[here] = column
         keys.append((*key, same[key, location.function]))
         same[key, location.function] += kept[-1]
     return keys, np.array(kept, bool)

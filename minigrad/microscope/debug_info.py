@@ -1,15 +1,13 @@
 """Debug info of a compiled file: the source line and column of an instruction, from its DWARF line table.
 
-addr2line finds the lines; it has no columns, so these are read from the table itself. The text around a line or column
-then answers questions about loops and barriers, the array of an index, and reads of an assignment's value.
+addr2line finds the lines; it prints no columns, so pyelftools reads these from the table. The text around a line or
+column then tells which loop or barrier is there, which array has an index, and which read is of an assignment's value.
 """
 
 import re
-import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from io import BytesIO
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property, lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -43,17 +41,14 @@ class CodeLocation(NamedTuple):
     """The place of an instruction in the source."""
 
     place: SourceLine
-    column: int  # in the text, from 1; 0 in code inlined from another file
     function: str  # that contains the instruction, by its linker name
     written: bool  # by the reader, rather than inlined from the simulator's own files
 
 
-_KNOWN: dict[Path, "DebugInfo"] = {}  # a compiled file's name contains a digest of its sources
-
-
+@cache
 def debug_info(file: CompiledFile) -> "DebugInfo":
     """The debug info of a file, one object for all callers, as look-ups take long."""
-    return _KNOWN.get(file.path) or _KNOWN.setdefault(file.path, DebugInfo(file))
+    return DebugInfo(file)
 
 
 class DebugInfo:
@@ -78,6 +73,15 @@ class DebugInfo:
         """The line of an address."""
         return self.locations([pc])[int(pc)].place
 
+    def column(self, pc: int) -> int:
+        """The column of an address in the text of its line, from 1; 0: unknown, or inlined from another file."""
+        place, _, written = self.locations([pc])[pc]
+        index = bisect_right(self._columns, pc, key=_ADDRESS) - 1
+        if not written or index < 0:
+            return 0
+        indent = self._raw(place.file, place.line).find(place.text)
+        return max(self._column(place.file, place.line, self._columns[index][1]) - indent, 0)
+
     def line(self, file: str, number: int) -> SourceLine:
         """The line of that number, with its text if the file is one of the reader's."""
         name = self._names.get(Path(file).name, Path(file).name)
@@ -85,7 +89,11 @@ class DebugInfo:
 
     def text(self, file: str) -> str:
         """The text of one of the reader's files, without comments; empty for another file."""
-        return blank("\n".join(self._lines.get(file, [])))
+        return self._code.get(file, "")
+
+    @cached_property
+    def _code(self) -> dict[str, str]:
+        return {name: blank("\n".join(lines)) for name, lines in self._lines.items()}
 
     def barrier(self, file: str, first: int, last: int) -> int:
         """The line of a barrier between two lines; 0: none."""
@@ -94,13 +102,7 @@ class DebugInfo:
 
     def in_one_loop(self, file: str, first: int, last: int) -> bool:
         """True if a loop contains both lines, its head included."""
-        code = self.text(file)
-
-        def line(at: int) -> int:
-            return code.count("\n", 0, at) + 1
-
-        loops = ((loop.start(), _end(code, loop.end(), ";}")) for loop in _LOOP.finditer(code))
-        return any(line(start) <= first and last <= line(end) for start, end in loops)
+        return any(start <= first and last <= stop for start, stop in _loops(self.text(file)))
 
     def indexed_array(self, file: str, line: int, column: int) -> str:
         """The name of the array that has an index at the column."""
@@ -119,92 +121,30 @@ class DebugInfo:
         own = [call for call in calls if Path(call.path).name in self._names]
         written = len(own) == len(calls)
         place = self.line(*(own[0] if own else calls[-1])[1:])
-        indent = self._raw(place.file, place.line).find(place.text)
-        column = self._column(place.file, place.line, self._compiled_column(pc)) - indent if written else 0
-        return CodeLocation(place, max(column, 0), calls[-1].function, written)
+        return CodeLocation(place, calls[-1].function, written)
 
     @cached_property
     def _columns(self) -> list[tuple[int, int]]:
         """Address and column of each row of the line table, by address."""
-        return sorted(_rows(_section(self._file.path.read_bytes(), b".debug_line")), key=_ADDRESS)  # stable
+        from elftools.common.exceptions import ELFError  # here, as `import minigrad` does not need it
+        from elftools.elf.elffile import ELFFile
 
-    def _compiled_column(self, pc: int) -> int:
-        """The column of an address in the compiled text; 0: unknown."""
-        index = bisect_right(self._columns, pc, key=_ADDRESS) - 1
-        return self._columns[index][1] if index >= 0 else 0
-
-
-def _section(image: bytes, name: bytes) -> bytes:
-    """A section of a 64-bit ELF file; empty if missing or compressed."""
-    if image[:5] != b"\x7fELF\x02":
-        return b""
-    (table,) = struct.unpack_from("<Q", image, 40)
-    size, count, names = struct.unpack_from("<HHH", image, 58)
-    heads = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
-    for title, _, flags, _, start, length in heads:
-        at = heads[names][4] + title
-        compressed = flags & 0x800
-        if image[at : image.index(b"\0", at)] == name and not compressed:
-            return image[start : start + length]
-    return b""
+        with self._file.path.open("rb") as file:
+            try:
+                dwarf = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
+            except ELFError:  # a Mach-O file
+                return []
+            programs = map(dwarf.line_program_for_CU, dwarf.iter_CUs())
+            rows = (entry.state for program in programs if program for entry in program.get_entries())
+            columns = [(row.address, row.column) for row in rows if row and not row.end_sequence]
+        return sorted(columns, key=_ADDRESS)  # stable
 
 
-def _rows(section: bytes) -> Iterator[tuple[int, int]]:
-    """Address and column of each row, program after program."""
-    at = 0
-    while at < len(section):
-        (length,) = struct.unpack_from("<I", section, at)
-        yield from _program(section[at + 4 : at + 4 + length])
-        at += 4 + length
-
-
-def _program(unit: bytes) -> Iterator[tuple[int, int]]:
-    """Run one line number program of DWARF 4 or 5."""
-    (version,) = struct.unpack_from("<H", unit)
-    at = 4 if version >= 5 else 2  # version 5 begins with the sizes of an address and a segment
-    (length,) = struct.unpack_from("<I", unit, at)
-    at += 4
-    if version < 4:
-        return
-    step, line_range, base = unit[at], unit[at + 4], unit[at + 5]
-    operands = unit[at + 6 : at + 5 + base]
-    code, address, column = BytesIO(unit[at + length :]), 0, 0
-    while byte := code.read(1):
-        opcode = byte[0]
-        if opcode >= base:  # a special opcode
-            address += (opcode - base) // line_range * step
-            yield address, column
-        elif opcode == 0:  # an extended opcode
-            size = _leb128(code)
-            kind, operand = code.read(1)[0], code.read(size - 1)
-            if kind == 2:  # DW_LNE_set_address
-                address = int.from_bytes(operand, "little")
-            elif kind == 1:  # DW_LNE_end_sequence
-                address = column = 0
-        elif opcode == 1:  # DW_LNS_copy
-            yield address, column
-        elif opcode == 2:  # DW_LNS_advance_pc
-            address += _leb128(code) * step
-        elif opcode == 5:  # DW_LNS_set_column
-            column = _leb128(code)
-        elif opcode == 8:  # DW_LNS_const_add_pc
-            address += (255 - base) // line_range * step
-        elif opcode == 9:  # DW_LNS_fixed_advance_pc
-            address += int.from_bytes(code.read(2), "little")
-        else:
-            for _ in range(operands[opcode - 1]):
-                _leb128(code)
-
-
-def _leb128(code: BytesIO) -> int:
-    """A number in groups of seven bits, the lowest first. Signed ones are only skipped here."""
-    value = shift = 0
-    while True:
-        byte = code.read(1)[0]
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value
+@lru_cache
+def _loops(code: str) -> list[tuple[int, int]]:
+    """The first and the last line of each loop."""
+    spans = ((loop.start(), _end(code, loop.end(), ";}")) for loop in _LOOP.finditer(code))
+    return [(code.count("\n", 0, start) + 1, code.count("\n", 0, stop) + 1) for start, stop in spans]
 
 
 def indexed_array(text: str, column: int) -> str:
@@ -237,16 +177,15 @@ def _before_bracket(text: str) -> str:
     return _before_bracket(head[: member.start()]) if member[1] == "]" else ""
 
 
-def is_read_back(location: CodeLocation, stored: int) -> bool:
+def is_read_back(text: str, column: int, stored: int) -> bool:
     """True if a read only fetches the value of an assignment, as that of y[i] in x[i] = y[i] = 1.
 
-    stored: the column of the last write to the same array, earlier in the code of the line.
+    column: of the read in the text of its line. stored: of the last write to the same array, earlier in the code.
 
     An assignment writes last. A later read of the array from within it, between the element on its left and the end of
     its right side, is of its own value. The column of a write is that of the sign, or in ++x[i] of the bracket; in a
     macro all columns are that of the macro's name.
     """
-    text, column = location.place.text, location.column
     if column < stored:
         return all(sign.isalnum() or sign in " _.->)]*" for sign in text[column : stored - 1])
     return column <= _end(text, stored, ",;:") and (column > stored or text[column - 1] == "]")

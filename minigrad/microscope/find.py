@@ -1,4 +1,7 @@
-"""Problems made of the runtime's findings: line, variable, block, thread, and the way out."""
+"""Problems from the runtime's findings: line, variable, block, thread, and advice.
+
+The runtime detects races and accesses out of bounds: `simulator/native/access.cpp` checks each access as it happens.
+"""
 
 import re
 from collections.abc import Sequence
@@ -26,14 +29,17 @@ class Finder:
         self.variables = Variables(groups, seen.variables)
         self._write_races: set[tuple] = set()  # lines and variable of races of two writes
 
-    def find(self, findings: Sequence[Finding], error: KernelError | None) -> list[Problem]:
-        """All problems except those of the outputs. error: the fault that ended the launch."""
+    def find(
+        self, findings: Sequence[Finding], error: KernelError | None = None, outputs: Sequence[str] = ()
+    ) -> list[Problem]:
+        """All problems. error: the fault that ended the launch; without one the named outputs are checked too."""
         self.info.locations(pc for f in findings for pc in (f.pc, f.other_pc) if pc)  # looked up all at once
         self._write_races = {self._lines(f) for f in findings if f.access == f.other_access == Kind.WRITE}
         found = [self._problem(finding) for finding in findings]
         if error:
             found = self._with_fault(found, error)
-        return sort(keep_nearest(drop_consequences(merge(found))))
+        found = keep_nearest(drop_consequences(merge(found)))
+        return sort(found if error else [*found, *self._outputs(outputs)])
 
     def at(self, block: int, thread: int) -> tuple[Dim3, Dim3]:
         """CUDA's indices of a block and a thread."""
@@ -115,7 +121,7 @@ class Finder:
         fault = Problem(error.kind, message, *place.fields, name, element, None, error.block, error.thread)
         return [p for p in found if p not in wild or p.thread != error.thread] + [fault]
 
-    def outputs(self, names: Sequence[str]) -> list[Problem]:
+    def _outputs(self, names: Sequence[str]) -> list[Problem]:
         """The problems of the named outputs."""
         arrays = {name: (i, array) for i, group in enumerate(self.groups) for name, array in group}
         problems = []

@@ -1,21 +1,18 @@
 """Inspection: the record of one launch."""
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from minigrad.devices.device import Dim3
-from minigrad.errors import KernelError
 from minigrad.microscope.counts import Accesses, Branch, Line, branches
 from minigrad.microscope.debug_info import DebugInfo
-from minigrad.microscope.find import Finder
 from minigrad.microscope.native import Observations
-from minigrad.microscope.problem import Problem, sort
-from minigrad.microscope.variables import Groups, Variable, Variables
+from minigrad.microscope.problem import Problem
+from minigrad.microscope.variables import Variable, Variables
 from minigrad.source import Source
 
 HEAD = (
@@ -28,8 +25,7 @@ SHOWN = 5  # problems in the short table
 class Inspection:
     """One launch: problems of all its blocks, counts and traffic of the first `blocks` of them.
 
-    variables: the arrays by name, with their shapes. outputs: from `inspect`, the arrays that the kernel may write,
-    after the launch.
+    outputs: from `inspect`, the arrays that the kernel may write, after the launch.
     """
 
     kernel: str
@@ -38,13 +34,21 @@ class Inspection:
     block: Dim3
     shared: int
     blocks: int
-    variables: dict[str, Variable]
-    outputs: dict[str, np.ndarray]
     problems: list[Problem]
-    complete: bool  # all problems are there, and not only the first few hundred
     _seen: Observations
     _info: DebugInfo
     _variables: Variables
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The arrays by name, with their shapes."""
+        return self._variables.by_name
+
+    @property
+    def complete(self) -> bool:
+        """True if all problems were found, and not only the first few hundred."""
+        return not self._seen.lost
 
     @property
     def lines(self) -> list[Line]:
@@ -127,19 +131,6 @@ class Inspection:
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
         return f"<p>{html.escape(self.summary())}</p>" + (f"<ul>{problems}</ul>" if problems else "") + table
-
-
-def inspection(
-    source: Source, kernel: str, launch: tuple[Dim3, Dim3, int, int], groups: Groups,
-    info: DebugInfo, seen: Observations, error: KernelError | None, outputs: Sequence[str],
-) -> Inspection:  # fmt: skip
-    """The record of a launch with (grid, block, shared, blocks)."""
-    finder = Finder(*launch[:2], groups, info, seen)
-    problems = finder.find(seen.findings, error)
-    if not error:
-        problems = sort([*problems, *finder.outputs(outputs)])
-    known = finder.variables
-    return Inspection(kernel, source, *launch, known.by_name, {}, problems, not seen.lost, seen, info, known)
 
 
 def _row(line: Line) -> tuple[str, ...]:

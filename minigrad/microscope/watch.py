@@ -17,7 +17,7 @@ from minigrad.microscope import native
 from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
 from minigrad.microscope.problem import Problem, add_new
-from minigrad.microscope.record import Inspection, inspection
+from minigrad.microscope.record import Inspection
 from minigrad.simulator.compiled_file import CompiledFile, compile_file
 from minigrad.simulator.runtime import runtime
 from minigrad.source import Source, blank
@@ -31,7 +31,7 @@ _VECTORS = {
     16: re.compile(r"\b(?:u?int|float)4\b|\b(?:double|u?longlong)[24]\b"),
     8: re.compile(r"\b(?:u?int|float)2\b|\bu?short4\b"),
 }
-# What orders one thread and not its neighbour: a fence, or a __syncwarp of some lanes.
+# These order some threads and not all: a fence, or a __syncwarp of some lanes.
 _ORDERS_SOME = re.compile(r"\b__threadfence|\b__syncwarp\s*\(\s*(?!0xffffffffu?\s*\)|\))")
 _INITIAL: dict[Path, list[tuple[int, bytes]]] = {}  # the __device__ variables of a file before its first launch
 
@@ -86,8 +86,9 @@ class Microscope:
                 error = self._run(launch, moved.enter(starts.tolist()))
                 seen = native.Observations()
                 before = moved.leave()
-                info = debug_info(module)
-                record = inspection(module.source, name, launch[2:], moved.groups, info, seen, error, self.outputs)
+                finder = Finder(grid, block, moved.groups, debug_info(module), seen)
+                problems = finder.find(seen.findings, error, self.outputs)
+                record = Inspection(name, module.source, *launch[2:], problems, seen, finder.info, finder.variables)
             if seen.order_dependent and not error:
                 timeout = min(self.simulator.timeout, 1 + 4 * (time.monotonic() - start))
                 races = self._races_in_reverse(launch, moved, before, statics, timeout)
@@ -117,7 +118,7 @@ class Microscope:
                 self._run(launch, arguments, timeout=timeout, write=str)  # prints nothing
                 seen = native.Observations()
                 races = [finding for finding in seen.findings if finding.kind == native.ProblemKind.RACE]
-                return Finder(launch.grid, launch.block, moved.groups, debug_info(launch.file), seen).find(races, None)
+                return Finder(launch.grid, launch.block, moved.groups, debug_info(launch.file), seen).find(races)
         finally:
             _write(after)
 

@@ -13,8 +13,8 @@ from minigrad.rounding import current
 from minigrad.tape import mode, recording
 from minigrad.tensor import Tensor
 
-PLAIN = (type(None), bool, int, float, str)  # what a result may hold beside tensors: it is that of the capture
-OFTEN = 4  # captures of the same in a row, from which on something changes every time
+PLAIN = (type(None), bool, int, float, str)  # values that a result may contain besides tensors: those of the capture
+OFTEN = 4  # captures in a row after which a warning says that something changes in every step
 
 
 def graph(step: Callable[..., Any]) -> "Graph":
@@ -22,10 +22,10 @@ def graph(step: Callable[..., Any]) -> "Graph":
 
     The first call runs the step, the second captures its launches, and every later one replays them at once: the host
     has nothing to do but that. Arguments are tensors, one at least; for each set of shapes there is a graph of its own.
-    What is returned are the same tensors every time, with new values; numbers are those of the capture. The step must
-    forget the gradients that it makes (zero_grad) and read nothing on the host: no .item() in it. Where an optimizer's
-    numbers have changed, or a gradient that the step reads is another, the step is captured again, which takes longer
-    than a step that just runs; a warning says so where that happens every time. `sim` and `numpy` just run the step.
+    It returns the same tensors every time, with new values; numbers are those of the capture. The step must clear the
+    gradients that it computes (zero_grad) and read nothing on the host: no .item() in it. If an optimizer's settings
+    have changed, or a gradient that the step reads has been replaced, the step is captured again, which takes longer
+    than just running it; a warning says so if that happens every time. `sim` and `numpy` just run the step.
     """
     return Graph(a("mg.graph", step, Callable, "a function of tensors"))
 
@@ -36,7 +36,7 @@ class Graph:
     def __init__(self, step: Callable[..., Any]):
         self.step = step
         self.replays = self.captures = 0
-        self._in_a_row = 0  # captures of the same with no replay between them
+        self._in_a_row = 0  # captures of known inputs with no replay between them
         self._ran: set[tuple[str | Spec, ...]] = set()
         self._captured: dict[tuple[str | Spec, ...], _Capture] = {}
         self._device = ""
@@ -54,11 +54,11 @@ class Graph:
         like = (current(), *[array.spec for array in arrays])
         captured = self._captured.get(like)
         if captured is not None and captured.recorder.frozen_or_thawed:
-            self._captured.pop(like, None)  # another thread may have been here, too
+            self._captured.pop(like, None)  # another thread may have removed it
             self._ran.discard(like)
             captured = None
         if captured is None or captured.recorder.outdated:
-            if like not in self._ran:  # what it compiles and keeps is there from then on
+            if like not in self._ran:  # fills the caches: a capture must not compile
                 self._ran.add(like)
                 return self.step(*inputs)
             self._note_capture(again=captured is not None)
@@ -116,7 +116,7 @@ class _Capture:
         try:
             with recording(self.recorder), self.device.memory.capture() as self.captured:
                 outputs = step(*given)
-            self.outputs = outputs  # from here on there is a graph to be given back
+            self.outputs = outputs  # from here on __del__ has a graph to drop
             self.outputs = outputs = _detached(outputs)
             if any(x.version is version for x in given for version in self.recorder.written):
                 raise RuntimeError("mg.graph: the step changes an input in place; a replay would change a copy of it.")
@@ -129,8 +129,8 @@ class _Capture:
         self.recorder.finish(buffer.address for buffer in self.captured.held)
 
     def replay(self, inputs: Sequence[Tensor]) -> Any:
-        """Copy the inputs, queue the launches, and give the tensors that will hold the results."""
-        with self.device.context.lock:  # another thread's replay would come between its inputs and its launches
+        """Copy the inputs, queue the launches, and return the tensors that will hold the results."""
+        with self.device.context.lock:  # no other thread may replay between the copies and the launches
             for array, x in zip(self.arrays, inputs, strict=True):
                 array.copy_from(x.array)
             self.device.replay(self.captured)
@@ -146,7 +146,7 @@ class _Capture:
 
 
 def _detached(result: Any) -> Any:
-    """The tensors of a result, cut off the tape: a replay records nothing. Raises TypeError where some may hide."""
+    """The result with its tensors detached, as a replay records nothing. Raises TypeError for other objects."""
     if isinstance(result, Tensor):
         return result.detach()
     if isinstance(result, dict):

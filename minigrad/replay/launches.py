@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from minigrad.devices.array import Array, Spec, array_over, spec_of
 from minigrad.devices.device import Arguments, Dim3, PlacedLaunch, Step
 from minigrad.devices.dry_run import FakeBuffer
@@ -47,7 +45,7 @@ class Program:
         return [output and output.of(arrays, made) for output in self.outputs]
 
     def _output(self, array: Array, inputs: Sequence[Spec]) -> "Output":
-        """Where an output lies: in new memory, or in that of an input."""
+        """The location of an output: new memory or an input. Raises Unrecordable for part of one."""
         number, offset = place(array.address)
         spec = spec_of(self.device, array.shape, array.dtype, offset)
         if (new := number - len(inputs)) >= 0 and not offset:
@@ -86,15 +84,14 @@ def replayed(function: Callable[[Sequence[Array]], Sequence[Any]], specs: Sequen
 
 def replayed_one(function: Callable[[Sequence[Array]], Any], specs: Sequence[Spec]) -> Callable[..., Any]:
     """As `replayed`, for a function that returns one array."""
-    try:
-        program = Program(lambda arrays: (function(arrays),), specs)
-    except Unrecordable:
+    program = replayed(lambda arrays: (function(arrays),), specs)
+    if not isinstance(program, Program):
         return function
     repeat, output = program.device.repeat, program.outputs[0]
     assert output
     if output.new < 0:
         return lambda arrays: output.of(arrays, repeat(program, arrays))
-    number, spec = output.new, output.spec  # nothing but this between a call and its launches
+    number, spec = output.new, output.spec  # the path of every call: it does no more than this
     return lambda arrays: array_over(repeat(program, arrays)[number], spec)
 
 
@@ -107,9 +104,8 @@ class RecordingDevice:
         self.device, self.name, self._inputs = device, device.name, inputs
         self.is_gpu, self.arch, self.processors = device.is_gpu, device.arch, device.processors
         self.sizes: list[int] = []
-        self.steps: list[
-            Callable[[Callable[[int], int]], Sequence[Step]]
-        ] = []  # each asks for the place of an address in the table
+        # Each makes its steps from a function that gives the place of an address in the table.
+        self.steps: list[Callable[[Callable[[int], int]], Sequence[Step]]] = []
         self.moved: dict[tuple[int, int], None] = {}  # places within arrays
 
     def input(self, number: int, spec: Spec) -> Array:
@@ -128,17 +124,15 @@ class RecordingDevice:
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
         """Record a launch. A replay takes addresses of arrays from the table, all else from the packed arguments."""
-        packed = arguments.packed
-        start, pointers = ctypes.addressof(packed), {}
+        packed, pointers = arguments.packed, {}
         for i, (field, kind, *_) in enumerate(packed._fields_):
             if kind is ctypes.c_void_p and (address := getattr(packed, field)) is not None:
                 pointers[i] = self._used(address)
-        at = [start + getattr(type(packed), field).offset for field, *_ in packed._fields_]
         pointers |= {i: self._used(given.address) for i, given in arguments.maps}
 
         def step(word: Callable[[int], int]) -> Sequence[Step]:
-            places = [word(pointers[i]) if i in pointers else place for i, place in enumerate(at)]
-            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
+            places = [word(pointers[i]) if i in pointers else own for i, own in enumerate(arguments.places)]
+            return self.device.queued(PlacedLaunch(module, name, grid, block, shared, arguments, places))
 
         self.steps.append(step)
 
@@ -168,17 +162,10 @@ class RecordingDevice:
 
         self.steps.append(step)
 
-    def upload(self, address: int, host: np.ndarray) -> None:
-        """Raise Unrecordable."""
+    def _reject(self, *arguments: Any) -> None:
         raise Unrecordable
 
-    def download(self, address: int, host: np.ndarray) -> None:
-        """Raise Unrecordable."""
-        raise Unrecordable
-
-    def synchronize(self) -> None:
-        """Raise Unrecordable."""
-        raise Unrecordable
+    upload = download = synchronize = _reject
 
 
 def place(address: int) -> tuple[int, int]:

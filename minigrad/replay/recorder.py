@@ -13,15 +13,15 @@ ADDS = (
 
 
 class StepRecorder:
-    """Records a step while it is captured (see `tape.Recorder`); `repeat` then does the same after each replay."""
+    """Records a step while it is captured (see `tape.Recorder`); `repeat` then repeats its effects for each replay."""
 
     def __init__(self) -> None:
         self.written: list[Version] = []
         # By id: a leaf whose gradient was set or cleared, its array, and the gradient that it ends with.
         self._grads: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self._cleared: set[int] = set()  # leaves, by id, whose gradient was cleared first
-        self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves with a gradient from before the step that it read
-        self._settings: list[tuple[Any, tuple]] = []  # optimizers with the numbers that they used
+        self._older: list[tuple[Tensor, Tensor | None]] = []  # leaves, with the gradient from before the step
+        self._settings: list[tuple[Any, tuple]] = []  # optimizers with the settings that they used
         self._memory: set[int] = set()  # addresses that the captured launches work on
         self._checked = 0
 
@@ -38,7 +38,7 @@ class StepRecorder:
         self._grads[id(leaf)] = leaf, leaf.array, grad
 
     def reads_grad(self, leaf: Tensor) -> None:
-        """The step reads a gradient; with another one from before the step it needs another graph."""
+        """The step reads a gradient; if it is from before the step, the graph is for this gradient only."""
         if id(leaf) not in self._grads and id(leaf) not in self._cleared:
             self._older.append((leaf, leaf._grad))
 
@@ -47,7 +47,7 @@ class StepRecorder:
         self.written.append(version)
 
     def steps(self, optimizer: Any) -> None:
-        """An optimizer updates its parameters with the numbers that it has now."""
+        """An optimizer updates its parameters with its present settings."""
         for leaf in optimizer.parameters:
             self.reads_grad(leaf)
         self._settings.append((optimizer, optimizer.settings))
@@ -58,7 +58,7 @@ class StepRecorder:
 
     @property
     def frozen_or_thawed(self) -> bool:
-        """True where a leaf of the step requires a gradient that did not, or no longer: then the step is another."""
+        """True if `requires_grad` of a leaf has changed since the capture: then the step launches something else."""
         if (checked := self._checked) == RequiresGrad.changes:
             return False
         self._checked = RequiresGrad.changes
@@ -66,8 +66,7 @@ class StepRecorder:
 
     @property
     def outdated(self) -> bool:
-        """True where a replay would take a wrong step: an optimizer has other numbers, a leaf has moved, or a gradient
-        from before the step that it reads is another."""
+        """True if an optimizer's settings, the array of a leaf, or an older gradient that the step reads is another."""
         moved = any(leaf.array is not array for leaf, array, _ in self._grads.values())
         older = any(leaf._grad is not grad for leaf, grad in self._older)
         others = any(optimizer.settings != settings for optimizer, settings in self._settings)
@@ -79,7 +78,7 @@ class StepRecorder:
             leaf._grad = None
 
     def repeat(self) -> None:
-        """Do the same for a replay. Raises RuntimeError, and does nothing, where a leaf has a gradient to add to."""
+        """Repeat the effects for a replay. Raises RuntimeError before the first if a leaf has a gradient to add to."""
         if any(leaf._grad is not None and id(leaf) not in self._cleared for leaf, *_ in self._grads.values()):
             raise RuntimeError(ADDS)
         for leaf, _, grad in self._grads.values():

@@ -18,6 +18,7 @@ import numpy as np
 
 from minigrad.devices.caches import once
 from minigrad.devices.device import PROCESSORS, Arguments, Dim3
+from minigrad.devices.dtypes import memory
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import DeviceError
 from minigrad.simulator import faults
@@ -42,9 +43,8 @@ class Simulator:
             raise DeviceError("device 'sim' does not run on Windows itself; use it in WSL2.")
         self.timeout = 20.0
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(
-            text
-        )  # looked up each time: notebooks replace it
+        # sys.stdout is looked up at each call, as notebooks replace it.
+        self.write: Callable[[str], Any] = lambda text: sys.stdout.write(text)
         find_compiler()
         self._pool = once(lambda: PagePool(runtime()))  # at its first use, as it may compile the runtime
 
@@ -61,10 +61,10 @@ class Simulator:
         return self._pool().allocate(nbytes)
 
     def upload(self, address: int, host: np.ndarray) -> None:
-        ctypes.memmove(address, _address(host), host.nbytes)
+        ctypes.memmove(address, memory(host), host.nbytes)
 
     def download(self, address: int, host: np.ndarray) -> None:
-        ctypes.memmove(_address(host), address, host.nbytes)
+        ctypes.memmove(memory(host), address, host.nbytes)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         ctypes.memmove(target, source, nbytes)
@@ -107,7 +107,3 @@ class Simulator:
 
     def synchronize(self) -> None:
         """Return at once: a launch returns when its kernel has ended."""
-
-
-def _address(host: np.ndarray) -> int:
-    return host.__array_interface__["data"][0]

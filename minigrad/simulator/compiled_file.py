@@ -15,13 +15,13 @@ from minigrad.simulator.translate import Change, translate
 from minigrad.source import Source
 
 
-@dataclass
+@dataclass(eq=False)
 class CompiledFile:
     """A loaded file with kernels."""
 
     source: Source
     path: Path
-    parts: dict[str, str]  # the texts that it was made of, by the names that messages use
+    parts: dict[str, str]  # the source texts, by their names in messages
     library: Any
     stamps: dict[Path, int]  # modification times of the included files
     changes: dict[tuple[str, int], list[Change]]  # by part and line

@@ -41,7 +41,7 @@ def _key(flags: Sequence[str]) -> tuple:
 
 
 def _precompiled(flags: tuple[str, ...]) -> str:
-    """The dialect, compiled ahead by GCC: parsing it takes half the time of a small kernel. For Clang, as it is."""
+    """The dialect, precompiled where the compiler is GCC: parsing it takes half the time of a small kernel."""
     compiler = find_compiler()
     if compiler.is_clang:
         return DIALECT
@@ -72,6 +72,6 @@ def load(
     path = caches.compiled(stem, ".so", key, build)
     try:
         return ctypes.CDLL(str(path), mode), path
-    except OSError:  # made on a system with other libraries, or cut short
+    except OSError:  # built on a system with other libraries, or truncated
         path = caches.compiled(stem, ".so", key, build, again=True)
         return ctypes.CDLL(str(path), mode), path

@@ -13,7 +13,7 @@ from minigrad.simulator.translate import PTX
 
 MAX_ERRORS = 5  # shown
 ENTRY = "minigrad_run_"  # prefix of the function that calls a kernel: code inlined into it has no line of its own
-_PLACE = re.compile(r"(.*):(\d+|\?)(?: \(discriminator \d+\))?")
+_CALL = re.compile(r"^(.*)\n(.*):(?:(\d+)|\?)(?: \(discriminator \d+\))?$", re.M)
 _ERROR = re.compile(r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$")
 _NO_FILE = re.compile(r"'?([\w./]+)'?(?:: No such file| file not found)")
 _HEADERS = (
@@ -49,21 +49,14 @@ def inlined_calls(library: Path, pcs: Iterable[int]) -> list[list[InlinedCall]]:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise DeviceError(f"the lines of a kernel are not found: {done.stderr.strip()}")
-    output = done.stdout.splitlines()
-    starts = [i for i, line in enumerate(output) if line.startswith("0x")]
-    chunks = [output[start + 1 : stop] for start, stop in zip(starts, [*starts[1:], None], strict=True)]
-
-    def call(function: str, place: str) -> InlinedCall:
-        path, number = _PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
-        return InlinedCall(function, path, int(number) if number.isdigit() else 0)
-
-    return [list(map(call, chunk[::2], chunk[1::2])) for chunk in chunks]
+    chunks = re.split(r"^0x.*\n", done.stdout, flags=re.M)[1:]
+    return [[InlinedCall(name, path, int(line or 0)) for name, path, line in _CALL.findall(chunk)] for chunk in chunks]
 
 
 def locate(library: Path, pc: int, names: Iterable[str], own: str = "") -> tuple[str, int] | None:
     """File and line of an instruction; None where it has none, or where addr2line is missing.
 
-    The innermost of the inlined functions in these files counts, or rather one in the file `own`.
+    Of the inlined functions in these files it is the innermost one in the file `own`, else the innermost of all.
     """
     if not pc:
         return None

@@ -64,13 +64,11 @@ def explain(
 
 def damage(kernel: str, name: str, array: Array) -> KernelError:
     """The error for an array with an overwritten canary next to it."""
-    return KernelError(
+    message = (
         f"{kernel}: wrote outside {name} ({array.size} elements, {array.nbytes} bytes), within a page of its ends. "
-        "Guard the access, as in if (i < n), and look for a negative index.",
-        kernel,
-        "out-of-bounds",
-        name,
+        "Guard the access, as in if (i < n), and look for a negative index."
     )
+    return KernelError(message, kernel, "out-of-bounds", name)
 
 
 def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, arguments: Arguments) -> Diagnosis:

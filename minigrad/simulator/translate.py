@@ -36,12 +36,12 @@ class Change(NamedTuple):
     new: int
 
 
-def change(text: str, start: int, stop: int, made: str) -> Change:
-    """The replacement of text[start:stop] by `made`, as seen in its last line."""
+def change(text: str, start: int, stop: int, replacement: str) -> Change:
+    """The replacement of text[start:stop] by `replacement`, as seen in its last line."""
     begin = text.rfind("\n", 0, stop) + 1
     first = max(begin, start)
     return Change(
-        len(text[begin:first].encode()), len(text[first:stop].encode()), len(made.rpartition("\n")[2].encode())
+        len(text[begin:first].encode()), len(text[first:stop].encode()), len(replacement.rpartition("\n")[2].encode())
     )
 
 
@@ -58,7 +58,7 @@ class Translation:
     """C++ text for the host compiler, and its sources."""
 
     text: str = ""
-    parts: dict[str, str] = field(default_factory=dict)  # the texts that it was made of, by the names in messages
+    parts: dict[str, str] = field(default_factory=dict)  # the source texts, by their names in messages
     files: list[Path] = field(default_factory=list)  # included
     evaluate_once: bool = False  # each index becomes a statement
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)  # by part and line
@@ -66,17 +66,17 @@ class Translation:
 
 def translate(source: Source, evaluate_once: bool = False) -> Translation:
     """The file with its includes inlined, as C++."""
-    made = translate(source.before, evaluate_once) if source.before else Translation(evaluate_once=evaluate_once)
-    made.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, made)
-    return made
+    translation = translate(source.before, evaluate_once) if source.before else Translation(evaluate_once=evaluate_once)
+    translation.text += f'\n#line 1 "{source.name}"\n' + _translate(source, source.folder, translation)
+    return translation
 
 
-def _translate(source: Source, here: Path, made: Translation) -> str:
-    made.parts[source.name] = source.text
+def _translate(source: Source, here: Path, translation: Translation) -> str:
+    translation.parts[source.name] = source.text
     code = blank(source.text)
     edits = [*_shared(code), *_device(code), *_tokens(code), *_entries(source, code)]
-    edits += _includes(source, code, here, made)
-    if made.evaluate_once:
+    edits += _includes(source, code, here, translation)
+    if translation.evaluate_once:
         edits += [(at, at, text) for span in indices(code) for at, text in zip(span, (BEFORE, AFTER), strict=True)]
     chunks, at = [], 0
     for start, stop, replacement in sorted(edits):
@@ -84,14 +84,15 @@ def _translate(source: Source, here: Path, made: Translation) -> str:
             chunks += [source.text[at:start], replacement]
             at = stop
             line = source.text.count("\n", 0, stop) + 1
-            made.changes.setdefault((source.name, line), []).append(change(source.text, start, stop, replacement))
+            changes = translation.changes.setdefault((source.name, line), [])
+            changes.append(change(source.text, start, stop, replacement))
     return "".join([*chunks, source.text[at:]])
 
 
 Edit = tuple[int, int, str]
 
 
-def _includes(source: Source, code: str, here: Path, made: Translation) -> list[Edit]:
+def _includes(source: Source, code: str, here: Path, translation: Translation) -> list[Edit]:
     """`#include "common.cuh"` -> its text. Files that are not found are left to the compiler."""
     edits = []
     for match in _INCLUDE.finditer(source.text):
@@ -103,10 +104,10 @@ def _includes(source: Source, code: str, here: Path, made: Translation) -> list[
         name = (root / path.relative_to(source.folder) if path.is_relative_to(source.folder) else path).as_posix()
         text = path.read_text()
         line = source.text.count("\n", 0, match.start()) + 2
-        again = path in made.files and "#pragma once" in text
-        if path not in made.files:
-            made.files.append(path)
-        inner = "" if again else _translate(Source(text, name, source.folder), path.parent, made)
+        again = path in translation.files and "#pragma once" in text
+        if path not in translation.files:
+            translation.files.append(path)
+        inner = "" if again else _translate(Source(text, name, source.folder), path.parent, translation)
         edits.append((match.start(), match.end(), f'#line 1 "{name}"\n{inner}\n#line {line} "{source.name}"'))
     return edits
 
@@ -156,8 +157,9 @@ def _device(code: str) -> list[Edit]:
 
 def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
     """The matches that a semicolon follows, and its index."""
-    pairs = ((match, _end_of_statement(code, match.end())) for match in start.finditer(code))
-    return ((match, stop) for match, stop in pairs if stop >= 0)
+    for match in start.finditer(code):
+        if (stop := next(_outside(code, ";", "{([", "})]", match.end()), -1)) >= 0:
+            yield match, stop
 
 
 def _static(declaration: str) -> str:
@@ -195,11 +197,6 @@ def _split(declaration: str) -> list[str]:
     """Split at the commas outside of brackets."""
     commas = _outside(declaration, ",", "([{<", ")]}>")
     return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
-
-
-def _end_of_statement(code: str, start: int) -> int:
-    """The index of the semicolon that ends the statement, braces skipped; -1: none."""
-    return next(_outside(code, ";", "{([", "})]", start), -1)
 
 
 def _outside(code: str, sign: str, opening: str, closing: str, start: int = 0) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""A small network and its training step, on the played GPU and on NumPy."""
+"""A small network and its training step, on the fake GPU and on NumPy."""
 
 import numpy as np
 

@@ -12,7 +12,7 @@ MAKERS = {"sgd": lambda p: mg.optim.SGD(p, 0.1, 0.9), "adam": lambda p: mg.optim
 
 
 def follow(step_of, gpu, calls=5):
-    """The same step as a graph and on `numpy`, some times; then all parameters must be the same."""
+    """Take the same steps by a graph and on `numpy`; after each, all parameters must be equal."""
     ours, truth = Network(gpu), Network(None)
     fast, plain = mg.graph(step_of(ours)), step_of(truth)
     for i in range(calls):

@@ -1,4 +1,4 @@
-"""What an op does from the second call on, where a device repeats launches: here `sim` is made to."""
+"""An op from its second call on, on a device that replays launches: here a `sim` that does."""
 
 import gc
 
@@ -178,7 +178,7 @@ def test_a_planned_op_names_itself_for_a_number_that_does_not_fit(device):
 
 
 class Scaled(mg.optim.SGD):
-    """An optimizer with a number of its own, which nobody has been told of."""
+    """An optimizer with a setting of its own, which the base class does not know."""
 
     def __init__(self, parameters, scale):
         super().__init__(parameters, lr=1.0)
@@ -225,7 +225,7 @@ def test_another_parameter_by_its_place(device):
 
 
 def test_an_op_that_waits_for_its_kernel_is_run_each_time(device):
-    """As one with a reader's kernel in it, whose faults are to name it."""
+    """Such is an op with a kernel of the reader's, so that a fault names that kernel."""
     copied = mg.add.using()
     for name in ("forward", "vectorized"):
         kernel = copied.kernels[name].using()

@@ -85,15 +85,13 @@ class GPU:
         return self._modules[key]
 
     def launch(self, module: Any, name: str, grid: Dim3, block: Dim3, shared: int, arguments: Arguments) -> None:
-        packed = arguments.packed
-        places = [ctypes.addressof(packed) + getattr(type(packed), field).offset for field, *_ in packed._fields_]
-        calls = self.queued(PlacedLaunch(module, name, grid, block, shared, packed, places, arguments.maps))
+        calls = self.queued(PlacedLaunch(module, name, grid, block, shared, arguments, arguments.places))
         with self.context.lock:
             self.memory.touch([array for _, array in arguments.arrays])
             self.context.queue(calls)
 
     def queued(self, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
-        """The calls that queue a launch, as often as they are made."""
+        """The calls that queue a launch, each time they are made."""
         return prepared(self.context, launch)
 
     def repeat(self, program: Any, arrays: Sequence[Array]) -> list[PooledBuffer]:

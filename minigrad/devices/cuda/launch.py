@@ -17,7 +17,7 @@ SIZE, ALIGNED = 128, 64  # bytes of a map and its alignment
 
 def prepared(context: Context, launch: PlacedLaunch) -> list[libcuda.DriverCall]:
     """The driver calls that queue a launch; each time they read its parameters at the launch's places."""
-    module, name, grid, block, shared, packed, places, maps = launch
+    module, name, grid, block, shared, arguments, places = launch
     function = module.functions.get(name)
     if function is None or shared > MAX_SHARED:
         with context.guarded():
@@ -26,12 +26,13 @@ def prepared(context: Context, launch: PlacedLaunch) -> list[libcuda.DriverCall]
                 _allow_shared(context, function, name, shared)
     config = libcuda.LaunchConfig(*grid, *block, shared, context.stream.handle)
     parameters, calls = (ctypes.c_void_p * len(places))(*places), []
-    for i, tensor_map in maps:
+    for i, tensor_map in arguments.maps:
         encode, parameters[i] = _encoded(context.library, tensor_map, places[i])
         calls.append(encode)
-    arguments = ctypes.byref(config), function, ctypes.byref(parameters), None  # as C takes them: no conversion
-    call = libcuda.DriverCall(context.library.cuLaunchKernelEx, *arguments)
-    call.name, call.message, call.keep = name, partial(_message, context.library, name, function, config), packed
+    given = ctypes.byref(config), function, ctypes.byref(parameters), None  # as C takes them: no conversion
+    call = libcuda.DriverCall(context.library.cuLaunchKernelEx, *given)
+    call.name, call.keep = name, arguments.packed
+    call.message = partial(_message, context.library, name, function, config)
     return [*calls, call]
 
 

@@ -1,4 +1,4 @@
-"""A caching pool: freed device memory is kept by its size and handed out again.
+"""A caching pool: freed device memory stays in it, by size, and is reused.
 
 A training loop asks for the same sizes in every step, so from the second step on it takes none from the driver.
 """
