@@ -8,6 +8,7 @@ from adjoint_random_forms import Forms
 
 import minigrad as mg
 from minigrad.adjoint import NotDifferentiable
+from minigrad.errors import KernelError
 
 WIDE = (2 * BLOCK,)
 WRITERS = {  # parameters: the shape of an array, or a number
@@ -33,7 +34,10 @@ def overflows(writer, seed):
     rng = np.random.default_rng(seed)
     args = [rng.standard_normal(s) if isinstance(s, tuple) else s for s in WRITERS[writer].values()]
     args = [mg.tensor(x, device="sim") if isinstance(x, np.ndarray) else x for x in args]
-    mg.kernel(writer(seed).kernel(), "f")(*args, grid=2, block=BLOCK)
+    try:
+        mg.kernel(writer(seed).kernel(), "f")(*args, grid=2, block=BLOCK)
+    except KernelError:  # threads miss a barrier: `check` sees that the adjoint is rejected
+        return False
     return not all(np.isfinite(x.numpy()).all() for x in args if isinstance(x, mg.Tensor))
 
 
