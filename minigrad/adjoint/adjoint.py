@@ -81,12 +81,10 @@ class Adjoint:
         upstream = launches.upstream(run, self.outputs, dy)
         launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            made = launches.gradients_of(run, self.derived, upstream, self.assembled)
-            needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
+            made, needed = launches.launch(self.kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        launches.sum_copies(run, self.derived, made)
         values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
         gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in args):
@@ -95,9 +93,7 @@ class Adjoint:
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
-        run = launches.prepare(self.primal, self.file, args, grid, block)
-        launches.check_conditions(run, self.derived)
-        return run
+        return launches.prepare(self.primal, self.derived, args, grid, block)
 
     def __repr__(self) -> str:
         return self.source
@@ -139,11 +135,8 @@ def page(made: Adjoint) -> str:
     source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.file.functions.values()]
     # the functions and kernels of the adjoint's file, behind the head of the primal's file
-    begin = [*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0]
-    first, own = (
-        source.text.count("\n", 0, source.text.index(begin)) + 1,
-        source.text[source.text.index(begin) :].rstrip(),
-    )
+    begin = source.text.index([*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0])
+    first, own = source.text.count("\n", 0, begin) + 1, source.text[begin:].rstrip()
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
     left = [*functions, primal.kernel_text(made.primal.name)]

@@ -84,8 +84,8 @@ class KernelFacts:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
         e = dataflow.inline(e, self.fixed)
         known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
-        axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # the same for all threads
-        return e if self.function is self.file.kernel and evaluate(e, known | axes) is not None else None
+        known |= dict.fromkeys(EXTENTS.values(), 1)  # the same for all threads
+        return e if self.function is self.file.kernel and evaluate(e, known) is not None else None
 
     def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:
         """The facts about indices with which a body begins. more: further parameters of the launch."""

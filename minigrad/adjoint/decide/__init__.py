@@ -57,13 +57,3 @@ class Derived:
     @property
     def body(self) -> list[Stmt]:
         return [s for launch in self.launches for s in launch.body]
-
-    @property
-    def conditions(self) -> dict[str, Expr]:
-        """Extents of the launch that must be equal to these."""
-        return self.facts.conditions
-
-    @property
-    def limits(self) -> dict[str, Expr]:
-        """Extents of the launch that must not exceed these."""
-        return self.facts.limits

@@ -89,7 +89,7 @@ def tape_columns(derived: Derived) -> list[Stmt]:
     """The declarations of this thread's number and the number of threads, by which it finds its slots of a tape."""
     if all(t.size is not None for t in derived.tapes):
         return []
-    flat = all(derived.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
+    flat = all(derived.facts.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
     return [Declare(name, "size_t", value=parse_expression(text)) for name, text in texts.items()]
 

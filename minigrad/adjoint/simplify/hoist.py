@@ -4,18 +4,9 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, Target, children, walk
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    has_barrier,
-    is_sum,
-    names_in,
-    names_used,
-    target_name,
-    used_outside_sums,
-    written,
-)
+from minigrad.adjoint.language.dataflow import is_sum, names_in, target_name, written
 from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
 
 
@@ -26,7 +17,7 @@ def hoist_sums(
 
     arrays: gradients, True for shared ones. values: of macros, for the trip count.
     """
-    changed, read = written([s]), used_outside_sums([s])
+    changed, read = written([s]), dataflow.used_outside_sums([s])
     sums: dict[Target, list[ast.Assign]] = {}
     for t in flatten([s]):
         if is_sum(t) and target_name(t.target) in arrays:
@@ -37,7 +28,7 @@ def hoist_sums(
     runs = header is not None and header.runs(values)
     for target, parts in sums.items():
         name = target_name(target)
-        if names_in(children(target)) & changed or name in read or (arrays[name] and has_barrier([s])):
+        if names_in(children(target)) & changed or name in read or (arrays[name] and dataflow.has_barrier([s])):
             continue
         total = ast.Name(fresh(f"{name}_sum"), target.type)
         before.append(ast.Declare(total.name, total.type, value=ZERO, place=s.place))
@@ -113,15 +104,17 @@ def _hoist_branch(s: Stmt) -> Stmt:
     """The branch that is a loop's whole body, with the loop inside it; other statements as they are."""
     match s:
         case ast.For(body=[ast.If(orelse=[]) as inner]) if count(s) is not None and _can_move(inner):
-            if not (inner.condition.names & written([s]) or has_barrier([s])):
+            if not (inner.condition.names & written([s]) or dataflow.has_barrier([s])):
                 return ast.If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
     return s
 
 
 def _can_merge(a: ast.If, b: ast.If) -> bool:
     """True where two branches test the same, the first does not change it, and no declaration of it hides a name."""
-    first, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
-    separate = not declared(first) & (names_used([b]) | own) and not a.condition.names & written(first)
+    first, own = [*a.then, *a.orelse], dataflow.declared([*b.then, *b.orelse])
+    separate = not dataflow.declared(first) & (dataflow.names_used([b]) | own) and not a.condition.names & written(
+        first
+    )
     return a.condition == b.condition and _can_move(a) and separate
 
 

@@ -3,34 +3,29 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    is_sum,
-    names_in,
-    names_used,
-    own_updates,
-    own_writes,
-    target_name,
-    used_outside_sums,
-    written,
-)
+from minigrad.adjoint.language.dataflow import is_sum, names_in, target_name, written
 from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
 
 
 def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    made, names = list(body), {id(t): names_used([t]) for t in body}
+    made, names = list(body), {id(t): dataflow.names_used([t]) for t in body}
     for s in body:
-        if isinstance(s, ast.Declare | ast.Assign) and s in made and is_number(s.value, 0) and not own_updates(s):
+        if (
+            isinstance(s, ast.Declare | ast.Assign)
+            and s in made
+            and is_number(s.value, 0)
+            and not dataflow.own_updates(s)
+        ):
             _sink(made, s, names)
     return made
 
 
 def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
     """Move a 0 to the first statement that uses its target. names: those used in statements, by id."""
-    (name,), at = own_writes(s), body.index(s)
+    (name,), at = dataflow.own_writes(s), body.index(s)
     user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
     if user is None:
         return
@@ -83,7 +78,9 @@ def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
     """True where the statements behind a sum neither use its target nor change what it reads."""
     behind = body[body.index(s) + 1 :]
-    return target_name(s.target) not in names_used(behind) and not names_in(own_expressions(s)) & written(behind)
+    return target_name(s.target) not in dataflow.names_used(behind) and not names_in(own_expressions(s)) & written(
+        behind
+    )
 
 
 def restore_order(body: list[Stmt]) -> list[Stmt]:
@@ -99,10 +96,10 @@ def _independent(s: ast.For, known: ast.Reversal) -> bool:
     """True where no iteration reads what another writes: only sums leave an iteration."""
     counter, variable = s.variable, s.source.variable
     inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == variable)]
-    if counter != variable and counter in names_used(inside):
+    if counter != variable and counter in dataflow.names_used(inside):
         return False  # it reads a tape
-    own = declared(s.body) | known.filled | known.cleared
-    used = used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
+    own = dataflow.declared(s.body) | known.filled | known.cleared
+    used = dataflow.used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
     return not written(s.body) - own & used
 
 
