@@ -1,6 +1,7 @@
 """The driver: a parsed kernel is analysed, its storage decided, differentiated, simplified and emitted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from minigrad.adjoint.analyse import KernelFacts, Names, analyse
 from minigrad.adjoint.decide import AdjointLaunch, Derived
@@ -88,8 +89,7 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
 
     flow = structured(function.body, ("return",), assigned)
     made = ast.Declare(result.name, result.type)
-    of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
-    of.declared = {**function.declared, result.name: made}
+    of = replace(function, returns="void", body=[made, *flow], declared={**function.declared, result.name: made})
     floats = [p.name for p in function.params if is_float(p.type)]
     active = dataflow.reachable(of, floats) & dataflow.reachable(of, [result.name], backward=True)
     facts = KernelFacts(file, of, active | {result.name}, flow, Names({*of.declared, *file.tokens.words}))

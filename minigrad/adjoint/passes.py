@@ -50,12 +50,6 @@ class Draft:
         """The shared arrays that have a gradient."""
         return [d for d in self.facts.function.declared.values() if d.shared and d.name in self.facts.active]
 
-    @property
-    def arrays(self) -> set[str]:
-        """The kernel's arrays that several threads see."""
-        function = self.facts.function
-        return {d.name for d in function.declared.values() if d.shared} | {p.name for p in function.params if p.pointer}
-
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
         own = (written(body) - self.results) | set(self.saved.tapes)
         size = -1
@@ -128,7 +122,7 @@ def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
-    checkpoints = Checkpoints(draft.saved.tapes, draft.arrays, draft.facts.names.fresh)
+    checkpoints = Checkpoints(draft.saved.tapes, draft.facts.function.memory, draft.facts.names.fresh)
     launch.body = bottom_up(launch.body, checkpoints)
     draft.derived.costs |= checkpoints.costs
     draft.derived.never |= checkpoints.obstacle
@@ -175,7 +169,8 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
 
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
-    draft.phases(launch.body).drop_barriers(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
+    memory = draft.facts.function.memory - draft.facts.dropped | shared | set(draft.sinks)
+    draft.phases(launch.body).drop_barriers(memory)
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:

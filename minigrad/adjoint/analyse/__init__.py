@@ -60,8 +60,7 @@ class KernelFacts:
         return {n for n, d in self.function.declared.items() if d.dims and not d.shared}
 
     def is_array(self, name: str) -> bool:
-        found, param = self.function.declared.get(name), self.function.param(name)
-        return bool((found and found.dims) or (param and param.pointer))
+        return name in self.local_arrays or name in self.function.memory
 
     def overwrites(self, s: Stmt) -> set[str]:
         """The names that the forward sweep of a statement writes."""

@@ -95,8 +95,7 @@ def floats_decide(kernel: ast.Function) -> bool:
     Where they do not, either all launches with the same integer arguments have races or none has.
     """
     data = dependents(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
-    memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
-    watched = memory & dataflow.written(kernel.body)
+    watched = kernel.memory & dataflow.written(kernel.body)
     return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 

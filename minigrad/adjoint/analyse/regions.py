@@ -117,7 +117,7 @@ class BlockNumbers:
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
-                found = apply_operator(e.op, left, right, np.all)
+                found = apply_operator(e.op, left, right)
                 if found is None or not (is_unsigned(e.left) or is_unsigned(e.right)):
                     return found
                 return None if any((n < 0).any() for n in (left, right, found)) else found  # C++ has a large number

@@ -348,5 +348,7 @@ class Function:
     declared: dict[str, Declare] = field(default_factory=dict)
     inactive: frozenset[int] = frozenset()  # parameters, by number, by which the derivative of its value is 0
 
-    def param(self, name: str) -> Parameter | None:
-        return next((p for p in self.params if p.name == name), None)
+    @cached_property
+    def memory(self) -> set[str]:
+        """The arrays that several threads see."""
+        return {p.name for p in self.params if p.pointer} | {n for n, d in self.declared.items() if d.shared}

@@ -180,8 +180,6 @@ def times(a: Expr, b: Expr) -> Expr:
         return negative(times(positive, b))
     if (positive := unnegated(b)) is not None:
         return negative(times(a, positive))
-    if is_number(a, -1) or is_number(b, -1):
-        return negative(b if is_number(a, -1) else a)
     return ast.Binary("*", a, b, common_type(a.type, b.type))
 
 
