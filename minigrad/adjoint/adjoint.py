@@ -64,7 +64,7 @@ class Adjoint:
 
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
-        the gradient of each of `outputs`; None stands for zeros. grid and block are those of the kernel's own launch.
+        the gradient of each of `outputs`; None means zeros. grid and block are those of the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -134,7 +134,7 @@ def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.file.functions.values()]
-    # the functions and kernels of the adjoint's file, behind the head of the primal's file
+    # the functions and kernels of the adjoint's file, after the head of the primal's file
     begin = source.text.index([*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0])
     first, own = source.text.count("\n", 0, begin) + 1, source.text[begin:].rstrip()
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}

@@ -1,4 +1,4 @@
-"""The driver: a parsed kernel is analysed, its storage decided, differentiated, simplified and emitted."""
+"""The driver: it analyses a parsed kernel, plans its storage, differentiates, simplifies and emits it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> tuple[Derived, AdjointFile]:
     """The adjoint of the kernel of a parsed file as a tree, and as the text of its own file.
 
-    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that nothing can save.
+    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that cannot be saved.
     """
     facts = analyse(file, wrt)
     if all(p.name != "seeds once" for p in passes):
@@ -65,7 +65,7 @@ def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
 
 
 def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass]) -> None:
-    """The adjoints of the device functions that an adjoint calls, callers first: they tell which others are called."""
+    """The adjoints of the device functions that an adjoint calls, callers first, as these call others."""
     called = {s.function for s in flatten(derived.body) if isinstance(s, ast.CallStmt)}
     for f in reversed(file.functions.values()):
         if f"{f.name}_adjoint" in called:
@@ -81,7 +81,7 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     taken = {*function.declared, *(p.name for p in function.params), *file.functions, *file.tokens.macros}
     result = ast.Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
     if not ends(function.body):
-        why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
+        why = f"{function.name} does not return a {function.returns} on every path; end it with a return."
         raise file.error(function.place, why)
 
     def assigned(jump: ast.Jump) -> list[Stmt]:

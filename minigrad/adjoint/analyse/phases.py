@@ -102,9 +102,9 @@ class Phases:
         """
         own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
         for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
-            ahead = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
-            behind = self.uses_in(self.before_barrier(after))
-            if not any(a[0] in memory and _conflict(a, b) for a in ahead for b in behind):
+            earlier = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
+            later = self.uses_in(self.before_barrier(after))
+            if not any(a[0] in memory and _conflict(a, b) for a in earlier for b in later):
                 body[:] = [s for s in body if s is not barrier]
                 self.flow[before].add(after)
                 self.starts.remove(after)

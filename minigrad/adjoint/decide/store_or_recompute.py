@@ -62,7 +62,7 @@ class LoopPlan:
     size: Expr | None  # the most iterations, where the compiler knows that
     trips: Expr | None  # the number of iterations, where the host does
     most: Expr | None  # an upper bound that the host knows, for tapes of the loops around
-    state: tuple[str, ...]  # variables and arrays of the thread that iterations hand on: on the loop's tapes
+    state: tuple[str, ...]  # variables and arrays of the thread that iterations pass on: saved on the loop's tapes
     filled: frozenset[str]  # arrays that each iteration fills before it reads them: recomputed
     lost: frozenset[str]  # arrays that an iteration run again would find with other values
     outer: "LoopPlan | None"
@@ -79,7 +79,7 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Point:
-    """A statement: the names that the forward sweep overwrites behind it (`after`), and also in it (`overwritten`)."""
+    """A statement: the names that the forward sweep overwrites after it (`after`), or in or after it (`overwritten`)."""
 
     after: frozenset[str]
     overwritten: frozenset[str]
@@ -124,7 +124,7 @@ def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
 
 
 def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
-    """A body whose backward sweep follows at once, so that nothing is overwritten between; a last branch alike."""
+    """A body directly followed by its backward sweep, with nothing overwritten in between; so is a last branch."""
     last = body[-1] if body else None
     if not isinstance(last, If):
         _body(plan, body, frozenset(), loop)

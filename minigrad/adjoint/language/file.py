@@ -1,4 +1,4 @@
-"""The parser of a file: macros, constants, device functions and one kernel. `parse` is the way in."""
+"""The parser of a file: macros, constants, device functions and one kernel. `parse` is the entry point."""
 
 import re
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ class FileParser:
         self.open_braces = 0  # of extern "C"
 
     def items(self, kernel: str) -> None:
-        """Parse all items. What is outside the subset is rejected only where the kernel uses it."""
+        """Parse all items. One outside the subset is rejected only where the kernel uses it."""
         tokens = self.tokens
         while tokens.next.kind != "end":
             start, self.symbols.function = tokens.at, ""
@@ -208,7 +208,7 @@ class FileParser:
         return table
 
     def ahead(self) -> tuple[str, str]:
-        """The name of the item at the cursor, and the token behind it."""
+        """The name of the item at the cursor, and the token after it."""
         pairs = pairwise(self.tokens.tokens[self.tokens.at :])
         return next(((a.text, b.text) for a, b in pairs if b.text in ("(", "{", "=", ";", "[")), ("", ""))
 

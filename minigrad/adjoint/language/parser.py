@@ -10,7 +10,7 @@ STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr")
 
 
 class StatementParser(ExpressionParser):
-    """Parses functions statement by statement. What is outside the subset raises NotDifferentiable."""
+    """Parses functions statement by statement. A construct outside the subset raises NotDifferentiable."""
 
     returns = "void"  # the type that the function being parsed returns
 

@@ -28,7 +28,7 @@ def conjuncts(e: Expr) -> tuple[Expr, ...]:
 
 
 def flatten(body: Iterable[Stmt]) -> list[Stmt]:
-    """All statements in the order of the text, nested ones too; the body of a for stands between its start and step."""
+    """All statements in the order of the text, nested ones too; the body of a for between its start and step."""
     found: list[Stmt] = []
     for s in body:
         found.append(s)

@@ -13,7 +13,7 @@ from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatte
 def hoist_sums(
     s: ast.For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
 ) -> list[Stmt]:
-    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`.
+    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, after the loop, one `d_x[i] += sum;`.
 
     arrays: gradients, True for shared ones. values: of macros, for the trip count.
     """
@@ -23,7 +23,7 @@ def hoist_sums(
         if is_sum(t) and target_name(t.target) in arrays:
             sums.setdefault(t.target, []).append(t)
     before: list[Stmt] = []
-    behind: list[Stmt] = []
+    after: list[Stmt] = []
     header = count(s)
     runs = header is not None and header.runs(values)
     for target, parts in sums.items():
@@ -34,10 +34,10 @@ def hoist_sums(
         before.append(ast.Declare(total.name, total.type, value=ZERO, place=s.place))
         add = ast.Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
         paths: list[list[Expr] | None] = [_path(s.body, part, changed) for part in parts] if runs else [None]
-        behind.append(_guarded(add, paths, s.place))
+        after.append(_guarded(add, paths, s.place))
         for part in parts:
             part.target, part.owned = total, False
-    return [*before, s, *behind]
+    return [*before, s, *after]
 
 
 def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
@@ -52,7 +52,7 @@ def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
 
 
 def _guarded(add: ast.Assign, paths: list[list[Expr] | None], place: Place) -> Stmt:
-    """A sum behind a loop, under the condition of its parts in the loop: the element may not exist where none ran."""
+    """A sum after a loop, under the condition of its parts in the loop: the element may not exist where none ran."""
     if [] in paths:
         return add
     if paths[0] is None or any(path != paths[0] for path in paths):
@@ -127,7 +127,7 @@ def _can_move(s: ast.If) -> bool:
 def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
     """Move `real d = d_y[i];` ahead of loops it does not depend on, so that a thread waits for memory only once.
 
-    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where no work is left to
+    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] after the loop, where no work is left to
     hide its latency. constant: arrays that no thread writes, which can be read as soon as the index is known.
     """
     made = list(body)

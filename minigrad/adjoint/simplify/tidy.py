@@ -44,7 +44,7 @@ def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[st
 
 
 def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
-    """Replace the variable of `real p_6 = p;` by p where p is not written behind it."""
+    """Replace the variable of `real p_6 = p;` by p where p is not written after it."""
     for s in body:
         if isinstance(s, ast.Declare) and s.name in copies and isinstance(s.value, ast.Name):
             at = body.index(s)
@@ -76,11 +76,10 @@ def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
 
 
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
-    """True where the statements behind a sum neither use its target nor change what it reads."""
-    behind = body[body.index(s) + 1 :]
-    return target_name(s.target) not in dataflow.names_used(behind) and not names_in(own_expressions(s)) & written(
-        behind
-    )
+    """True where the statements after a sum neither use its target nor change what it reads."""
+    after = body[body.index(s) + 1 :]
+    apart = target_name(s.target) not in dataflow.names_used(after)
+    return apart and not names_in(own_expressions(s)) & written(after)
 
 
 def restore_order(body: list[Stmt]) -> list[Stmt]:
@@ -104,7 +103,7 @@ def _independent(s: ast.For, known: ast.Reversal) -> bool:
 
 
 def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
-    """Without checks of the length of tapes that are not there, and counters of loops with a known trip count.
+    """Remove the checks of the length of tapes that do not exist, and counters of loops with a known trip count.
 
     taped: the counters of loops with a tape.
     """
