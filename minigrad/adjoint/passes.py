@@ -185,8 +185,7 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
     """
     facts, taken = draft.facts, set[int]()
     inputs = set(draft.strides) - set(draft.totals.values())
-    tapes = set(draft.saved.tapes)
-    exchange = BlockExchange(facts, draft.gradients, inputs, tapes, draft.pruned, draft.atomic)
+    exchange = BlockExchange(facts, draft.gradients, inputs, set(draft.saved.tapes), draft.pruned, draft.atomic)
     for candidate, sums in exchange.launches(launch.body):
         before = dict(facts.conditions), dict(facts.limits)
         facts.uniform |= {name.replace("blocks_", "block_") for name in candidate.blocks}

@@ -68,12 +68,7 @@ class KernelFacts:
 
     def reads(self, e: Expr) -> set[str]:
         """The variable or array that an expression itself reads; of a call the arrays that it takes."""
-        match e:
-            case ast.Name():
-                return {e.name}
-            case ast.Call() | ast.Index():
-                return set(filter(self.is_array, dataflow.own_arrays(e)))
-        return set()
+        return {e.name} if isinstance(e, ast.Name) else set(filter(self.is_array, dataflow.own_arrays(e)))
 
     def trips(self, header: Count) -> Expr | None:
         """The number of iterations as the host computes it; None where it cannot."""
@@ -91,10 +86,9 @@ class KernelFacts:
         if self.function is not self.file.kernel:
             return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
         macros = set(self.file.values)
-        scalars = {p.name for p in self.function.params if not p.pointer} | {*more}
+        launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
         known = self.fixed | here if more else here | self.fixed
-        launch = {*scalars, *macros, *EXTENTS.values()}
         return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
 
 

@@ -170,7 +170,6 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
             divergent = divergent or (isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)))
 
     visit(file.kernel.body, False)
-    for function in file.functions.values():
-        for s in flatten(function.body):
-            if isinstance(s, Barrier):
-                raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
+    for s in flatten(s for function in file.functions.values() for s in function.body):
+        if isinstance(s, Barrier):
+            raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")

@@ -79,7 +79,7 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Point:
-    """A statement: the names that the forward sweep overwrites after it (`after`), or in or after it (`overwritten`)."""
+    """The names that the forward sweep overwrites after a statement (`after`), and in or after it (`overwritten`)."""
 
     after: frozenset[str]
     overwritten: frozenset[str]
@@ -161,11 +161,10 @@ def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | No
         if (checks := filled(facts, s, name)) is not None:
             plan.fills += checks
             filled_anew.add(name)
-    arrays = set(filter(facts.is_array, read([known]))) - facts.dropped - facts.local_arrays - filled_anew
-    lost = frozenset(arrays & (after | changed))
-    by_formula = header or shifted(known, ZERO)
-    state = [n for n in sorted(changed - filled_anew) if n in facts.local_arrays or not facts.is_array(n)]
-    state = [n for n in state if not (by_formula and n == s.variable)]
+    memory = facts.function.memory
+    lost = frozenset(read([known]) & (memory - facts.dropped - filled_anew) & (after | changed))
+    by_formula = {s.variable} if header or shifted(known, ZERO) else set()
+    state = sorted(changed - filled_anew - memory - by_formula)
     flow = structured(s.body, ("break", "continue"))
     return LoopPlan(s, flow, size, trips, most, tuple(state), frozenset(filled_anew), lost, outer)
 

@@ -216,7 +216,7 @@ class Sweep:
         names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
         saved: list[Stmt] = []
         again: list[Stmt] = []
-        for name in (n for n in sorted(names) if n in facts.local_arrays or not facts.is_array(n)):
+        for name in sorted(names - facts.function.memory):
             d = facts.function.declared[name]
             keep = facts.names.fresh(f"{d.name}_{s.place.line}")
             put, take = self.moves(d, lambda e: ast.Index(keep, e, d.type) if e else ast.Name(keep, d.type))  # noqa: B023
