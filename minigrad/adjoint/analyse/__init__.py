@@ -54,13 +54,9 @@ class KernelFacts:
         """The headers around each loop."""
         return nests(self.function.body)
 
-    @cached_property
-    def local_arrays(self) -> set[str]:
-        """The arrays of one thread, which are saved as a whole."""
-        return {n for n, d in self.function.declared.items() if d.dims and not d.shared}
-
     def is_array(self, name: str) -> bool:
-        return name in self.local_arrays or name in self.function.memory
+        declared = self.function.declared.get(name)
+        return name in self.function.memory or bool(declared and declared.dims)
 
     def overwrites(self, s: Stmt) -> set[str]:
         """The names that the forward sweep of a statement writes."""

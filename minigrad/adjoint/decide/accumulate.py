@@ -212,7 +212,7 @@ def _visited_once(e: Expr, facts: IndexFacts) -> bool:
 def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
     """Declare the gradient of a shared array and set it to 0, each axis distributed over the threads along one.
 
-    Where the block may have the extent of an axis it has to: then a thread clears one element along it, without a loop.
+    Where the block can have the extent of an axis it must: then a thread clears one element along it, without a loop.
     """
     known = {**limits, **conditions}
     left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]

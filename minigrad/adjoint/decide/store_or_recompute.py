@@ -113,7 +113,7 @@ class StoragePlan:
     def lost_in_header(self, s: For, outer: LoopPlan | None) -> set[str]:
         """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
         names = {n for part in with_header(s) for n in own_reads(part)}
-        return {n for n in names if outer and self.facts.is_array(n) and outer.loses(n)}
+        return {n for n in names if outer and outer.loses(n)}
 
 
 def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:

@@ -59,7 +59,7 @@ def is_float(kind: str) -> bool:
     return kind in FLOATS
 
 
-# Binary operators by how tightly they bind.
+# The precedence of binary operators: one of a higher rank binds more tightly.
 PRECEDENCE = {
     op: rank
     for rank, ops in enumerate(["||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"], 1)

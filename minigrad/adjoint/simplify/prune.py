@@ -11,7 +11,7 @@ Live = set[str]  # names that are read further on
 
 
 class Prune:
-    """Liveness analysis, from the last statement to the first; every method returns what is live before its own.
+    """Liveness analysis, from the last statement to the first; methods return the names live before their statements.
 
     own: variables, arrays and tapes that end with the kernel; all else that it writes is a result.
     """
