@@ -78,8 +78,8 @@ class PrimalLaunch:
     @property
     def strides(self) -> dict[str, int]:
         """The distance between copies of a gradient, by parameter, at least a cache line; 0 if too large to copy."""
-        known = self.derived
-        sizes = {name: prod(self.shape(name)) for name, d in known.gradients.items() if d in known.strides}
+        gradients, strides = self.derived.gradients, self.derived.strides
+        sizes = {name: prod(self.shape(name)) for name, d in gradients.items() if d in strides}
         most = max(self.threads, MAX_COPIED)
         return {name: max(size, 32) if COPIES * size <= most else 0 for name, size in sizes.items()}
 
@@ -181,9 +181,8 @@ def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
     iterations = slots if tape.trips is None else run.number(tape.trips)
     assert iterations is not None
     values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)
-    return Array.empty(
-        run.device, (max(iterations, 1) * values, run.threads), run.dtype(STORED.get(tape.type, tape.type))
-    )
+    dtype = run.dtype(STORED.get(tape.type, tape.type))
+    return Array.empty(run.device, (max(iterations, 1) * values, run.threads), dtype)
 
 
 def prepare(

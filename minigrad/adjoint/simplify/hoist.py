@@ -6,7 +6,7 @@ from dataclasses import replace
 from minigrad.adjoint.analyse.trip_counts import count
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, Target, children, walk
-from minigrad.adjoint.language.dataflow import is_sum, names_in, target_name, written
+from minigrad.adjoint.language.dataflow import declared, is_sum, names_in, names_used, target_name, written
 from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
 
 
@@ -111,10 +111,8 @@ def _hoist_branch(s: Stmt) -> Stmt:
 
 def _can_merge(a: ast.If, b: ast.If) -> bool:
     """True where two branches test the same, the first does not change it, and no declaration of it hides a name."""
-    first, own = [*a.then, *a.orelse], dataflow.declared([*b.then, *b.orelse])
-    separate = not dataflow.declared(first) & (dataflow.names_used([b]) | own) and not a.condition.names & written(
-        first
-    )
+    first, own = [*a.then, *a.orelse], declared([*b.then, *b.orelse])
+    separate = not declared(first) & (names_used([b]) | own) and not a.condition.names & written(first)
     return a.condition == b.condition and _can_move(a) and separate
 
 

@@ -5,20 +5,15 @@ from dataclasses import replace
 
 from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import is_sum, names_in, target_name, written
+from minigrad.adjoint.language.dataflow import is_sum, names_in, names_used, own_updates, target_name, written
 from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
 
 
 def sink_zeros(body: list[Stmt]) -> list[Stmt]:
     """`real d_x = 0; ... d_x += e;` becomes `... real d_x = e;`, and `d = 0; d += e;` becomes `d = e;`."""
-    made, names = list(body), {id(t): dataflow.names_used([t]) for t in body}
+    made, names = list(body), {id(t): names_used([t]) for t in body}
     for s in body:
-        if (
-            isinstance(s, ast.Declare | ast.Assign)
-            and s in made
-            and is_number(s.value, 0)
-            and not dataflow.own_updates(s)
-        ):
+        if isinstance(s, ast.Declare | ast.Assign) and s in made and is_number(s.value, 0) and not own_updates(s):
             _sink(made, s, names)
     return made
 
@@ -78,8 +73,7 @@ def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
     """True where the statements after a sum neither use its target nor change what it reads."""
     after = body[body.index(s) + 1 :]
-    apart = target_name(s.target) not in dataflow.names_used(after)
-    return apart and not names_in(own_expressions(s)) & written(after)
+    return target_name(s.target) not in names_used(after) and not names_in(own_expressions(s)) & written(after)
 
 
 def restore_order(body: list[Stmt]) -> list[Stmt]:
@@ -95,7 +89,7 @@ def _independent(s: ast.For, known: ast.Reversal) -> bool:
     """True where no iteration reads what another writes: only sums leave an iteration."""
     counter, variable = s.variable, s.source.variable
     inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == variable)]
-    if counter != variable and counter in dataflow.names_used(inside):
+    if counter != variable and counter in names_used(inside):
         return False  # it reads a tape
     own = dataflow.declared(s.body) | known.filled | known.cleared
     used = dataflow.used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
