@@ -13,7 +13,7 @@ The steps in their order, each in the folder of its name:
   emit           assemble the `.cu` file; the table of decisions
 
 derive runs these steps, and the optimizations as a list, PASSES in passes: without them the adjoint is the plain one.
-adjoint is what the user holds, run launches it, op puts it on the tape; `ladder` has kernels to try it on.
+adjoint has the class for users, run launches it, op records it on the tape; `ladder` has kernels to try it on.
 """
 
 import sys

@@ -64,7 +64,7 @@ class Adjoint:
 
         args are those of the kernel, tensors or arrays, with the values from which it starts; none is changed, and the
         gradients are of the same kind. A number in a tensor has a gradient of that tensor's shape and dtype. dy lists
-        the gradient of each of `outputs`; None stands for zeros. grid and block are those of the kernel's own launch.
+        the gradient of each of `outputs`; None means zeros. grid and block are those of the kernel's own launch.
 
         A kernel in which two threads race for an element has no gradient; the adjoint of one without a race has none
         either: it adds without atomics only where the source proves that an index belongs to one thread, or where the
@@ -81,12 +81,10 @@ class Adjoint:
         upstream = launches.upstream(run, self.outputs, dy)
         launches.examine(self.primal, run, self._deciding, self._examined)
         while True:
-            made = launches.gradients_of(run, self.derived, upstream, self.assembled)
-            needed = launches.launch(self.kernels, run, self.assembled, self.derived, made, self.slots)
+            made, needed = launches.launch(self.kernels, self.assembled, run, upstream, self.slots)
             if needed is None or (slots := int(needed.numpy()[0])) <= self.slots:
                 break
             self.slots = slots  # the tapes were too short: discard this run
-        launches.sum_copies(run, self.derived, made)
         values = dict(zip((p.name for p in self.file.kernel.params), args, strict=True))
         gradients = [launches.fitted(made[name], values[name]) for name in self.wrt]
         if any(isinstance(a, Tensor) for a in args):
@@ -95,9 +93,7 @@ class Adjoint:
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""
-        run = launches.prepare(self.primal, self.file, args, grid, block)
-        launches.check_conditions(run, self.derived)
-        return run
+        return launches.prepare(self.primal, self.derived, args, grid, block)
 
     def __repr__(self) -> str:
         return self.source
@@ -138,12 +134,9 @@ def page(made: Adjoint) -> str:
     """HTML without a script: the kernel next to its adjoint, each line in the colour of the comment that names it."""
     source, primal = made.kernels[0].source, made.primal.source
     functions = [(f.place.line, f.text) for f in made.file.functions.values()]
-    # the functions and kernels of the adjoint's file, behind the head of the primal's file
-    begin = [*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0]
-    first, own = (
-        source.text.count("\n", 0, source.text.index(begin)) + 1,
-        source.text[source.text.index(begin) :].rstrip(),
-    )
+    # the functions and kernels of the adjoint's file, after the head of the primal's file
+    begin = source.text.index([*made.assembled.functions, source.kernel_text(made.kernels[0].name)[1]][0])
+    first, own = source.text.count("\n", 0, begin) + 1, source.text[begin:].rstrip()
     reverses = {n: int(found[1]) for n, line in enumerate(own.split("\n"), first) if (found := REVERSED.search(line))}
     colours = {line: TINTS[k % len(TINTS)] for k, line in enumerate(sorted(set(reverses.values())))}
     left = [*functions, primal.kernel_text(made.primal.name)]

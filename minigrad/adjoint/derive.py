@@ -1,6 +1,7 @@
-"""The driver: a parsed kernel is analysed, its storage decided, differentiated, simplified and emitted."""
+"""The driver: it analyses a parsed kernel, plans its storage, differentiates, simplifies and emits it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from minigrad.adjoint.analyse import KernelFacts, Names, analyse
 from minigrad.adjoint.decide import AdjointLaunch, Derived
@@ -20,7 +21,7 @@ from minigrad.adjoint.passes import PASSES, Draft, Pass, finish, run
 def derive(file: KernelFile, wrt: Sequence[str], passes: Sequence[Pass] = PASSES) -> tuple[Derived, AdjointFile]:
     """The adjoint of the kernel of a parsed file as a tree, and as the text of its own file.
 
-    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that nothing can save.
+    passes: the passes to use, PASSES or some of them. Raises NotDifferentiable for a value that cannot be saved.
     """
     facts = analyse(file, wrt)
     if all(p.name != "seeds once" for p in passes):
@@ -64,7 +65,7 @@ def simplify(draft: Draft, passes: Sequence[Pass]) -> None:
 
 
 def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass]) -> None:
-    """The adjoints of the device functions that an adjoint calls, callers first: they tell which others are called."""
+    """The adjoints of the device functions that an adjoint calls, callers first, as these call others."""
     called = {s.function for s in flatten(derived.body) if isinstance(s, ast.CallStmt)}
     for f in reversed(file.functions.values()):
         if f"{f.name}_adjoint" in called:
@@ -80,7 +81,7 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
     taken = {*function.declared, *(p.name for p in function.params), *file.functions, *file.tokens.macros}
     result = ast.Name(next(n for n in ("y", "result", "returned") if n not in taken), function.returns)
     if not ends(function.body):
-        why = f"{function.name} does not return a {function.returns} on every way; end it with a return."
+        why = f"{function.name} does not return a {function.returns} on every path; end it with a return."
         raise file.error(function.place, why)
 
     def assigned(jump: ast.Jump) -> list[Stmt]:
@@ -88,8 +89,7 @@ def derive_function(file: KernelFile, function: ast.Function, passes: Sequence[P
 
     flow = structured(function.body, ("return",), assigned)
     made = ast.Declare(result.name, result.type)
-    of = ast.Function(function.name, "void", function.params, [made, *flow], function.place, function.text)
-    of.declared = {**function.declared, result.name: made}
+    of = replace(function, returns="void", body=[made, *flow], declared={**function.declared, result.name: made})
     floats = [p.name for p in function.params if is_float(p.type)]
     active = dataflow.reachable(of, floats) & dataflow.reachable(of, [result.name], backward=True)
     facts = KernelFacts(file, of, active | {result.name}, flow, Names({*of.declared, *file.tokens.words}))

@@ -52,7 +52,7 @@ class Differentiable:
         return results if len(results) > 1 else results[0]
 
     def _record(self, tensors: dict[str, Tensor], results: Sequence[Tensor], values: list, extents: dict) -> None:
-        """Record one node for the kernel; behind it one for each of several outputs, so that the adjoint runs once.
+        """Record one node for the kernel, and after it one for each of several outputs, so that the adjoint runs once.
 
         values: the arguments with which the adjoint starts. The gradient of a scalar parameter goes to its tensor.
         """

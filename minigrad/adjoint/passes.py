@@ -1,7 +1,7 @@
-"""The passes that turn the two sweeps into launches: first the plain adjoint, then what makes it fast and readable.
+"""The passes that turn the two sweeps into launches: first the plain adjoint, then optimizations and tidying.
 
 Each pass can be switched off but for those marked as required; without any of the others the adjoint is the plain one,
-which adds every gradient in memory by an atomic, and is right as well.
+which adds every gradient in memory by an atomic, and is correct as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ from minigrad.adjoint.simplify.prune import Prune
 
 @dataclass
 class Draft:
-    """An adjoint that goes through the passes: its sweeps, and what the passes share."""
+    """An adjoint on its way through the passes: its sweeps, and the facts that the passes share."""
 
     derived: Derived
     sweeps: list[Stmt]  # forward and backward sweep, in full
     saved: Saved
-    results: set[str]  # what the adjoint leaves behind
+    results: set[str]  # names that the caller reads afterwards
     gradients: dict[str, str]  # of every variable: the name of its gradient
     enabled: set[str]  # the passes that are switched on
     totals: dict[str, str] = field(default_factory=dict)  # gradients of scalar parameters in memory
@@ -49,12 +49,6 @@ class Draft:
     def shared(self) -> list[Declare]:
         """The shared arrays that have a gradient."""
         return [d for d in self.facts.function.declared.values() if d.shared and d.name in self.facts.active]
-
-    @property
-    def arrays(self) -> set[str]:
-        """The kernel's arrays that several threads see."""
-        function = self.facts.function
-        return {d.name for d in function.declared.values() if d.shared} | {p.name for p in function.params if p.pointer}
 
     def pruned(self, body: list[Stmt]) -> list[Stmt]:
         own = (written(body) - self.results) | set(self.saved.tapes)
@@ -128,14 +122,14 @@ def share_warp_sums(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 def checkpoint(draft: Draft, launch: AdjointLaunch) -> None:
-    checkpoints = Checkpoints(draft.saved.tapes, draft.arrays, draft.facts.names.fresh)
+    checkpoints = Checkpoints(draft.saved.tapes, draft.facts.function.memory, draft.facts.names.fresh)
     launch.body = bottom_up(launch.body, checkpoints)
     draft.derived.costs |= checkpoints.costs
     draft.derived.never |= checkpoints.obstacle
 
 
 def clear_shared(draft: Draft, launch: AdjointLaunch) -> None:
-    """Declare the gradients of shared arrays and set them to 0, with a barrier behind."""
+    """Declare the gradients of shared arrays and set them to 0, followed by a barrier."""
     facts, used = draft.facts, names_used(launch.body)
     clear: list[Stmt] = []
     for d in draft.shared:
@@ -157,7 +151,7 @@ def propagate_copies(draft: Draft, launch: AdjointLaunch) -> None:
 def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     """Add a barrier ahead of each iteration that fills a shared array, which threads may still read.
 
-    The kernel has it behind the iteration. In the adjoint, reads behind the loop need no barrier there.
+    The kernel has it after the iteration. In the adjoint, reads after the loop need no barrier there.
     """
 
     def change(body: list[Stmt]) -> list[Stmt]:
@@ -175,7 +169,8 @@ def add_barriers(draft: Draft, launch: AdjointLaunch) -> None:
 
 def drop_barriers(draft: Draft, launch: AdjointLaunch) -> None:
     shared = {s.name for s in flatten(launch.body) if isinstance(s, Declare) and s.shared}
-    draft.phases(launch.body).drop_barriers(shared | draft.arrays - draft.facts.dropped | set(draft.sinks))
+    memory = draft.facts.function.memory - draft.facts.dropped | shared | set(draft.sinks)
+    draft.phases(launch.body).drop_barriers(memory)
 
 
 def load_early(draft: Draft, launch: AdjointLaunch) -> None:
@@ -190,8 +185,7 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
     """
     facts, taken = draft.facts, set[int]()
     inputs = set(draft.strides) - set(draft.totals.values())
-    tapes = set(draft.saved.tapes)
-    exchange = BlockExchange(facts, draft.gradients, inputs, tapes, draft.pruned, draft.atomic)
+    exchange = BlockExchange(facts, draft.gradients, inputs, set(draft.saved.tapes), draft.pruned, draft.atomic)
     for candidate, sums in exchange.launches(launch.body):
         before = dict(facts.conditions), dict(facts.limits)
         facts.uniform |= {name.replace("blocks_", "block_") for name in candidate.blocks}
@@ -212,7 +206,7 @@ def split(draft: Draft, launch: AdjointLaunch, rest: "Sequence[Pass]") -> bool:
 
 
 def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
-    """Send a launch through passes. Returns False where the split leaves nothing of it."""
+    """Run passes on a launch. Returns False where the split leaves nothing of it."""
     for n, one in enumerate(passes):
         if one.apply is not None:
             one.apply(draft, launch)
@@ -222,7 +216,7 @@ def run(draft: Draft, launch: AdjointLaunch, passes: "Sequence[Pass]") -> bool:
 
 
 def finish(draft: Draft, launch: AdjointLaunch) -> None:
-    """Declare the tapes in a thread's own memory, and enter the launch into the record."""
+    """Declare the tapes in a thread's own memory, and add the launch to the record."""
     derived, used = draft.derived, names_used(launch.body)
     tapes = [t for t in draft.saved.tapes.values() if t.name in used]
     pointers = {p.name for p in draft.facts.function.params if p.pointer}
@@ -237,7 +231,7 @@ def finish(draft: Draft, launch: AdjointLaunch) -> None:
 
 
 class Pass(NamedTuple):
-    """A step of the pipeline. apply changes a launch; without it, a decision for which another step asks."""
+    """A step of the pipeline. apply changes a launch; a pass without it is a switch that other passes read."""
 
     name: str
     why: str
@@ -248,12 +242,12 @@ class Pass(NamedTuple):
 
 PASSES = (
     Pass("seeds once", "the gradient of an output that is stored once is read once, so it need not be cleared"),
-    Pass("settle", "dead code goes, with the values that nobody could save", settle, required=True, functions=True),
+    Pass("settle", "dead code is removed, with the values that cannot be saved", settle, required=True, functions=True),
     Pass("forwards", "independent iterations run in kernel order", everywhere(tidy.restore_order), functions=True),
     Pass("merge", "one atomic where a statement adds to an element twice", everywhere(tidy.merge_sums)),
     Pass("gather", "the thread that owns an element of a shared gradient sums it up: no shared atomics", gather),
     Pass("split", "a block that owns a tile of a gradient sums it up, in a launch of its own: no global atomics"),
-    Pass("hoist sums", "one addition to memory behind a loop instead of one in each iteration", hoist_sums),
+    Pass("hoist sums", "one addition to memory after a loop instead of one in each iteration", hoist_sums),
     Pass("plain sums", "no atomic where the index proves that the element belongs to one thread"),
     Pass("first stores", "the first sum to each element is a store, and memory need not be set to 0 before"),
     Pass("warp sums", "one atomic per warp or block where all its threads add to the same element"),

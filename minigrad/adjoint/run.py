@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.adjoint.analyse.regions import Cover
+from minigrad.adjoint.analyse.indices import EXTENTS, IDS
 from minigrad.adjoint.analyse.trip_counts import evaluate
 from minigrad.adjoint.decide import Derived
 from minigrad.adjoint.decide.accumulate import COPIES
@@ -40,11 +40,19 @@ DTYPES = {c: dtype for dtype, c in C_NAMES.items()}
 class PrimalLaunch:
     """A launch of the kernel itself: the arguments by name, and the extents."""
 
-    file: KernelFile
+    derived: Derived
     arrays: dict[str, Any]
     scalars: dict[str, Any]
     grid: base.Dim3
     block: base.Dim3
+
+    @property
+    def file(self) -> KernelFile:
+        return self.derived.facts.file
+
+    @property
+    def device(self) -> Any:
+        return next(iter(self.arrays.values())).device
 
     @property
     def threads(self) -> int:
@@ -52,9 +60,8 @@ class PrimalLaunch:
 
     @property
     def extents(self) -> dict[str, int]:
-        """The values of gridDim.x, ..., blockDim.z."""
-        named = (("gridDim", self.grid), ("blockDim", self.block))
-        return {f"{what}.{axis}": n for what, extent in named for axis, n in zip("xyz", extent, strict=True)}
+        """The values of blockDim.x, ..., gridDim.z."""
+        return dict(zip(EXTENTS.values(), (*self.block, *self.grid), strict=True))
 
     @property
     def known(self) -> dict[str, Any]:
@@ -63,20 +70,22 @@ class PrimalLaunch:
     def number(self, e: Expr) -> int | None:
         """The value of an integer expression in the first thread."""
         integers = {name: int(v) for name, v in self.known.items() if isinstance(v, int | np.integer)}
-        first = {f"{what}.{axis}": 0 for what in ("threadIdx", "blockIdx") for axis in "xyz"}
-        return evaluate(e, first | integers)
+        return evaluate(e, dict.fromkeys(IDS, 0) | integers)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.arrays[name].shape if name in self.arrays else ()
 
-    def strides(self, derived: Derived) -> dict[str, int]:
+    @property
+    def strides(self) -> dict[str, int]:
         """The distance between copies of a gradient, by parameter, at least a cache line; 0 if too large to copy."""
-        sizes = {name: prod(self.shape(name)) for name, d in derived.gradients.items() if d in derived.strides}
+        gradients, strides = self.derived.gradients, self.derived.strides
+        sizes = {name: prod(self.shape(name)) for name, d in gradients.items() if d in strides}
         most = max(self.threads, MAX_COPIED)
         return {name: max(size, 32) if COPIES * size <= most else 0 for name, size in sizes.items()}
 
-    def fills(self, cover: Cover | None, name: str) -> bool:
+    def fills(self, name: str) -> bool:
         """True where this launch stores into every element of a parameter's gradient."""
+        cover = self.derived.covers.get(self.derived.gradients.get(name, ""))
         if cover is None or cover.size.at(self.known) != prod(self.shape(name)):
             return False
         gaps = [(have - wanted).at(self.known) for have, wanted in cover.enough]
@@ -90,11 +99,11 @@ class PrimalLaunch:
         return self.arrays[reals[0]].dtype if reals else np.dtype(np.float32)
 
 
-def check_conditions(run: PrimalLaunch, derived: Derived) -> None:
+def check_conditions(run: PrimalLaunch) -> None:
     """Raise LaunchError where the launch does not have the extents on which the adjoint relies."""
-    who = run.file.kernel.name
-    relied_on = [(*item, False) for item in derived.conditions.items()]
-    for name, e, at_most in relied_on + [(*item, True) for item in derived.limits.items()]:
+    who, facts = run.file.kernel.name, run.derived.facts
+    relied_on = [(*item, False) for item in facts.conditions.items()]
+    for name, e, at_most in relied_on + [(*item, True) for item in facts.limits.items()]:
         relied, extent, text = run.number(e), run.extents[name], expression(e)
         known = text if str(relied) == text else f"{text} = {relied}"
         if extent != relied and not at_most:
@@ -107,7 +116,7 @@ def check_conditions(run: PrimalLaunch, derived: Derived) -> None:
                 f"or, if they are to meet, write an int parameter of the kernel for {text}: then the adjoint adds by "
                 "atomics."
             )
-    for fill in derived.fills:
+    for fill in run.derived.fills:
         if not fill.holds(run.extents):
             raise LaunchError(
                 f"{who}: in a block of {run.block}, an iteration of the loop at line {fill.line} reads elements of "
@@ -116,27 +125,18 @@ def check_conditions(run: PrimalLaunch, derived: Derived) -> None:
             )
 
 
-def gradients_of(run: PrimalLaunch, derived: Derived, upstream: Mapping[str, Array], code: AdjointFile) -> dict:
+def gradients_of(run: PrimalLaunch, upstream: Mapping[str, Array], code: AdjointFile) -> dict[str, Array]:
     """Arrays for the gradients, by parameter: for outputs the upstream ones, copied where the adjoint writes them."""
-    device, strides = next(iter(run.arrays.values())).device, run.strides(derived)
+    strides, made = run.strides, {}
     changed = {p.name for entry in code.entries for p in entry.params if not p.const}
-    made = {}
     for p in run.file.kernel.params:
-        name = derived.gradients.get(p.name, "")
         if (d := upstream.get(p.name)) is not None:
-            made[p.name] = copied(d) if name in changed else d
+            made[p.name] = copied(d) if run.derived.gradients.get(p.name) in changed else d
         elif is_float(p.type):
             shape = (COPIES, strides[p.name]) if strides.get(p.name) else run.shape(p.name)
-            allocate = Array.empty if run.fills(derived.covers.get(name), p.name) else Array.zeros
-            made[p.name] = allocate(device, shape, run.dtype(p.type))
+            allocate = Array.empty if run.fills(p.name) else Array.zeros
+            made[p.name] = allocate(run.device, shape, run.dtype(p.type))
     return made
-
-
-def sum_copies(run: PrimalLaunch, derived: Derived, gradients: dict) -> None:
-    for name in (name for name, stride in run.strides(derived).items() if stride):
-        with no_grad():
-            total, shape = Tensor(gradients[name]).sum(axis=0), run.shape(name)
-            gradients[name] = total[: prod(shape)].reshape(*shape).array
 
 
 def fitted(d: Array, value: Any) -> Array:
@@ -148,18 +148,20 @@ def fitted(d: Array, value: Any) -> Array:
 
 
 def launch(
-    kernels: Sequence[Kernel], run: PrimalLaunch, code: AdjointFile, derived: Derived, made: Mapping[str, Any],
-    slots: int,
-) -> Array | None:  # fmt: skip
-    """Run the adjoint. Returns the number of tape slots needed, where only the running kernel knows it."""
-    arrays = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()}
-    device = next(iter(arrays.values())).device
-    tapes = {t.name: tape_array(run, t, slots, device) for t in derived.tapes if t.size is None}
+    kernels: Sequence[Kernel], code: AdjointFile, run: PrimalLaunch, upstream: Mapping[str, Array], slots: int
+) -> tuple[dict[str, Array], Array | None]:
+    """Run the adjoint: the gradients by parameter, and the tape slots needed where only the running kernel knows them.
+
+    slots: the length of the tapes of such loops; if it is less than the number needed, the gradients are wrong.
+    """
+    derived, gradients = run.derived, gradients_of(run, upstream, code)
+    known = {name: copied(a) if name in derived.replayed else a for name, a in run.arrays.items()} | run.scalars
+    known |= {derived.strides[derived.gradients[name]]: n for name, n in run.strides.items()}
+    known |= {derived.gradients[name]: d for name, d in gradients.items() if name in derived.gradients}
+    known |= {t.name: tape_array(run, t, slots) for t in derived.tapes if t.size is None}
     counted = any(p.name == "tape_slots" for entry in code.entries for p in entry.params)
-    needed = Array.zeros(device, (1,), np.dtype(np.int32)) if counted else None
-    gradients = {derived.gradients[name]: d for name, d in made.items() if name in derived.gradients}
-    strides = {derived.strides[derived.gradients[name]]: n for name, n in run.strides(derived).items()}
-    known = {**arrays, **strides, **run.scalars, **gradients, **tapes, "tape_slots": slots, "tape_needed": needed}
+    needed = Array.zeros(run.device, (1,), np.dtype(np.int32)) if counted else None
+    known |= {"tape_slots": slots, "tape_needed": needed}
     known |= {f"blocks_{axis}": n for axis, n in zip("xyz", run.grid, strict=True)}
     for kernel, entry in zip(kernels, code.entries, strict=True):
         own = {name: n for name, e in entry.extents.items() if (n := run.number(e)) is not None}
@@ -167,19 +169,24 @@ def launch(
         grid = tuple(own.get(f"gridDim.{axis}", n) for axis, n in zip("xyz", run.grid, strict=True))
         if all(n > 0 for n in grid):
             kernel(*(known[p.name] for p in entry.params), grid=grid, block=run.block)
-    return needed
+    with no_grad():
+        for name in (name for name, stride in run.strides.items() if stride):  # sum the copies
+            total, shape = Tensor(gradients[name]).sum(axis=0), run.shape(name)
+            gradients[name] = total[: prod(shape)].reshape(*shape).array
+    return gradients, needed
 
 
-def tape_array(run: PrimalLaunch, tape: Tape, slots: int, device: Any) -> Array:
+def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
     """Memory for a tape, (iterations x values, threads): neighbouring threads access neighbouring elements."""
     iterations = slots if tape.trips is None else run.number(tape.trips)
     assert iterations is not None
     values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)
-    return Array.empty(device, (max(iterations, 1) * values, run.threads), run.dtype(STORED.get(tape.type, tape.type)))
+    dtype = run.dtype(STORED.get(tape.type, tape.type))
+    return Array.empty(run.device, (max(iterations, 1) * values, run.threads), dtype)
 
 
 def prepare(
-    primal: Kernel, file: KernelFile, args: Sequence[Any], grid: Extent | None, block: Extent | None
+    primal: Kernel, derived: Derived, args: Sequence[Any], grid: Extent | None, block: Extent | None
 ) -> PrimalLaunch:
     """Check a launch of the kernel and move its arrays to a device. Raises TypeError or LaunchError."""
     params = primal.signature.params
@@ -193,8 +200,10 @@ def prepare(
     arrays, scalars = (
         {p.name: a for p, a in zip(params, args, strict=True) if p.pointer == pointer} for pointer in (True, False)
     )
-    _check_separate(file.kernel, arrays)
-    return PrimalLaunch(file, arrays, scalars, *primal.extents(grid, block))
+    _check_separate(derived.facts.function, arrays)
+    run = PrimalLaunch(derived, arrays, scalars, *primal.extents(grid, block))
+    check_conditions(run)
+    return run
 
 
 def _array(value: Any) -> Any:

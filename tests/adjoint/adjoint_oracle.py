@@ -105,7 +105,7 @@ def binary(e):
 
 
 def lines(body, depth, step=""):
-    """Statements as the lines of a Python function; `step` stands before each continue."""
+    """Statements as the lines of a Python function; `step` comes before each continue."""
     pad, made = "    " * depth, []
     for s in body:
         match s:

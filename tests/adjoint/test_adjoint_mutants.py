@@ -92,7 +92,7 @@ def run(made, rung):
 
 
 def survives(mutant, rung, right):
-    """Whether neither the values nor the microscope tell a mutant from the adjoint."""
+    """True if neither the values nor the microscope distinguish a mutant from the adjoint."""
     try:
         value, problems = run(mutant, rung)
     except KernelError:
@@ -116,7 +116,7 @@ def test_no_statement_can_be_left_out(name, monkeypatch):
 
 
 def test_mutants_are_many():
-    """So that the test above cannot pass for want of mutants."""
+    """So that the test above cannot pass for lack of mutants."""
     made = mg.adjoint(RUNGS["matmul"][0])
     changed = [what for what, _ in mutants(parts(made.source)[1])]
     assert len(changed) == 26 and sum("__syncthreads" in what for what in changed) == 4

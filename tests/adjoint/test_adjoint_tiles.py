@@ -11,7 +11,7 @@ RNG = np.random.default_rng(3)
 
 
 def test_every_thread_of_a_block_of_two_axes_has_its_own_tape():
-    """The grid has one axis, and the block two, of which the index tells the extents."""
+    """The grid has one axis, and the block two, whose extents the index implies."""
     made = mg.adjoint("""
 #define T 4
 extern "C" __global__ void f(const double* x, double* y, int rounds) {

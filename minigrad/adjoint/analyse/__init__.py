@@ -54,14 +54,9 @@ class KernelFacts:
         """The headers around each loop."""
         return nests(self.function.body)
 
-    @cached_property
-    def local_arrays(self) -> set[str]:
-        """The arrays of one thread, which are saved as a whole."""
-        return {n for n, d in self.function.declared.items() if d.dims and not d.shared}
-
     def is_array(self, name: str) -> bool:
-        found, param = self.function.declared.get(name), self.function.param(name)
-        return bool((found and found.dims) or (param and param.pointer))
+        declared = self.function.declared.get(name)
+        return name in self.function.memory or bool(declared and declared.dims)
 
     def overwrites(self, s: Stmt) -> set[str]:
         """The names that the forward sweep of a statement writes."""
@@ -69,12 +64,7 @@ class KernelFacts:
 
     def reads(self, e: Expr) -> set[str]:
         """The variable or array that an expression itself reads; of a call the arrays that it takes."""
-        match e:
-            case ast.Name():
-                return {e.name}
-            case ast.Call() | ast.Index():
-                return set(filter(self.is_array, dataflow.own_arrays(e)))
-        return set()
+        return {e.name} if isinstance(e, ast.Name) else set(filter(self.is_array, dataflow.own_arrays(e)))
 
     def trips(self, header: Count) -> Expr | None:
         """The number of iterations as the host computes it; None where it cannot."""
@@ -84,18 +74,17 @@ class KernelFacts:
         """An expression of parameters, macros and extents alone, which the host can evaluate; None for any other."""
         e = dataflow.inline(e, self.fixed)
         known = {p.name: 1 for p in self.function.params if not p.pointer and p.type == "int"} | self.file.values
-        axes = {f"{b}.{a}": 1 for b in ("blockDim", "gridDim") for a in "xyz"}  # the same for all threads
-        return e if self.function is self.file.kernel and evaluate(e, known | axes) is not None else None
+        known |= dict.fromkeys(EXTENTS.values(), 1)  # the same for all threads
+        return e if self.function is self.file.kernel and evaluate(e, known) is not None else None
 
     def of_indices(self, body: list[Stmt], more: Iterable[str] = ()) -> IndexFacts:
         """The facts about indices with which a body begins. more: further parameters of the launch."""
         if self.function is not self.file.kernel:
             return IndexFacts({}, set(), set(), set(), {}, {})  # callers may pass the same index in several threads
         macros = set(self.file.values)
-        scalars = {p.name for p in self.function.params if not p.pointer} | {*more}
+        launch = {p.name for p in self.function.params if not p.pointer} | {*more, *macros, *EXTENTS.values()}
         here = dataflow.assigned_once(body)
         known = self.fixed | here if more else here | self.fixed
-        launch = {*scalars, *macros, *EXTENTS.values()}
         return IndexFacts(known, macros, launch, set(self.uniform), self.conditions, self.limits)
 
 

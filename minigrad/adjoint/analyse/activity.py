@@ -1,4 +1,4 @@
-"""Activity: the parameters to differentiate by, and the statements on whose values control flow and indices depend."""
+"""Activity: the parameters to differentiate by default, and the values that decide on control flow and indices."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -68,7 +68,7 @@ def _stored(body: list[Stmt], data: set[str]) -> set[str]:
 
 
 def dependents(body: list[Stmt], start: Iterable[str]) -> set[str]:
-    """The names whose values depend on these: through an assignment, or a condition that decides over one."""
+    """The names whose values depend on these: through an assignment, or a condition that controls one."""
     found, size = set(start), -1
     while size != (size := len(found)):
         _spread(body, found, None)
@@ -95,13 +95,12 @@ def floats_decide(kernel: ast.Function) -> bool:
     Where they do not, either all launches with the same integer arguments have races or none has.
     """
     data = dependents(kernel.body, (p.name for p in kernel.params if is_float(p.type)))
-    memory = {p.name for p in kernel.params if p.pointer} | {n for n, d in kernel.declared.items() if d.shared}
-    watched = memory & dataflow.written(kernel.body)
+    watched = kernel.memory & dataflow.written(kernel.body)
     return any(_decides(s, data, watched) or _within(s, data, watched) for s in flatten(kernel.body))
 
 
 def _decides(s: Stmt, data: set[str], watched: set[str]) -> bool:
-    """True if data decide over statements that touch a watched array, jump or wait."""
+    """True if a condition on data controls statements that touch a watched array, jump or wait at a barrier."""
     if not isinstance(s, ast.If | ast.For) or not dataflow.names_in(own_expressions(s)) & data:
         return False
     inside = [s] if isinstance(s, ast.For) else [*s.then, *s.orelse]

@@ -102,9 +102,9 @@ class Phases:
         """
         own = [b for b in self.barriers if isinstance(b[1], Barrier) and b[1].added]
         for body, barrier, before, after in [*reversed(own), *(b for b in self.barriers if b not in own)]:
-            ahead = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
-            behind = self.uses_in(self.before_barrier(after))
-            if not any(a[0] in memory and _conflict(a, b) for a in ahead for b in behind):
+            earlier = self.uses_in(p for p in range(len(self.flow)) if before in self.before_barrier(p))
+            later = self.uses_in(self.before_barrier(after))
+            if not any(a[0] in memory and _conflict(a, b) for a in earlier for b in later):
                 body[:] = [s for s in body if s is not barrier]
                 self.flow[before].add(after)
                 self.starts.remove(after)
@@ -170,7 +170,6 @@ def check_barriers(file: KernelFile, divergence: Divergence) -> None:
             divergent = divergent or (isinstance(s, If) and divergence.diverges(s) and leaves([s], ("return",)))
 
     visit(file.kernel.body, False)
-    for function in file.functions.values():
-        for s in flatten(function.body):
-            if isinstance(s, Barrier):
-                raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")
+    for s in flatten(s for function in file.functions.values() for s in function.body):
+        if isinstance(s, Barrier):
+            raise file.error(s.place, "__syncthreads() inside a device function is outside the subset.")

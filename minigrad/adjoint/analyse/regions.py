@@ -67,10 +67,9 @@ class BlockNumbers:
 
     def __init__(self, fixed: dict[str, Expr], known: dict[str, int], extents: dict[str, int], shared: bool):
         self.fixed, self.numbers = fixed, {name: np.array(n) for name, n in {**known, **extents}.items()}
-        for n, axis in enumerate("xyz") if shared else ():
-            shape = [1, 1, 1]
-            shape[n] = -1
-            self.numbers[f"threadIdx.{axis}"] = np.arange(extents[f"blockDim.{axis}"]).reshape(shape)
+        if shared:
+            block = (slice(extents[f"blockDim.{axis}"]) for axis in "xyz")
+            self.numbers |= zip(IDS[:3], np.ogrid[*block], strict=True)
 
     def elements(self, touch: Touch) -> tuple[np.ndarray, ...] | None:
         """The elements touched, one array of indices per axis: all that are surely stored, or may be read."""
@@ -118,7 +117,7 @@ class BlockNumbers:
                 left, right = self.value(e.left), self.value(e.right)
                 if left is None or right is None:
                     return None
-                found = apply_operator(e.op, left, right, np.all)
+                found = apply_operator(e.op, left, right)
                 if found is None or not (is_unsigned(e.left) or is_unsigned(e.right)):
                     return found
                 return None if any((n < 0).any() for n in (left, right, found)) else found  # C++ has a large number

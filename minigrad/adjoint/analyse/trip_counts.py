@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from minigrad.adjoint.analyse.indices import EXTENTS, polynomial, variable
 from minigrad.adjoint.language import ast, rewrite
 from minigrad.adjoint.language.ast import UNSIGNED, Expr, Stmt, children, is_float
@@ -148,9 +150,9 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int | None:
     return None
 
 
-def apply_operator(op: str, a: Any, b: Any, every: Callable[[Any], bool] = bool) -> Any:
-    """a op b as in C++, of integers or arrays of them; None unless `every` one has a value."""
-    if (op in ("/", "%") and not every(b != 0)) or (op in ("<<", ">>") and not every((b >= 0) & (b < 64))):
+def apply_operator(op: str, a: Any, b: Any) -> Any:
+    """a op b as in C++, of integers or arrays of them; None unless all of them have a value."""
+    if (op in ("/", "%") and not np.all(b != 0)) or (op in ("<<", ">>") and not np.all((b >= 0) & (b < 64))):
         return None
     return OPERATIONS[op](a, b) if op in OPERATIONS else None
 

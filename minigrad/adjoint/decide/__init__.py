@@ -1,4 +1,4 @@
-"""The records of a derived adjoint: its launches as trees, what a launch of it relies on, and the decisions made."""
+"""The records of a derived adjoint: its launches as trees, the facts on which a launch relies, and the decisions."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -31,12 +31,12 @@ class AdjointLaunch:
     blocks: dict[str, str] = field(default_factory=dict)  # parameters that pass an extent of the kernel's grid
     choices: tuple[Choice, ...] = ()  # why it is a launch of its own
     strided: set[str] = field(default_factory=set)  # gradients that it adds up in copies
-    covers: dict[str, Cover] = field(default_factory=dict)  # gradients that it may fill: under which conditions it does
+    covers: dict[str, Cover] = field(default_factory=dict)  # gradients that it may fill, with the conditions
 
 
 @dataclass
 class Derived:
-    """The adjoint of a kernel or of a device function as a tree, and what a launch of it needs to know."""
+    """The adjoint of a kernel or of a device function as a tree, and the facts that a launch of it needs."""
 
     facts: KernelFacts
     gradients: dict[str, str]  # by parameter: the name of its gradient
@@ -49,7 +49,7 @@ class Derived:
     never: dict[str, str] = field(default_factory=dict)  # of a tape: why the loop cannot compute its values again
     replayed: set[str] = field(default_factory=set)  # arrays that the forward sweep writes
     strides: dict[str, str] = field(default_factory=dict)  # of a gradient added up in copies: their distance
-    covers: dict[str, Cover] = field(default_factory=dict)  # of a gradient that a launch may fill: when it does
+    covers: dict[str, Cover] = field(default_factory=dict)  # of a gradient that a launch may fill: the conditions
     functions: dict[str, "Derived"] = field(default_factory=dict)  # the adjoints of device functions that it calls
     result: Name | None = None  # of a device function: the variable that holds the value it returns
     seed: str = ""  # and the gradient of that
@@ -57,13 +57,3 @@ class Derived:
     @property
     def body(self) -> list[Stmt]:
         return [s for launch in self.launches for s in launch.body]
-
-    @property
-    def conditions(self) -> dict[str, Expr]:
-        """Extents of the launch that must be equal to these."""
-        return self.facts.conditions
-
-    @property
-    def limits(self) -> dict[str, Expr]:
-        """Extents of the launch that must not exceed these."""
-        return self.facts.limits

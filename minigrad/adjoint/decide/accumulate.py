@@ -36,12 +36,12 @@ class SumSite:
     @property
     def from_table(self) -> bool:
         """True in a loop if the index is read from an array: many threads may add to few elements at once."""
-        behind = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
-        return bool(self.facts.loops) and any(isinstance(x, ast.Index) for x in behind)
+        parts = [x for e in self.target.indices for x in walk(inline(e, self.facts.fixed))]
+        return bool(self.facts.loops) and any(isinstance(x, ast.Index) for x in parts)
 
 
-# Copies of a gradient to which all blocks add: atomics on one address wait for one another, as do those on addresses
-# of one slice of L2. 64 copies are spread unevenly over the slices, and take up to half as long again.
+# Copies of a gradient to which all blocks add: the hardware serializes atomics on one address, and on addresses of one
+# slice of L2. 64 copies are spread unevenly over the slices, and take up to half as long again.
 COPIES = 256
 
 
@@ -212,7 +212,7 @@ def _visited_once(e: Expr, facts: IndexFacts) -> bool:
 def cleared(d: ast.Declare, gradient: str, conditions: dict[str, Expr], limits: dict[str, Expr]) -> list[Stmt]:
     """Declare the gradient of a shared array and set it to 0, each axis distributed over the threads along one.
 
-    Where the block may have the extent of an axis it has to: then a thread clears one element along it, without a loop.
+    Where the block can have the extent of an axis it must: then a thread clears one element along it, without a loop.
     """
     known = {**limits, **conditions}
     left = [a for a in "xyz" if known.get(f"blockDim.{a}") != ONE]

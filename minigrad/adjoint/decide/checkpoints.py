@@ -2,7 +2,7 @@
 
 A tape of all iterations moves each value twice, to memory and back; one of every EVERY-th moves 1/EVERY of that. The
 backward sweep then takes EVERY iterations at a time: it runs them forwards from the stored state, saves the state at
-the start of each in a local array, and reverses them. The cheaper way is chosen by a count of bytes and operations.
+the start of each in a local array, and reverses them. A count of bytes and operations decides.
 """
 
 from collections.abc import Callable
@@ -66,8 +66,8 @@ class Checkpoints:
         """The body with checkpoints where they pay."""
         for forward in [s for s in body if isinstance(s, ast.For)]:
             names = sorted(dataflow.written(forward.body) & set(self.tapes))
-            behind = body[body.index(forward) + 1 :] if names and forward in body else []
-            back = next((s for s in behind if isinstance(s, ast.For) and dataflow.read([s]) & set(names)), None)
+            after = body[body.index(forward) + 1 :] if names and forward in body else []
+            back = next((s for s in after if isinstance(s, ast.For) and dataflow.read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
             why = found.obstacle if found else "another loop reads it"
             self.obstacle |= dict.fromkeys(names, why) if why else {}
@@ -181,7 +181,7 @@ class TapedLoop:
         self.forward.body[self.forward.body.index(s)] = ast.If(first, [ast.Assign(slot, "=", variable)], [], s.place)
 
     def shorter_check(self, s: Stmt) -> Stmt:
-        """The check behind the loop whether the tape was long enough, for the shorter tape."""
+        """The check after the loop that the tape was long enough, for the shorter tape."""
         counter, slots = ast.Name(self.counter, "int"), ast.Name("tape_slots", "int")
         if not (isinstance(s, ast.If) and s.condition == comparison(">", counter, slots)):
             return s

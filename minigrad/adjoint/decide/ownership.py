@@ -238,8 +238,8 @@ class Ownership:
         store = copying(stage.own, place, counters, tuple(d for _, d in stage.varying))
         front = at - isinstance(body[at - 1], ast.Barrier)
         wait: list[Stmt] = [ast.Barrier()] if front == at else []
-        behind: list[Stmt] = [] if any(isinstance(t, ast.Barrier) for t in body[at + 1 :]) else [ast.Barrier()]
-        return [*body[:front], store, *wait, *body[front : at + 1], *behind, *body[at + 1 :]]
+        after: list[Stmt] = [] if any(isinstance(t, ast.Barrier) for t in body[at + 1 :]) else [ast.Barrier()]
+        return [*body[:front], store, *wait, *body[front : at + 1], *after, *body[at + 1 :]]
 
     def scalars(self, body: list[Stmt]) -> list[Stmt]:
         """Make shared gradients of one element per thread variables."""

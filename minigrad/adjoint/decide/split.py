@@ -83,8 +83,7 @@ class BlockExchange:
     def exchanged(self, body: list[Stmt], axis: str, sums: list[Sum]) -> AdjointLaunch | None:
         """The launch, if its additional reads in each iteration are fewer bytes than its atomics would move."""
         mine = {id(one) for one, _ in sums}
-        others = {id(s) for s in flatten(body) if is_sum(s)} - mine
-        others -= {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) not in self.gradients}
+        others = {id(s) for s in flatten(body) if is_sum(s) and target_name(s.target) in self.gradients} - mine
         kept = self.pruned(copy_without(body, others))
         *front, loop = kept
         header = count(loop) if isinstance(loop, For) else None

@@ -62,7 +62,7 @@ class LoopPlan:
     size: Expr | None  # the most iterations, where the compiler knows that
     trips: Expr | None  # the number of iterations, where the host does
     most: Expr | None  # an upper bound that the host knows, for tapes of the loops around
-    state: tuple[str, ...]  # variables and arrays of the thread that iterations hand on: on the loop's tapes
+    state: tuple[str, ...]  # variables and arrays of the thread that iterations pass on: saved on the loop's tapes
     filled: frozenset[str]  # arrays that each iteration fills before it reads them: recomputed
     lost: frozenset[str]  # arrays that an iteration run again would find with other values
     outer: "LoopPlan | None"
@@ -79,7 +79,7 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Point:
-    """A statement: the names that the forward sweep overwrites behind it (`after`), and also in it (`overwritten`)."""
+    """The names that the forward sweep overwrites after a statement (`after`), and in or after it (`overwritten`)."""
 
     after: frozenset[str]
     overwritten: frozenset[str]
@@ -113,7 +113,7 @@ class StoragePlan:
     def lost_in_header(self, s: For, outer: LoopPlan | None) -> set[str]:
         """The arrays in the header of a loop that an iteration of a loop around, run again, finds with other values."""
         names = {n for part in with_header(s) for n in own_reads(part)}
-        return {n for n in names if outer and self.facts.is_array(n) and outer.loses(n)}
+        return {n for n in names if outer and outer.loses(n)}
 
 
 def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
@@ -124,7 +124,7 @@ def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
 
 
 def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
-    """A body whose backward sweep follows at once, so that nothing is overwritten between; a last branch alike."""
+    """A body directly followed by its backward sweep, with nothing overwritten in between; so is a last branch."""
     last = body[-1] if body else None
     if not isinstance(last, If):
         _body(plan, body, frozenset(), loop)
@@ -161,11 +161,10 @@ def _loop(plan: StoragePlan, s: For, after: frozenset[str], outer: LoopPlan | No
         if (checks := filled(facts, s, name)) is not None:
             plan.fills += checks
             filled_anew.add(name)
-    arrays = set(filter(facts.is_array, read([known]))) - facts.dropped - facts.local_arrays - filled_anew
-    lost = frozenset(arrays & (after | changed))
-    by_formula = header or shifted(known, ZERO)
-    state = [n for n in sorted(changed - filled_anew) if n in facts.local_arrays or not facts.is_array(n)]
-    state = [n for n in state if not (by_formula and n == s.variable)]
+    memory = facts.function.memory
+    lost = frozenset(read([known]) & (memory - facts.dropped - filled_anew) & (after | changed))
+    by_formula = {s.variable} if header or shifted(known, ZERO) else set()
+    state = sorted(changed - filled_anew - memory - by_formula)
     flow = structured(s.body, ("break", "continue"))
     return LoopPlan(s, flow, size, trips, most, tuple(state), frozenset(filled_anew), lost, outer)
 

@@ -71,7 +71,7 @@ class Rules:
     def call(self, e: ast.Call, seed: Expr) -> list[Stmt]:
         """f(x): `f_adjoint(x, seed, d_x)` adds to d_x."""
         function = self.facts.file.functions[e.function]
-        before, behind, sinks = [], [], []
+        before, after, sinks = [], [], []
         for n, (p, a) in enumerate(zip(function.params, e.arguments, strict=True)):
             if n in e.inactive:
                 continue
@@ -80,13 +80,13 @@ class Rules:
             else:
                 name = ast.Name(self.fresh(f"d_{p.name}_part"), p.type)
                 before.append(ast.Declare(name.name, p.type, value=ZERO))
-                behind += self.pull(a, name)
+                after += self.pull(a, name)
                 sinks.append(name)
         arrays = self.saved.plan.changed(self.saved.here, e)
         own = [a if p.pointer else self.keep(a) for p, a in zip(function.params, e.arguments, strict=True)]
         stale = {p.name: a.names for p, a in zip(function.params, e.arguments, strict=True) if a.names & arrays}
         writes = tuple(n.name for n in sinks)
-        return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *behind]
+        return [*before, ast.CallStmt(f"{e.function}_adjoint", (*own, seed, *sinks), writes, stale=stale), *after]
 
     def ternary(self, e: ast.Ternary, seed: Expr) -> list[Stmt]:
         condition, sides = self.keep(e.condition), []

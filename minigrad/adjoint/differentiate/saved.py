@@ -26,7 +26,7 @@ HEADER = (
 
 
 class Iteration(NamedTuple):
-    """The current iteration of a loop: the most that the host knows of (None: it knows of none), and its number."""
+    """The current iteration of a loop: an upper bound of the trip count, if the host knows one, and its number."""
 
     most: Expr | None
     number: Expr

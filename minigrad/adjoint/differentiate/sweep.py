@@ -32,7 +32,7 @@ class Sweep:
     # --- bodies ---
 
     def both(self, body: list[Stmt]) -> list[Stmt]:
-        """Forward sweep and, right behind it, backward sweep. A branch at the end holds both of its own."""
+        """The forward sweep, directly followed by the backward sweep. A branch at the end holds both of its own."""
         last = body[-1] if body else None
         if not isinstance(last, ast.If):
             forward, backward = self.pairs(body)
@@ -112,7 +112,7 @@ class Sweep:
         return [s]
 
     def rerun(self, body: list[Stmt], pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
-        """Statements as the kernel has them, with the stores onto tapes in front of those that they belong to."""
+        """Statements as the kernel has them, each after the stores onto tapes that belong to it."""
         return [t for s in body for t in (*pushes.get(s.place, []), *self.copy(s, pushes))]
 
     def copy(self, s: Stmt, pushes: dict[ast.Place, list[Stmt]]) -> list[Stmt]:
@@ -170,7 +170,7 @@ class Sweep:
 
     def ahead(self, s: ast.For, header: Count | None, loop: ReversedLoop, note: list[Stmt]) -> list[Stmt]:
         """The forward sweep of a loop: the loop itself, with tapes and a counter."""
-        trips, front, behind = ast.Name(loop.counter, "int"), list(note), []
+        trips, front, after = ast.Name(loop.counter, "int"), list(note), []
         counted = not (header and header.exact) or loop.plan.counted
         if counted:
             front = [*note, ast.Assign(trips, "+=", ONE, s.place)]
@@ -180,13 +180,13 @@ class Sweep:
         if loop.plan.counted:
             slots = ast.Name("tape_slots", "int")
             full: list[Stmt] = [ast.CallStmt("atomicMax", (ast.Name("tape_needed", "int"), trips), ("tape_needed",))]
-            behind = [ast.If(comparison(">", trips, slots), [*full, ast.Assign(trips, "=", slots)], [], s.place)]
+            after = [ast.If(comparison(">", trips, slots), [*full, ast.Assign(trips, "=", slots)], [], s.place)]
         self.saved.inside.append(loop.iteration)
         body = [*front, *self.rerun(s.body, loop.pushes)]
         self.saved.inside.pop()
         made = ast.For(s.start, self.saved.replayed(s.condition), s.step, body, s.pragma, s.place)
         begin: list[Stmt] = [ast.Declare(trips.name, "int", value=ZERO, place=s.place)] if counted else []
-        return [*begin, made, *behind]
+        return [*begin, made, *after]
 
     def back(self, s: ast.For, header: Count | None, loop: ReversedLoop, body: list[Stmt]) -> list[Stmt]:
         """The iterations from the last to the first; `reversal` says how to restore the kernel's own order."""
@@ -211,12 +211,12 @@ class Sweep:
         return None if header.simple else replace(header, start=start, step=step).value(k)
 
     def outside(self, s: ast.For, back: list[Stmt]) -> Pair:
-        """Save variables that the iterations read and that change behind the loop, and restore them."""
+        """Save variables that the iterations read and that change after the loop, and restore them."""
         facts = self.facts
         names = read(back) & self.plan.points[id(s)].after - facts.overwrites(s) - declared(back)
         saved: list[Stmt] = []
         again: list[Stmt] = []
-        for name in (n for n in sorted(names) if n in facts.local_arrays or not facts.is_array(n)):
+        for name in sorted(names - facts.function.memory):
             d = facts.function.declared[name]
             keep = facts.names.fresh(f"{d.name}_{s.place.line}")
             put, take = self.moves(d, lambda e: ast.Index(keep, e, d.type) if e else ast.Name(keep, d.type))  # noqa: B023

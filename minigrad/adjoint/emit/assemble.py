@@ -50,7 +50,7 @@ def assemble(file: KernelFile, derived: Derived) -> AdjointFile:
         kernels.append(function(f'extern "C" __global__ void {name}', map(parameter, entries[-1].params), body))
     text = "\n".join([*functions, *kernels])
     tables = [t.text for t in file.tables if re.search(rf"\b{t.name}\b", text)]
-    head = [*sum_functions(text), "\n".join(file.tokens.head), "\n".join(tables)]  # the file's macros behind ours
+    head = [*sum_functions(text), "\n".join(file.tokens.head), "\n".join(tables)]  # the file's macros follow ours
     note = f"// The adjoint of {file.kernel.name}: gradients of its outputs in, gradients of its inputs added up."
     parts = [*head, *functions, f"{note}\n{kernels[0]}", *kernels[1:]]
     return AdjointFile("\n\n".join(filter(None, parts)) + "\n", tuple(entries), tuple(functions))
@@ -89,7 +89,7 @@ def tape_columns(derived: Derived) -> list[Stmt]:
     """The declarations of this thread's number and the number of threads, by which it finds its slots of a tape."""
     if all(t.size is not None for t in derived.tapes):
         return []
-    flat = all(derived.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
+    flat = all(derived.facts.conditions.get(f"{d}.{a}") == ONE for d in ("blockDim", "gridDim") for a in "yz")
     texts = {"tape_thread": THREAD if flat else THREAD_3D, "tape_threads": THREADS if flat else THREADS_3D}
     return [Declare(name, "size_t", value=parse_expression(text)) for name, text in texts.items()]
 
@@ -122,7 +122,7 @@ def pass_tapes(body: list[Stmt], extra: dict[str, list[Parameter]]) -> None:
 
 
 def function_text(made: Derived, memory: list[Parameter]) -> str:
-    """`__device__ void f_adjoint(x, d_y, d_x)`, with the memory of its tapes behind."""
+    """`__device__ void f_adjoint(x, d_y, d_x)`, followed by the memory of its tapes."""
     of, result = made.facts.function, made.result
     assert result is not None
     sinks = [p for p in of.params if p.name in made.gradients]

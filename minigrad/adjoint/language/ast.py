@@ -59,7 +59,7 @@ def is_float(kind: str) -> bool:
     return kind in FLOATS
 
 
-# Binary operators by how tightly they bind.
+# The precedence of binary operators: one of a higher rank binds more tightly.
 PRECEDENCE = {
     op: rank
     for rank, ops in enumerate(["||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"], 1)
@@ -348,5 +348,7 @@ class Function:
     declared: dict[str, Declare] = field(default_factory=dict)
     inactive: frozenset[int] = frozenset()  # parameters, by number, by which the derivative of its value is 0
 
-    def param(self, name: str) -> Parameter | None:
-        return next((p for p in self.params if p.name == name), None)
+    @cached_property
+    def memory(self) -> set[str]:
+        """The arrays that several threads see."""
+        return {p.name for p in self.params if p.pointer} | {n for n, d in self.declared.items() if d.shared}

@@ -19,7 +19,7 @@ def structured(
 ) -> list[Stmt]:
     """The same statements without the jumps of these kinds, each replaced by its `marks`.
 
-    The statements behind a branch with a jump move into the side that does not jump. Where neither side ends with its
+    The statements after a branch with a jump move into the side that does not jump. Where neither side ends with its
     jump they need `proceeds`, a condition that holds unless a jump has been marked.
     """
     made: list[Stmt] = []
@@ -109,7 +109,7 @@ def _close_branches(body: list[Stmt], flagged: Flagged, followed: bool) -> list[
 
 
 def _flagged(s: ast.If | ast.For, returns: str, declared: Callable[[str, str, Expr], ast.Declare]) -> list[Stmt]:
-    """A statement that sets flags instead of its jumps, and behind it the jumps. returns: the function's type."""
+    """A statement that sets flags instead of its jumps, followed by the jumps. returns: the function's type."""
     kinds = [kind for kind in FLAGS if isinstance(s, ast.If) and leaves([s], (kind,))] or ["return"]
     flags = {kind: declared(FLAGS[kind], "bool", ast.Number("false", "bool")) for kind in kinds}
     has_value = any(isinstance(t, ast.Jump) and t.value is not None for t in flatten([s]))

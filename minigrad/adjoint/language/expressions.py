@@ -199,7 +199,7 @@ class ExpressionParser:
         return target
 
     def parenthesis(self) -> Expr:
-        """A cast or an expression, behind its opening parenthesis."""
+        """A cast or an expression, after its opening parenthesis."""
         place, const = self.tokens.next.place, self.tokens.accept("const")
         if kind := self.accept_type():
             if const or self.tokens.next.text == "*":

@@ -1,4 +1,4 @@
-"""The parser of a file: macros, constants, device functions and one kernel. `parse` is the way in."""
+"""The parser of a file: macros, constants, device functions and one kernel. `parse` is the entry point."""
 
 import re
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ class FileParser:
         self.open_braces = 0  # of extern "C"
 
     def items(self, kernel: str) -> None:
-        """Parse all items. What is outside the subset is rejected only where the kernel uses it."""
+        """Parse all items. One outside the subset is rejected only where the kernel uses it."""
         tokens = self.tokens
         while tokens.next.kind != "end":
             start, self.symbols.function = tokens.at, ""
@@ -150,7 +150,7 @@ class FileParser:
                 self.skip()
         elif "__device__" in words and self.ahead()[1] == "(":
             tokens.forbid("a __device__ function must return a number; void is none.", "void")
-            self.function(start, place, self.statements.expressions.accept_type() or "")
+            self.function(start, place, self.statements.accept_type() or "")
         elif words & {"const", "constexpr", "__constant__"}:
             self.tables.append(self.table(start))
         elif tokens.next.text == "}":
@@ -199,7 +199,7 @@ class FileParser:
 
     def table(self, start: int) -> Declare:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
-        table = self.statements.variable(self.statements.expressions.expect_type(), {"const"})
+        table = self.statements.variable(self.statements.expect_type(), {"const"})
         if table.value is None and table.values is None:
             why = f"{table.name} has no values here; write them, or pass it as a parameter."
             raise self.tokens.error(table.place, why)
@@ -208,7 +208,7 @@ class FileParser:
         return table
 
     def ahead(self) -> tuple[str, str]:
-        """The name of the item at the cursor, and the token behind it."""
+        """The name of the item at the cursor, and the token after it."""
         pairs = pairwise(self.tokens.tokens[self.tokens.at :])
         return next(((a.text, b.text) for a, b in pairs if b.text in ("(", "{", "=", ";", "[")), ("", ""))
 

@@ -3,18 +3,16 @@
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, Target, is_float
 from minigrad.adjoint.language.dataflow import inline, target_name
-from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser, SymbolTable
-from minigrad.adjoint.language.lexer import Token, TokenStream, way_out
+from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser
+from minigrad.adjoint.language.lexer import Token, way_out
 
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr")
 
 
-class StatementParser:
-    """Parses functions statement by statement. What is outside the subset raises NotDifferentiable."""
+class StatementParser(ExpressionParser):
+    """Parses functions statement by statement. A construct outside the subset raises NotDifferentiable."""
 
-    def __init__(self, tokens: TokenStream, symbols: SymbolTable):
-        self.tokens, self.symbols, self.expressions = tokens, symbols, ExpressionParser(tokens, symbols)
-        self.returns = "void"  # the type that the function being parsed returns
+    returns = "void"  # the type that the function being parsed returns
 
     # --- functions and declarations ---
 
@@ -38,7 +36,7 @@ class StatementParser:
     def parameter(self) -> ast.Parameter:
         """`const real* __restrict__ x` or `int n`."""
         tokens, place, const = self.tokens, self.tokens.next.place, self.tokens.accept("const")
-        kind = self.expressions.accept_type()
+        kind = self.accept_type()
         if kind is None:
             why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; {ALLOWED_TYPES}."
             raise tokens.rejected(tokens.next) or tokens.error(place, why)
@@ -61,7 +59,7 @@ class StatementParser:
         if outside := words & {"extern", "static", "volatile"}:
             way = "give the array its extents" if "extern" in outside else f"leave {min(outside)} out"
             raise tokens.error(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
-        kind = self.expressions.expect_type()
+        kind = self.expect_type()
         words |= {"const"} if tokens.accept("const") else set()
         declared: list[Stmt] = []
         while not declared or tokens.accept(","):
@@ -89,7 +87,7 @@ class StatementParser:
             if dims:
                 variable.values = self.initializers()
             else:
-                variable.value = self.expressions.expression()
+                variable.value = self.expression()
         read = tokens.tokens[start + 1 : tokens.at]
         if any(t.text == name.text and read[n - 1].text != "." for n, t in enumerate(read)):
             raise tokens.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
@@ -102,7 +100,7 @@ class StatementParser:
         place = self.tokens.next.place
         self.tokens.forbid(f"write the extent of {name.text}.", "]")
         known = [s for scope in self.symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
-        e = inline(self.expressions.expression(), {s.name: s.value for s in known if s.value is not None})
+        e = inline(self.expression(), {s.name: s.value for s in known if s.value is not None})
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.tokens.error(place, why)
@@ -113,7 +111,7 @@ class StatementParser:
         values = []
         for _ in self.tokens.items("}"):
             self.tokens.forbid("write all values of the array in one pair of braces.", "{")
-            values.append(self.expressions.expression())
+            values.append(self.expression())
         return tuple(values)
 
     # --- statements ---
@@ -150,10 +148,10 @@ class StatementParser:
             raise error
         if tokens.peek().text == ":":
             raise tokens.error(token.place, "labels are outside the differentiable subset; leave a loop with break.")
-        if token.text in STORAGE or self.expressions.peek_type():
+        if token.text in STORAGE or self.peek_type():
             return self.declaration()
         if token.kind == tokens.peek().kind == "name":
-            raise self.expressions.unknown_type(token)
+            raise self.unknown_type(token)
         return [self.simple(";")]
 
     def branch(self) -> ast.If | ast.For:
@@ -161,9 +159,9 @@ class StatementParser:
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         tokens.forbid("if constexpr is outside the subset; write if.", "constexpr")
         tokens.expect("(")
-        if self.expressions.peek_type() and (name := tokens.peek().text) != "(":
+        if self.peek_type() and (name := tokens.peek().text) != "(":
             raise tokens.error(tokens.next.place, f"declare the variable {name} in a statement ahead of this one.")
-        condition = self.expressions.close(self.expressions.expression())
+        condition = self.close(self.expression())
         text, body = tokens.line_since(start), self.block()
         if token.text == "while":
             return ast.For(None, condition, None, body, "", token.place, text)
@@ -181,7 +179,7 @@ class StatementParser:
         with self.symbols.scope():
             tokens.expect("(")
             first = None if tokens.accept(";") else self.loop_start(token.place)
-            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expressions.expression()
+            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expression()
             tokens.expect(";")
             step = None if tokens.next.text == ")" else self.simple("")
             tokens.expect(")")
@@ -189,7 +187,7 @@ class StatementParser:
             return ast.For(first, condition, step, self.block(), pragma, token.place, text)  # type: ignore[arg-type]
 
     def loop_start(self, place: Place) -> Stmt:
-        declares = self.expressions.peek_type()
+        declares = self.peek_type()
         if declares and self.tokens.peek(2).text == ":":
             raise self.tokens.error(place, "a for over all elements is outside the subset; count with an int.")
         first, *others = self.declaration() if declares else [self.simple(";")]
@@ -203,7 +201,7 @@ class StatementParser:
 
     def jump(self) -> ast.Jump:
         start, token = self.tokens.at, self.tokens.take()
-        value = None if self.tokens.next.text == ";" else self.expressions.expression()
+        value = None if self.tokens.next.text == ";" else self.expression()
         if token.text == "return" and (value is None) != (self.returns == "void"):
             what = f"a {self.returns}" if value is None else "no value"
             raise self.tokens.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
@@ -219,9 +217,9 @@ class StatementParser:
             tokens.expect(")")
             parsed = ast.Barrier(token.place)
         elif tokens.accept("atomicAdd"):
-            target = self.expressions.address(token)
+            target = self.address(token)
             tokens.expect(",")
-            value = self.expressions.close(self.expressions.expression())
+            value = self.close(self.expression())
             self.check_writable(target)
             parsed = ast.AtomicAdd(target, value, token.place)
         else:
@@ -240,14 +238,14 @@ class StatementParser:
         if tokens.next.text == "(":
             why = f"the call of {name.text} as a statement is outside the subset; {way_out(name.text)}."
             raise tokens.error(name.place, why)
-        target = self.expressions.element(name)
+        target = self.element(name)
         op = step or tokens.take()
         if op.text not in (*ASSIGNMENTS, "++", "--"):
             raise tokens.error(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
         self.check_writable(target)
         if op.text in ("++", "--"):
             return ast.Assign(target, f"{op.text[0]}=", ast.Number("1", "int"), place)
-        value = self.expressions.expression()
+        value = self.expression()
         tokens.forbid("assign one variable in a statement.", *ASSIGNMENTS)
         if is_float(value.type) and not is_float(target.type):
             raise tokens.error(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")

@@ -28,7 +28,7 @@ def conjuncts(e: Expr) -> tuple[Expr, ...]:
 
 
 def flatten(body: Iterable[Stmt]) -> list[Stmt]:
-    """All statements in the order of the text, nested ones too; the body of a for stands between its start and step."""
+    """All statements in the order of the text, nested ones too; the body of a for between its start and step."""
     found: list[Stmt] = []
     for s in body:
         found.append(s)
@@ -180,8 +180,6 @@ def times(a: Expr, b: Expr) -> Expr:
         return negative(times(positive, b))
     if (positive := unnegated(b)) is not None:
         return negative(times(a, positive))
-    if is_number(a, -1) or is_number(b, -1):
-        return negative(b if is_number(a, -1) else a)
     return ast.Binary("*", a, b, common_type(a.type, b.type))
 
 

@@ -4,49 +4,40 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
 from minigrad.adjoint.analyse.trip_counts import count
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Expr, Place, Stmt, Target, children, walk
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    has_barrier,
-    is_sum,
-    names_in,
-    names_used,
-    target_name,
-    used_outside_sums,
-    written,
-)
+from minigrad.adjoint.language.dataflow import declared, is_sum, names_in, names_used, target_name, written
 from minigrad.adjoint.language.rewrite import ZERO, comparison, count_up, flatten, guarded_bodies
 
 
 def hoist_sums(
     s: ast.For, arrays: Mapping[str, bool], fresh: Callable[[str], str], values: Mapping[str, int]
 ) -> list[Stmt]:
-    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, behind the loop, one `d_x[i] += sum;`.
+    """`for (...) { d_x[i] += e; }` becomes a sum in a variable and, after the loop, one `d_x[i] += sum;`.
 
     arrays: gradients, True for shared ones. values: of macros, for the trip count.
     """
-    changed, read = written([s]), used_outside_sums([s])
+    changed, read = written([s]), dataflow.used_outside_sums([s])
     sums: dict[Target, list[ast.Assign]] = {}
     for t in flatten([s]):
         if is_sum(t) and target_name(t.target) in arrays:
             sums.setdefault(t.target, []).append(t)
     before: list[Stmt] = []
-    behind: list[Stmt] = []
+    after: list[Stmt] = []
     header = count(s)
     runs = header is not None and header.runs(values)
     for target, parts in sums.items():
         name = target_name(target)
-        if names_in(children(target)) & changed or name in read or (arrays[name] and has_barrier([s])):
+        if names_in(children(target)) & changed or name in read or (arrays[name] and dataflow.has_barrier([s])):
             continue
         total = ast.Name(fresh(f"{name}_sum"), target.type)
         before.append(ast.Declare(total.name, total.type, value=ZERO, place=s.place))
         add = ast.Assign(target, "+=", total, parts[0].place, owned=parts[0].owned)
         paths: list[list[Expr] | None] = [_path(s.body, part, changed) for part in parts] if runs else [None]
-        behind.append(_guarded(add, paths, s.place))
+        after.append(_guarded(add, paths, s.place))
         for part in parts:
             part.target, part.owned = total, False
-    return [*before, s, *behind]
+    return [*before, s, *after]
 
 
 def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
@@ -61,7 +52,7 @@ def _path(body: list[Stmt], s: Stmt, changed: set[str]) -> list[Expr] | None:
 
 
 def _guarded(add: ast.Assign, paths: list[list[Expr] | None], place: Place) -> Stmt:
-    """A sum behind a loop, under the condition of its parts in the loop: the element may not exist where none ran."""
+    """A sum after a loop, under the condition of its parts in the loop: the element may not exist where none ran."""
     if [] in paths:
         return add
     if paths[0] is None or any(path != paths[0] for path in paths):
@@ -113,7 +104,7 @@ def _hoist_branch(s: Stmt) -> Stmt:
     """The branch that is a loop's whole body, with the loop inside it; other statements as they are."""
     match s:
         case ast.For(body=[ast.If(orelse=[]) as inner]) if count(s) is not None and _can_move(inner):
-            if not (inner.condition.names & written([s]) or has_barrier([s])):
+            if not (inner.condition.names & written([s]) or dataflow.has_barrier([s])):
                 return ast.If(inner.condition, [replace(s, body=inner.then)], [], inner.place)
     return s
 
@@ -134,7 +125,7 @@ def _can_move(s: ast.If) -> bool:
 def hoist_loads(body: list[Stmt], constant: Container[str]) -> list[Stmt]:
     """Move `real d = d_y[i];` ahead of loops it does not depend on, so that a thread waits for memory only once.
 
-    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] behind the loop, where no work is left to
+    In `sum over j of s[j]; d = d_y[i]` the compiler leaves the load of d_y[i] after the loop, where no work is left to
     hide its latency. constant: arrays that no thread writes, which can be read as soon as the index is known.
     """
     made = list(body)

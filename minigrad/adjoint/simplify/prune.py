@@ -11,7 +11,7 @@ Live = set[str]  # names that are read further on
 
 
 class Prune:
-    """Liveness analysis, from the last statement to the first; every method returns what is live before its own.
+    """Liveness analysis, from the last statement to the first; methods return the names live before their statements.
 
     own: variables, arrays and tapes that end with the kernel; all else that it writes is a result.
     """
@@ -23,7 +23,7 @@ class Prune:
         self.after: dict[str, Live] = {}  # the names live where a break or continue leads
 
     def body(self, body: list[Stmt], live: Live) -> tuple[list[Stmt], Live]:
-        """The statements that stay; a comment stays with the statement behind it."""
+        """The statements that stay; a comment stays with the statement after it."""
         kept: list[Stmt] = []  # the last first
         for s in reversed(body):
             if not isinstance(s, ast.Comment):
@@ -73,7 +73,7 @@ class Prune:
         return ast.If(s.condition, then, orelse, s.place, s.text), live_then | live_else | own_reads(s)
 
     def loop(self, s: ast.For, live: Live) -> tuple[Stmt | None, Live]:
-        """A loop stays where its body does without its jumps, or where its variable is read behind it."""
+        """A loop stays where its body does without its jumps, or where its variable is read after it."""
         jumps, counts = self.jumps, bool(s.step and own_writes(s.step) & live)
         has_jump = any(isinstance(t, ast.Jump) for t in flatten(s.body))
         self.jumps = jumps and not has_jump
@@ -94,7 +94,7 @@ class Prune:
         return replace(s, start=start, body=kept), live
 
     def iterations(self, s: ast.For, live: Live) -> tuple[list[Stmt], Live]:
-        """A loop's body at the fixed point: the names live before an iteration are live behind the one before it.
+        """A loop's body at the fixed point: the names live before an iteration are live after the one before it.
 
         Empty where the body is dead.
         """

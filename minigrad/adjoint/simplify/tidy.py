@@ -3,19 +3,9 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from minigrad.adjoint.language import ast
+from minigrad.adjoint.language import ast, dataflow
 from minigrad.adjoint.language.ast import Stmt
-from minigrad.adjoint.language.dataflow import (
-    declared,
-    is_sum,
-    names_in,
-    names_used,
-    own_updates,
-    own_writes,
-    target_name,
-    used_outside_sums,
-    written,
-)
+from minigrad.adjoint.language.dataflow import is_sum, names_in, names_used, own_updates, target_name, written
 from minigrad.adjoint.language.rewrite import ONE, is_number, minus, negative, own_expressions, plus, substitute
 
 
@@ -30,7 +20,7 @@ def sink_zeros(body: list[Stmt]) -> list[Stmt]:
 
 def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[str]]) -> None:
     """Move a 0 to the first statement that uses its target. names: those used in statements, by id."""
-    (name,), at = own_writes(s), body.index(s)
+    (name,), at = dataflow.own_writes(s), body.index(s)
     user = next((n for n in range(at + 1, len(body)) if name in names[id(body[n])]), None)
     if user is None:
         return
@@ -49,7 +39,7 @@ def _sink(body: list[Stmt], s: ast.Declare | ast.Assign, names: dict[int, set[st
 
 
 def propagate_copies(body: list[Stmt], copies: Container[str]) -> list[Stmt]:
-    """Replace the variable of `real p_6 = p;` by p where p is not written behind it."""
+    """Replace the variable of `real p_6 = p;` by p where p is not written after it."""
     for s in body:
         if isinstance(s, ast.Declare) and s.name in copies and isinstance(s.value, ast.Name):
             at = body.index(s)
@@ -81,9 +71,9 @@ def _same_sum(a: ast.Assign, b: ast.Assign) -> bool:
 
 
 def _may_be_delayed(s: ast.Assign, body: list[Stmt]) -> bool:
-    """True where the statements behind a sum neither use its target nor change what it reads."""
-    behind = body[body.index(s) + 1 :]
-    return target_name(s.target) not in names_used(behind) and not names_in(own_expressions(s)) & written(behind)
+    """True where the statements after a sum neither use its target nor change what it reads."""
+    after = body[body.index(s) + 1 :]
+    return target_name(s.target) not in names_used(after) and not names_in(own_expressions(s)) & written(after)
 
 
 def restore_order(body: list[Stmt]) -> list[Stmt]:
@@ -101,13 +91,13 @@ def _independent(s: ast.For, known: ast.Reversal) -> bool:
     inside = [t for t in s.body if not (isinstance(t, ast.Declare) and t.name == variable)]
     if counter != variable and counter in names_used(inside):
         return False  # it reads a tape
-    own = declared(s.body) | known.filled | known.cleared
-    used = used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
+    own = dataflow.declared(s.body) | known.filled | known.cleared
+    used = dataflow.used_outside_sums(s.body, lambda t: is_sum(t) or isinstance(t, ast.AtomicAdd | ast.CallStmt))
     return not written(s.body) - own & used
 
 
 def drop_counters(body: list[Stmt], taped: set[str]) -> list[Stmt]:
-    """Without checks of the length of tapes that are not there, and counters of loops with a known trip count.
+    """Remove the checks of the length of tapes that do not exist, and counters of loops with a known trip count.
 
     taped: the counters of loops with a tape.
     """

@@ -54,11 +54,9 @@ class Backward:
             adjoint.vjp(*args, dy=dy, grid=grid, block=block)  # measures how long the tapes must be
 
     def __call__(self) -> dict[str, Array]:
-        adjoint, derived, dy = self.adjoint, self.adjoint.derived, self.dy
+        adjoint, dy = self.adjoint, self.dy
         for run in self.runs:
-            gradients = launches.gradients_of(run, derived, dy, adjoint.assembled)
-            launches.launch(adjoint.kernels, run, adjoint.assembled, derived, gradients, adjoint.slots)
-            launches.sum_copies(run, derived, gradients)
+            gradients, _ = launches.launch(adjoint.kernels, adjoint.assembled, run, dy, adjoint.slots)
             dy = dict.fromkeys(dy, gradients[self.state]) if self.state else dy
         return gradients
 
@@ -66,10 +64,9 @@ class Backward:
     def tape_bytes(self) -> tuple[int, int]:
         """Bytes of the local tapes of a thread, and of all global tapes of one launch."""
         adjoint, run = self.adjoint, self.runs[0]
-        device = next(iter(run.arrays.values())).device
         local = sum(int(row.bytes) for row in adjoint.decisions.rows if row.how == "local tape")
         tapes = (t for t in adjoint.derived.tapes if t.size is None)
-        return local, sum(launches.tape_array(run, t, adjoint.slots, device).nbytes for t in tapes)
+        return local, sum(launches.tape_array(run, t, adjoint.slots).nbytes for t in tapes)
 
 
 def in_time(args: Sequence[Any], read: int, written: int, steps: int) -> list[list[Any]]:
