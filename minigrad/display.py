@@ -29,13 +29,14 @@ CELL = "padding:2px 14px 2px 0;text-align:{side}"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headers."""
+    """Rows of cells under headers, and a caption above them."""
 
     rows: tuple[tuple[str, ...], ...]
     headers: tuple[str, ...]
+    caption: str = ""
 
     def _sides(self) -> list[str]:
-        """Numbers stand right, words left."""
+        """Columns of numbers are aligned to the right, others to the left."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.headers)
         return ["right" if column and all(map(_is_number, column)) else "left" for column in columns]
 
@@ -43,10 +44,11 @@ class Table:
         lines = [self.headers, *self.rows] if any(self.headers) else self.rows
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         pad = [">" if side == "right" else "<" for side in self._sides()]
-        return "\n".join(
+        padded = (
             "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, pad, widths, strict=True)).rstrip()
             for line in lines
         )
+        return "\n".join([*filter(None, [self.caption]), *padded])
 
     def _repr_html_(self) -> str:
         styles = [CELL.format(side=side) for side in self._sides()]
@@ -56,7 +58,21 @@ class Table:
 
         head = f"<thead><tr>{row('th', self.headers)}</tr></thead>" if any(self.headers) else ""
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
-        return f"<table>{head}<tbody>{body}</tbody></table>"
+        caption = f"<p>{escape(self.caption)}</p>" if self.caption else ""
+        return f"{caption}<table>{head}<tbody>{body}</tbody></table>"
+
+
+class Tabular:
+    """A result that a cell displays as its table."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
 
 
 def _is_number(cell: str) -> bool:
@@ -67,14 +83,14 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = ()) -> Table:
-    """Rows of anything under headers; every row needs as many cells. Raises ValueError where one has not."""
+def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = (), caption: str = "") -> Table:
+    """Rows of anything under headers. Raises ValueError for a row with too few or too many cells."""
     cells = tuple(tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows)
     width = len(headers) or len(cells[0] if cells else ())
     for number, row in enumerate(cells):
         if len(row) != width:
             raise ValueError(f"table: row {number} has {len(row)} cells; there are {width} columns. Fill it with ''.")
-    return Table(cells, tuple(headers) or ("",) * width)
+    return Table(cells, tuple(headers) or ("",) * width, caption)
 
 
 KEYWORDS = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.create import tensor
 from minigrad.devices import check, get
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import whole, words
 from minigrad.lab.bench.record import records
 from minigrad.lab.bench.timer import Call, Timing, in_turns
@@ -22,24 +22,19 @@ RIVALS = ("torch",)
 TITLES = ("add", "add, recorded", "exp", "matmul", "three ops, forward and backward", "SGD step of one parameter")
 
 
-@dataclass(frozen=True)
-class HostCost:
+@dataclass(frozen=True, repr=False)
+class HostCost(Tabular):
     """The host's time for each call, by library."""
 
     device: str
     date: str
     times: Mapping[str, Mapping[str, Timing]]
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         libraries = list(next(iter(self.times.values())))
         rows = [(title, *(f"{t[name].seconds * 1e6:.2f}" for name in libraries)) for title, t in self.times.items()]
-        return table(rows, ("work", *(f"{name}, us" for name in libraries)))
-
-    def __repr__(self) -> str:
-        return f"The host's time for a call, on {self.device}, {self.date}\n{self._table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>The host's time for a call, on {self.device}, {self.date}</p>{self._table()._repr_html_()}"
+        caption = f"The host's time for a call, on {self.device}, {self.date}"
+        return table(rows, ("work", *(f"{name}, us" for name in libraries)), caption)
 
 
 def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate, cycle
 from math import prod
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from minigrad.devices.dtypes import dtype_of
 from minigrad.errors import words
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import Timing, clocked, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.op import Op
@@ -295,7 +294,5 @@ def wall(work: Callable[[], Any], enough: float = 0.2) -> Timing:
     """The time on the host's clock: three runs, or fewer as soon as they took `enough` seconds."""
     seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds) < enough:
-        start = perf_counter()
-        work()
-        seconds.append(perf_counter() - start)
+        seconds.append(clocked(work))
     return Timing.of(seconds)

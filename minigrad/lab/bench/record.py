@@ -24,7 +24,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.cuda.toolkit import find_nvcc, nvcc_version
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import a
 from minigrad.lab.bench import costs
 from minigrad.lab.bench.costs import AdjointCost
@@ -46,7 +46,7 @@ Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=2
 
 
 @dataclass(repr=False)
-class Record:
+class Record(Tabular):
     """The measurements of one device on one day: tables by title.
 
     A work with a wrong result has a reason in place of times. `copy`: the bandwidth of a plain copy, in bytes per
@@ -148,8 +148,8 @@ class Record:
 
     def table(self) -> Table:
         if self.folder == ADJOINT:
-            return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS)
-        return table([self._row(m) for m in self.measurements.values()], HEADERS)
+            return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS, self._head())
+        return table([self._row(m) for m in self.measurements.values()], HEADERS, self._head())
 
     def _row(self, m: Measurement) -> tuple[str, ...]:
         share = f"{m.bytes_per_second / self.copy:.2f}" if self.copy else ""
@@ -166,12 +166,6 @@ class Record:
         copied = f" A copy moves {self.copy / 1e9:.0f} GB/s." if self.copy else ""
         ratio = f" Median ratio {self.median:.2f}." if self.costs else ""
         return f"{self.place}; {versions}. {self.command}.{copied}{ratio}"
-
-    def __repr__(self) -> str:
-        return f"{self._head()}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
 
 
 # --- files ---

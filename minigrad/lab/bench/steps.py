@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad.create import Generator, manual_seed, tensor
 from minigrad.devices import check, get, why_not
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import whole, words
 from minigrad.lab.bench.measure import RIVALS
 from minigrad.lab.bench.record import records
@@ -30,8 +30,8 @@ CHECKED = 6  # steps that are compared with NumPy's; three of them are replays o
 CALLS, ENOUGH = 50, 0.1  # steps that are timed in a row, or as many as fill 0.1 seconds, at least 3
 
 
-@dataclass(frozen=True)
-class TrainingStep:
+@dataclass(frozen=True, repr=False)
+class TrainingStep(Tabular):
     """The time of a step by each library and mode, the host's time included."""
 
     title: str
@@ -39,15 +39,9 @@ class TrainingStep:
     date: str
     times: Mapping[str, Timing]
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         rows = [(name, f"{t.seconds * 1e6:.1f}", f"{t.fastest * 1e6:.1f}") for name, t in self.times.items()]
-        return table(rows, ("step", "median us", "fastest us"))
-
-    def __repr__(self) -> str:
-        return f"{self.title}, on {self.device}, {self.date}\n{self._table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self.title}, on {self.device}, {self.date}</p>{self._table()._repr_html_()}"
+        return table(rows, ("step", "median us", "fastest us"), f"{self.title}, on {self.device}, {self.date}")
 
 
 def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: int = 15) -> TrainingStep:

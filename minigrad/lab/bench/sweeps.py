@@ -2,12 +2,11 @@
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from typing import Any
 
 from minigrad.devices import get, why_not
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.measure import Experiment, set_up
@@ -84,8 +83,8 @@ def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) 
     return timer().interleaved({setting.label: experiment.calls(setting.op) for setting in chosen}, repeats)
 
 
-@dataclass(frozen=True)
-class TunableSweep:
+@dataclass(frozen=True, repr=False)
+class TunableSweep(Tabular):
     """The time of one op for each legal value of a tunable: live on this machine's GPU, and recorded on another."""
 
     title: str
@@ -105,13 +104,7 @@ class TunableSweep:
         values, both = sorted({*self.live, *self.recorded}), (self.live, self.recorded)
         recorded = f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}"
         rows = [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in both)) for v in values]
-        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded))
-
-    def __repr__(self) -> str:
-        return f"{self.title}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.title)}</p>{self.table()._repr_html_()}"
+        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded), self.title)
 
 
 def sweep(

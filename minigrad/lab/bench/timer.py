@@ -135,7 +135,7 @@ def in_turns(
     return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
 
 
-def clocked(work: Call, calls: int, before: Call, after: Call) -> float:
+def clocked(work: Call, calls: int = 1, before: Call = lambda: None, after: Call = lambda: None) -> float:
     """Seconds per call on the host's clock, `after` included."""
     before()
     start = perf_counter()

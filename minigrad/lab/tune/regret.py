@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import a, whole
 from minigrad.lab.bench.measure import Experiment
 from minigrad.lab.bench.record import Record, newest
@@ -30,8 +30,8 @@ class Regret:
         return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late, self.default, default
 
 
-@dataclass(frozen=True)
-class Regrets:
+@dataclass(frozen=True, repr=False)
+class Regrets(Tabular):
     place: str
     rows: tuple[Regret, ...]
 
@@ -45,13 +45,8 @@ class Regrets:
         return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
-        return table([row.row() for row in self.rows], HEADERS)
-
-    def __repr__(self) -> str:
-        return f"Choices against the best of a full sweep, {self.place}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>Choices against the best of a full sweep, {self.place}</p>{self.table()._repr_html_()}"
+        caption = f"Choices against the best of a full sweep, {self.place}"
+        return table([row.row() for row in self.rows], HEADERS, caption)
 
 
 def regret(record: Record | None = None) -> Regrets:
