@@ -100,8 +100,7 @@ class AdjointCost:
         return AdjointCost(**{**content, **growth, **pairs, "beside": beside})
 
     def written(self) -> dict[str, Any]:
-        keys = ("kernel", "dtype", "resources", "tape_bytes", "sizes", "works", "beside")
-        return {key: getattr(self, key) for key in keys}
+        return vars(self)
 
 
 def _cells(ratio: Ratio) -> list[str]:

@@ -12,8 +12,8 @@ from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import whole, words
-from minigrad.lab.bench.record import records
-from minigrad.lab.bench.timer import Call, Timing, in_turns
+from minigrad.lab.bench.record import Times, records
+from minigrad.lab.bench.timer import Call, in_turns
 from minigrad.lab.check import ValueMismatch
 from minigrad.optim import SGD
 
@@ -28,7 +28,7 @@ class HostCost(Tabular):
 
     device: str
     date: str
-    times: Mapping[str, Mapping[str, Timing]]
+    times: dict[str, Times]
 
     def table(self) -> Table:
         libraries = list(next(iter(self.times.values())))

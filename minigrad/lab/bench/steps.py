@@ -15,7 +15,7 @@ from minigrad.devices import check, get, why_not
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import whole, words
 from minigrad.lab.bench.measure import RIVALS
-from minigrad.lab.bench.record import records
+from minigrad.lab.bench.record import Times, records
 from minigrad.lab.bench.rivals import numpy_steps
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -37,7 +37,7 @@ class TrainingStep(Tabular):
     title: str
     device: str
     date: str
-    times: Mapping[str, Timing]
+    times: Times
 
     def table(self) -> Table:
         rows = [(name, f"{t.seconds * 1e6:.1f}", f"{t.fastest * 1e6:.1f}") for name, t in self.times.items()]
@@ -51,7 +51,7 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed,
     ImportError without PyTorch.
     """
-    must_be_known(optimizer)
+    named = title(optimizer)
     against = words("mg.bench.training_step", "against", against, RIVALS)
     repeats = whole("mg.bench.training_step", "repeats", repeats, 1)
     gpu: Any = None if why_not("cuda") and set(against) == {"numpy"} else get(check("cuda"))
@@ -70,17 +70,11 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     must_agree(works, ours(optimizer, "numpy", images, labels))
     times = timed(works, gpu.finish if gpu else lambda: None, repeats)
     place = gpu.label if gpu else f"{os.cpu_count()} processors ({platform.machine()})"
-    return TrainingStep(title(optimizer), place, date.today().isoformat(), times)
-
-
-def must_be_known(optimizer: str) -> None:
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
+    return TrainingStep(named, place, date.today().isoformat(), times)
 
 
 def recorded_step(optimizer: str = "SGD") -> TrainingStep:
     """The newest recorded times of this step. Raises ValueError if there are none."""
-    must_be_known(optimizer)
     for record in records():
         if times := record.steps.get(title(optimizer)):
             return TrainingStep(title(optimizer), record.device, record.date, times)
@@ -88,6 +82,9 @@ def recorded_step(optimizer: str = "SGD") -> TrainingStep:
 
 
 def title(optimizer: str) -> str:
+    """The title of the step in records. Raises ValueError for an unknown optimizer."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
     return f"{optimizer} step of an MLP {'-'.join(map(str, WIDTHS))}, batch {BATCH}, float32"
 
 
