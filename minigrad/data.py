@@ -13,7 +13,7 @@ from minigrad.tensor import Tensor
 
 
 class Split(NamedTuple):
-    """Images (count, 64) in 0 to 1 as float32, and labels (count,) in 0 to 9 as int64."""
+    """float32 images (count, 64) in [0, 1], and int64 labels (count,) in 0 to 9."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -63,7 +63,7 @@ def batches(
 
 
 def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Iterator[tuple[Tensor, ...]]:
-    """The same batches as tensors on a device; on `cuda` the next one is copied while the step on this one runs.
+    """The same batches as tensors on a device; on `cuda` the next one is copied while the step on the last one runs.
 
     `for x, y in data.prefetch(data.batches(images, labels, device="numpy"), "cuda")`: batches come from the host.
     Raises TypeError for a batch that is no tuple or list; a batch of one array is (x,).
@@ -80,23 +80,23 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
 
 def _prefetched(sender: Any, batches: Iterable[Sequence[Any]]) -> Iterator[tuple[Tensor, ...]]:
     """The batches on the GPU; the copy of the next one is queued before one is yielded."""
-    here: list[tuple[Any, Any]] = []  # the parts of a batch, with the event at the end of the copy of each
+    current: list[tuple[Any, Any]] = []  # the arrays of a batch, each with the event at the end of its copy
     coming: list[tuple[Any, Any]] = []
     try:
         for batch in batches:
             coming = []
             for part in batch:
                 coming.append(sender.send(to_host(part, who="prefetch")))
-            if here:
-                yield _arrived(sender, here)
-            here = coming
-        if here:
-            yield _arrived(sender, here)
+            if current:
+                yield _arrived(sender, current)
+            current = coming
+        if current:
+            yield _arrived(sender, current)
     finally:  # a loop that ends early, also by an error, must not free memory that a copy still writes
-        sender.let_go([sent for _, sent in (*here, *coming)])
+        sender.let_go([sent for _, sent in (*current, *coming)])
 
 
 def _arrived(sender: Any, coming: list[tuple[Any, Any]]) -> tuple[Tensor, ...]:
-    """Let the stream wait for the copies of a batch."""
+    """The batch as tensors; the stream waits for its copies."""
     sender.arrive([sent for _, sent in coming])
     return tuple(Tensor(array) for array, _ in coming)

@@ -17,7 +17,7 @@ class Text(str):
 
 
 def folded(text: str) -> str:
-    """The text folded between words, where a page would break a line within one; indented lines, a source, stay."""
+    """The text wrapped between words, which a page would break; indented lines, of source code, stay as they are."""
     return "\n".join(
         line if line.startswith(" ") else fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
         for line in text.splitlines()
@@ -118,7 +118,7 @@ STYLES = {
     "keyword": "color:#00558c;font-weight:bold",
     "number": "color:#8f2d56",
 }
-# Colours of its own for paper and ink: it reads the same on a white and on a dark page.
+# Colours for background and text: code reads the same on a light and on a dark page.
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
 BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
@@ -132,21 +132,21 @@ def highlight(text: str, first_line: int = 1, file: str = "") -> str:
 
 
 def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> str:
-    """As highlight, for a narrow column: a long line is cut between words and goes on below, further in than it began.
+    """Like highlight, for a narrow column: long lines wrap between words, with an indented continuation.
 
     tints: colours behind lines, by number.
     """
     lines, last = [], first_line + text.count("\n")
     for number, (plain, line) in enumerate(zip(text.split("\n"), _numbered(text, first_line), strict=True), first_line):
-        further = 0.6 * (len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4)  # JupyterLab takes em, and not ch
-        style = f"display:block;padding-left:{further:g}em;text-indent:-{further:g}em"
+        indent = 0.6 * (len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4)  # JupyterLab takes em, and not ch
+        style = f"display:block;padding-left:{indent:g}em;text-indent:-{indent:g}em"
         style += f";background:{tints[number]}" if number in tints else ""
         lines.append(f'<span style="{style}">{line}\n</span>')
     return _page("".join(lines), file, first_line, WRAP)
 
 
 def _numbered(text: str, first_line: int) -> list[str]:
-    """Lines with each token in a span; a comment over several lines has one span a line, so that each stands alone."""
+    """Numbered lines with a span for each token; a comment over several lines has one span for each line."""
     pieces, end = [], 0
     for match in TOKENS.finditer(text):
         pieces.append(escape(text[end : match.start()]))
@@ -221,7 +221,7 @@ def block(kernel: Any) -> str:
 
 
 def _threads(span: Any, values: Mapping[str, int]) -> str:
-    """A number; in words where the sizes of a launch decide it."""
+    """An extent of the block: a number, or words if the sizes of a launch decide it."""
     try:
         return str(span.value(values))
     except KeyError:

@@ -30,7 +30,7 @@ class KernelError(RuntimeError):
 
     kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
     "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of the access;
-    reason is the fault and the way out, without the location. Unknown fields are None.
+    reason is the fault and its remedy, without the location. Unknown fields are None.
     """
 
     message: str

@@ -10,8 +10,8 @@ import numpy as np
 # Name -> the bits at the end of a float32 that a factor may lose. bfloat16 is the upper half of a float32; of TF32's 32
 # bits the last 13 do not count.
 DROPPED = {"float32": 0, "tf32": 13, "bf16": 16}
-_permitted = ContextVar("precision", default="float32")  # of this thread
-current = _permitted.get
+_permitted = ContextVar("precision", default="float32")
+current = _permitted.get  # of this thread
 
 
 @contextmanager

@@ -78,16 +78,16 @@ def works_of(tensor: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, C
     v.grad = a
     optimizer = sgd([v], lr=0.0)
 
-    def both() -> Any:
+    def forward_backward() -> Any:
         w.grad = None
         (w * b).tanh().sum().backward()
         return w.grad
 
-    def stepped() -> Any:
+    def step() -> Any:
         optimizer.step()
         return v
 
-    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, both, stepped]
+    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, forward_backward, step]
     return dict(zip(TITLES, calls, strict=True))
 
 

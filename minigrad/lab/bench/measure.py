@@ -212,12 +212,12 @@ class Measurement:
         return self.rivals[rival].seconds / self.timing.seconds if rival in self.rivals else None
 
     @staticmethod
-    def read(title: str, entry: Mapping[str, Any]) -> "Measurement":
-        rivals = {name: Timing.read(numbers) for name, numbers in entry["rivals"].items()}
-        kernels, timing = tuple(entry["kernels"]), Timing.read(entry["us"])
+    def from_json(title: str, entry: Mapping[str, Any]) -> "Measurement":
+        rivals = {name: Timing.from_json(numbers) for name, numbers in entry["rivals"].items()}
+        kernels, timing = tuple(entry["kernels"]), Timing.from_json(entry["us"])
         return Measurement(title, kernels, timing, entry["flops"], entry["bytes"], entry["unit"], rivals)
 
-    def written(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "kernels": self.kernels, "us": self.timing, "flops": self.flops, "bytes": self.nbytes, "unit": self.unit,
             "rivals": self.rivals,

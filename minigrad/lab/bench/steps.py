@@ -102,13 +102,13 @@ def start() -> list[np.ndarray]:
 def network(device: str) -> Sequential:
     """The network, with the same weights on every device."""
     layers: list[Any] = []
-    users = Generator.rng  # continues afterwards as if nothing had been drawn
+    saved = Generator.rng  # the user's, which continues afterwards as if nothing had been drawn
     manual_seed(2)  # a seed with no input of relu within 2e-6 of 0, where rounding would choose the side
     try:
         for inputs, outputs in pairwise(WIDTHS):
             layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
     finally:
-        Generator.rng = users
+        Generator.rng = saved
     return Sequential(*layers[:-1])
 
 
@@ -127,8 +127,8 @@ def ours(
         updates.step()
         return loss
 
-    taken = mode(step)
-    return lambda: taken(x, y)
+    run = mode(step)
+    return lambda: run(x, y)
 
 
 def must_agree(works: Mapping[str, Call], truth: Call, rtol: float = 1e-4) -> None:

@@ -44,14 +44,14 @@ def settings(work: Work, **fixed: int) -> list[Setting]:
             dry = work.dry(op)
         except LaunchError:
             continue  # each value is legal, this combination is not
-        found.setdefault(alike(dry), Setting(setting, op, dry))
+        found.setdefault(launch_key(dry), Setting(setting, op, dry))
     return list(found.values())
 
 
 def default(work: Work) -> dict[str, int]:
     """The values that the op uses for this work if none are asked for."""
-    own = alike(work.dry())
-    same = next((s.values for s in settings(work) if alike(s.dry) == own), None)
+    own = launch_key(work.dry())
+    same = next((s.values for s in settings(work) if launch_key(s.dry) == own), None)
     return dict(same) if same else {key: value for kernel in launched(work) for key, value in kernel.values.items()}
 
 
@@ -71,7 +71,7 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
     return op.with_kernels({role: copies.get(id(k), k) for role, k in op.kernels.items()})  # one in two roles stays one
 
 
-def alike(dry: DryWork) -> tuple:
+def launch_key(dry: DryWork) -> tuple:
     """The launches as a key: two settings with the same key are one."""
     return tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
 

@@ -1,8 +1,8 @@
 """Timing on the GPU without the time that the host needs to queue the work, and on the host's clock.
 
 A launch takes the host some microseconds, and many kernels are shorter. So a kernel that only waits holds the GPU back
-while the work is queued between two events. The time counts only if the first event has not happened yet when all is
-queued: then it contains no time of the host. Otherwise the wait is doubled.
+while the work is queued between two events. If the first event has not happened when all is queued, the time contains
+none of the host's; otherwise the wait is doubled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +39,11 @@ class Timing:
         return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
 
     @staticmethod
-    def read(numbers: Sequence[float]) -> "Timing":
+    def from_json(numbers: Sequence[float]) -> "Timing":
         middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
         return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
 
-    def written(self) -> list[float]:
+    def to_json(self) -> list[float]:
         """The numbers in a record: median, fastest, slowest in microseconds, repeats, and a 1 if `host` is true."""
         times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
         return [*times, self.repeats, *[1] * self.host]
@@ -90,7 +90,7 @@ class Timer:
         return max(1, min(50, int(seconds / took)))
 
     def _held(self, work: Call, calls: int, hold: float, flush: bool) -> tuple[float, bool, float]:
-        """(seconds of all calls, whether all were queued before the first began, seconds that the GPU was held)."""
+        """(seconds of all calls, True if all were queued before the first began, seconds that the GPU was held)."""
         while True:
             if hold:
                 self._spin(self._ended, int(hold * 1e9), grid=1, block=1)
