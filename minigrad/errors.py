@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral, Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -49,9 +50,6 @@ class KernelError(RuntimeError):
         self.reason = self.reason or self.message
 
 
-LARGEST = float(np.finfo(np.float64).max)
-
-
 def whole(who: str, name: str, value: Any, least: int = 0) -> int:
     """The value as an int of at least `least`. Raises TypeError or ValueError."""
     return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))
@@ -61,7 +59,7 @@ def number(who: str, name: str, value: Any, least: float = 0, below: float = inf
     """The value as a float with least <= value < below; NaN is rejected. Raises TypeError or ValueError."""
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= LARGEST))
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= float_info.max))
 
 
 def flag(who: str, name: str, value: Any) -> bool:

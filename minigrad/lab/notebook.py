@@ -36,11 +36,10 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
     while trace:
         frames.append(trace)
         trace = trace.tb_next
-    while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_HOME):
-        frames.pop()
     rest = None
     for frame in reversed(frames):
-        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        if rest or not frame.tb_frame.f_code.co_filename.startswith(_HOME):
+            rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return rest
 
 

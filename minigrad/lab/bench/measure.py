@@ -134,14 +134,11 @@ class Experiment:
             for i in range(self.windows)
         ]  # sets of inputs, each followed by the upstream gradient of a backward work
 
-    def hosts(self) -> list[np.ndarray]:
-        """The first set of inputs."""
-        pairs = zip(self._fixed, self._places, strict=True)
-        return [self.random.host(*place) if x is None else x for x, place in pairs]
-
     def reference_call(self) -> Callable[[], list[np.ndarray]]:
         """The NumPy reference, on the first set of inputs."""
-        return results(self.work, self.work.op, self.hosts())
+        pairs = zip(self._fixed, self._places, strict=True)
+        hosts = [self.random.host(*place) if x is None else x for x, place in pairs]
+        return results(self.work, self.work.op, hosts)
 
     @cached_property
     def wanted(self) -> list[Reference]:

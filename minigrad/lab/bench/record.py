@@ -183,12 +183,11 @@ def load(path: Path | str) -> Record:
         content = json.loads(path.read_text())
     except ValueError:
         content = None
-    adjoint = path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content)
-    needs = (*HEAD, "costs") if adjoint else HEAD
+    folder = ADJOINT if path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content) else ""
+    needs = (*HEAD, "costs") if folder else HEAD
     if not isinstance(content, dict) or not set(needs) <= content.keys():
         raise ValueError(f"{path} is not a record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
     try:
-        folder = ADJOINT if adjoint else ""
         return Record(**{key: _parsed(key, content[key]) for key in KEYS[folder] if key in content}, folder=folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is a damaged record ({type(error).__name__}: {error}).") from error

@@ -1,6 +1,6 @@
 """Autotuning of block and tile sizes: `mg.tune(mg.matmul, (1024, 1024), (1024, 1024))`.
 
-A choice is timed once for each GPU and shape class and kept on disk; without a GPU it comes from the newest record.
+A choice is timed once for each GPU and shape class and cached on disk; without a GPU it comes from the newest record.
 `.op` is the op with the choice, `.explain()` names the resource that limits it. `mg.tune` is the function `tune`, and
 the package's other functions are its attributes: `mg.tune.auto()`.
 """

@@ -25,6 +25,6 @@ def exercise(name: str | None = None) -> Any:
 @cache
 def all_exercises() -> dict[str, Exercise]:
     """All exercises by name, in the order of their notebooks."""
-    modules = {info.name: import_module(f"{__name__}.{info.name}") for info in iter_modules(__path__)}
-    found = [getattr(module, name) for name, module in modules.items()]
+    names = [info.name for info in iter_modules(__path__)]
+    found = [getattr(import_module(f"{__name__}.{name}"), name) for name in names]
     return {each.name: each for each in sorted(found, key=lambda each: each.notebook)}
