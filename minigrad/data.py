@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.devices import check, default_device, get, is_gpu
 from minigrad.devices.dtypes import to_host
-from minigrad.errors import a, whole
+from minigrad.errors import require, require_int
 from minigrad.tensor import Tensor
 
 
@@ -37,9 +37,9 @@ def digits(test: int = 360, seed: int = 0) -> Digits:
         raise ImportError("data.digits needs scikit-learn: pip install 'minigrad-cuda[data]'.") from error
     loaded: Any = load_digits()
     count = len(loaded.target)
-    if whole("digits", "test", test) > count:
+    if require_int("digits", "test", test) > count:
         raise ValueError(f"digits: test={test} must be at most {count}, the number of digits.")
-    order = np.random.default_rng(whole("digits", "seed", seed)).permutation(count)
+    order = np.random.default_rng(require_int("digits", "seed", seed)).permutation(count)
     images = (loaded.data[order] / 16).astype(np.float32)
     labels = loaded.target[order].astype(np.int64)
     return Digits(Split(images[test:], labels[test:]), Split(images[:test], labels[:test]))
@@ -54,9 +54,9 @@ def batches(
         raise ValueError(
             f"batches: images {images.shape} and labels {labels.shape}; there must be a row for each label."
         )
-    size, order = whole("batches", "size", size, 1), np.arange(len(images))
+    size, order = require_int("batches", "size", size, 1), np.arange(len(images))
     if seed is not None:
-        order = np.random.default_rng(whole("batches", "seed", seed)).permutation(len(images))
+        order = np.random.default_rng(require_int("batches", "seed", seed)).permutation(len(images))
     device = default_device() if device is None else check(device)
     chunks = (order[start : start + size] for start in range(0, len(order), size))
     return ((tensor(images[rows], device=device), tensor(labels[rows], device=device)) for rows in chunks)
@@ -70,8 +70,8 @@ def prefetch(batches: Iterable[Sequence[Any]], device: str | None = None) -> Ite
     """
     device = default_device() if device is None else check(device)
     parts = (
-        a("prefetch", batch, tuple | list, "batches that are tuples of arrays, of a single array (x,)")
-        for batch in a("prefetch", batches, Iterable, "batches, e.g. data.batches(images, labels)")
+        require("prefetch", batch, tuple | list, "batches that are tuples of arrays, of a single array (x,)")
+        for batch in require("prefetch", batches, Iterable, "batches, e.g. data.batches(images, labels)")
     )
     if not is_gpu(device):
         return (tuple(tensor(part, device=device) for part in batch) for batch in parts)

@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from minigrad.devices import why_not
-from minigrad.errors import CompileError, DeviceError, KernelError, words
+from minigrad.errors import CompileError, DeviceError, KernelError, require_words
 from minigrad.lab import bench, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.record import Record, records_folder
@@ -62,7 +62,7 @@ def _bench(options: argparse.Namespace) -> int:
     benchmark = BENCHMARKS[options.name]
     command = f"minigrad bench --{options.name}" if options.name else "minigrad bench"
     try:
-        words(command, "--against", options.against, benchmark.rivals)
+        require_words(command, "--against", options.against, benchmark.rivals)
         if benchmark.names:
             benchmark.names(options.only)
         elif options.only:

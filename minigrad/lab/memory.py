@@ -13,7 +13,7 @@ from minigrad.devices import canonical, in_use
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import device_of
 from minigrad.display import Table, Tabular, table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.optim import Optimizer
 from minigrad.replay.graph import Graph
 from minigrad.tape import Node
@@ -43,10 +43,10 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
     Memory from before the step is not counted, even if the step frees it.
     """
     takes = "a step and its tensors, as (step, x, y)"
-    a("show.memory", step, Callable, takes)
+    require("show.memory", step, Callable, takes)
     if not inputs:
         raise TypeError(f"show.memory takes {takes}; got no tensor.")
-    array = a("show.memory", inputs[0], Tensor, takes).array
+    array = require("show.memory", inputs[0], Tensor, takes).array
     if not isinstance(array, Array) or array.device.is_gpu:
         raise ValueError("show.memory watches the launches of device 'sim'; move model and inputs there: .to('sim').")
     device: Any = array.device
@@ -96,7 +96,7 @@ class Memory(Tabular):
 
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of all holders with this prefix, on one device or on all."""
-        a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
+        require("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
         device = device and canonical(device)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 

@@ -11,7 +11,7 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.display import Table, Tabular, table
-from minigrad.errors import whole, words
+from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.record import Times, records
 from minigrad.lab.bench.timer import Call, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -43,8 +43,8 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     The GPU is idle before each run, and no run waits for it. Raises DeviceError without a GPU, ValueError for another
     library.
     """
-    against = words("mg.bench.host_cost", "against", against, RIVALS)
-    repeats = whole("mg.bench.host_cost", "repeats", repeats, 1)
+    against = require_words("mg.bench.host_cost", "against", against, RIVALS)
+    repeats = require_int("mg.bench.host_cost", "repeats", repeats, 1)
     gpu: Any = get(check("cuda"))
     works = {"minigrad": ours("cuda")}
     if "torch" in against:

@@ -15,7 +15,7 @@ import numpy as np
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
-from minigrad.errors import words
+from minigrad.errors import require_words
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.timer import Timing, clocked, timer
@@ -242,7 +242,7 @@ def measure(
     wrong result, ValueError if there is nothing to time, DeviceError without a GPU: times of `sim` say nothing about
     one.
     """
-    rivals = words("mg.bench.measure", "against", against, RIVALS)
+    rivals = require_words("mg.bench.measure", "against", against, RIVALS)
     work = work_of(op, shapes, way, variant, **params)
     if not work.dry().launches:
         raise ValueError(f"{work.title} launches no kernel, so there is nothing to time.")

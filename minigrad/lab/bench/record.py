@@ -25,7 +25,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.cuda.toolkit import find_nvcc, nvcc_version
 from minigrad.display import Table, Tabular, table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.bench import costs
 from minigrad.lab.bench.costs import AdjointCost
 from minigrad.lab.bench.measure import Measurement
@@ -106,7 +106,7 @@ class Record(Tabular):
         """
         wanted = [word.name if isinstance(word, Op) else word for word in words if word is not None]
         for word in wanted:
-            a("Record.only", word, str, 'ops and words of a title, e.g. "matmul", "4096 x 4096"')
+            require("Record.only", word, str, 'ops and words of a title, e.g. "matmul", "4096 x 4096"')
         measured = self.costs or self.measurements
         known = dict.fromkeys(title.split()[0] for title in measured)
         names, parts = [w for w in wanted if w in known], [w for w in wanted if w not in known]

@@ -13,7 +13,7 @@ import numpy as np
 from minigrad.create import Generator, manual_seed, tensor
 from minigrad.devices import check, get, why_not
 from minigrad.display import Table, Tabular, table
-from minigrad.errors import whole, words
+from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.measure import RIVALS
 from minigrad.lab.bench.record import Times, records
 from minigrad.lab.bench.rivals import numpy_steps
@@ -52,8 +52,8 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     ImportError without PyTorch.
     """
     named = title(optimizer)
-    against = words("mg.bench.training_step", "against", against, RIVALS)
-    repeats = whole("mg.bench.training_step", "repeats", repeats, 1)
+    against = require_words("mg.bench.training_step", "against", against, RIVALS)
+    repeats = require_int("mg.bench.training_step", "repeats", repeats, 1)
     gpu: Any = None if why_not("cuda") and set(against) == {"numpy"} else get(check("cuda"))
     images, labels = batch()
     works = {}

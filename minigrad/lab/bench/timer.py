@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
-from minigrad.errors import a, whole
+from minigrad.errors import require, require_int
 from minigrad.kernels.kernel import Kernel
 
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
@@ -70,7 +70,7 @@ class Timer:
 
         A work that has taken ENOUGH seconds after three runs is not measured further.
         """
-        whole("a timing", "repeats", repeats, 1)
+        require_int("a timing", "repeats", repeats, 1)
         counts = {name: calls or self._calls(work, seconds) for name, work in works.items()}
         runs: dict[str, list[float]] = {name: [] for name in works}  # seconds per call
         holds, host = dict.fromkeys(works, SHORTEST), dict.fromkeys(works, False)
@@ -118,9 +118,9 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     The host's time is not in it: the GPU waits until all calls are queued. calls=0: as many as fill 200 us. Data that
     fits into the GPU's cache stays there from call to call. Raises DeviceError without a GPU.
     """
-    whole("mg.bench.time", "calls", calls)
-    whole("mg.bench.time", "repeats", repeats, 1)
-    a("mg.bench.time", work, Callable, "a function that launches kernels")
+    require_int("mg.bench.time", "calls", calls)
+    require_int("mg.bench.time", "repeats", repeats, 1)
+    require("mg.bench.time", work, Callable, "a function that launches kernels")
     return timer().interleaved({"": work}, repeats, calls=calls, flush=False)[""]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.dry_run import dry_run
-from minigrad.errors import CompileError, KernelError, LaunchError, words
+from minigrad.errors import CompileError, KernelError, LaunchError, require_words
 from minigrad.lab.bench import chain
 from minigrad.lab.bench.measure import RIVALS, Experiment, set_up, timed
 from minigrad.lab.bench.record import Record, copy_bandwidth, todays_record, versions
@@ -124,7 +124,7 @@ def run(
     is not timed, and the record says why. Ctrl-C ends the run early and keeps the measurements. Raises DeviceError
     without a GPU.
     """
-    against = words("mg.bench.run", "against", against, RIVALS)
+    against = require_words("mg.bench.run", "against", against, RIVALS)
     works = [] if only == CHAIN else suite(only)
     record = todays_record(command, copy=copy_bandwidth())
     with suppress(KeyboardInterrupt):

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
@@ -104,7 +104,7 @@ class KernelExercise(Exercise):
 
     def check(self, text: str) -> Answer:
         """Run the text. The answer names the first fault, and the reason where the mistake is known."""
-        if bare(a(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
+        if bare(require(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
             return self._unfinished()
         answer = attempt(self, text)
         if answer.correct:

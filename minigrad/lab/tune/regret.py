@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from minigrad.display import Table, Tabular, table
-from minigrad.errors import a, whole
+from minigrad.errors import require, require_int
 from minigrad.lab.bench.measure import Experiment
 from minigrad.lab.bench.record import Record, newest
 from minigrad.lab.bench.sweeps import default, label, settings, swept
@@ -42,7 +42,7 @@ class Regrets(Tabular):
     def largest(self, count: int = 10) -> "Regrets":
         """The works in which the default loses most."""
         rows = sorted(self.rows, key=lambda row: row.of_default, reverse=True)
-        return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
+        return Regrets(self.place, tuple(rows[: require_int("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
         caption = f"Choices against the best of a full sweep, {self.place}"
@@ -51,7 +51,7 @@ class Regrets(Tabular):
 
 def regret(record: Record | None = None) -> Regrets:
     """The table of a record, by default the newest. Raises ValueError if there is none."""
-    record = a("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
+    record = require("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     if record is None:
         raise ValueError("there is no record; on a GPU: minigrad bench --sweep.")
     return Regrets(record.place, tuple(_of(record, title) for title in record.sweeps if title in record.choices))
@@ -67,7 +67,7 @@ def _of(record: Record, title: str) -> Regret:
 def sweep(record: Record, experiment: Experiment) -> None:
     """Add a full sweep of a work and the search's choice to the record, unless the work takes LONGEST or more."""
     wanted = "a record and an experiment, from mg.bench.run(more=mg.tune.sweep)"
-    a("mg.tune.sweep", experiment, Experiment, wanted)
+    require("mg.tune.sweep", experiment, Experiment, wanted)
     work, found = experiment.work, settings(experiment.work)
     record.resources |= resources_of(found)
     if len(found) > 1 and record.measurements[work.title].timing.seconds < LONGEST:
