@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.devices import check, default_device
 from minigrad.devices.array import elements
 from minigrad.devices.dtypes import check_dtype, has_gradient, move, to_host
-from minigrad.errors import number, whole
+from minigrad.errors import require_int, require_number
 from minigrad.tensor import Tensor
 
 
@@ -21,7 +21,7 @@ class Generator:
 
 def manual_seed(seed: int) -> None:
     """Seed the random numbers: the same seed gives the same tensors, on every device."""
-    Generator.rng = np.random.default_rng(whole("manual_seed", "seed", seed))
+    Generator.rng = np.random.default_rng(require_int("manual_seed", "seed", seed))
 
 
 def tensor(data: Any, requires_grad: bool = False, device: str | None = None, dtype: Any = None) -> Tensor:
@@ -67,7 +67,7 @@ def uniform(
     dtype: Any = "float32",
 ) -> Tensor:
     """A tensor of uniform random numbers from low to high, from the generator that `manual_seed` sets."""
-    low, high = number("uniform", "low", low, -inf), number("uniform", "high", high, -inf)
+    low, high = require_number("uniform", "low", low, -inf), require_number("uniform", "high", high, -inf)
     dtype = _of_floats("uniform", dtype)
     numbers = np.asarray(low + (high - low) * Generator.rng.random(extents((shape,))))
     return tensor(numbers, requires_grad, device, dtype)

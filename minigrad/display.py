@@ -17,7 +17,7 @@ class Text(str):
 
 
 def folded(text: str) -> str:
-    """The text folded between words, where a page would break a line within one; indented lines, a source, stay."""
+    """The text wrapped between words, which a page would break; indented lines, of source code, stay as they are."""
     return "\n".join(
         line if line.startswith(" ") else fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
         for line in text.splitlines()
@@ -29,13 +29,14 @@ CELL = "padding:2px 14px 2px 0;text-align:{side}"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headers."""
+    """Rows of cells under headers, and a caption above them."""
 
     rows: tuple[tuple[str, ...], ...]
     headers: tuple[str, ...]
+    caption: str = ""
 
     def _sides(self) -> list[str]:
-        """Numbers stand right, words left."""
+        """Columns of numbers are aligned to the right, others to the left."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.headers)
         return ["right" if column and all(map(_is_number, column)) else "left" for column in columns]
 
@@ -43,10 +44,11 @@ class Table:
         lines = [self.headers, *self.rows] if any(self.headers) else self.rows
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         pad = [">" if side == "right" else "<" for side in self._sides()]
-        return "\n".join(
+        padded = (
             "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, pad, widths, strict=True)).rstrip()
             for line in lines
         )
+        return "\n".join([*filter(None, [self.caption]), *padded])
 
     def _repr_html_(self) -> str:
         styles = [CELL.format(side=side) for side in self._sides()]
@@ -56,7 +58,21 @@ class Table:
 
         head = f"<thead><tr>{row('th', self.headers)}</tr></thead>" if any(self.headers) else ""
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
-        return f"<table>{head}<tbody>{body}</tbody></table>"
+        caption = f"<p>{escape(self.caption)}</p>" if self.caption else ""
+        return f"{caption}<table>{head}<tbody>{body}</tbody></table>"
+
+
+class Tabular:
+    """A result that a cell displays as its table."""
+
+    def table(self) -> Table:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
 
 
 def _is_number(cell: str) -> bool:
@@ -67,14 +83,14 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = ()) -> Table:
-    """Rows of anything under headers; every row needs as many cells. Raises ValueError where one has not."""
+def table(rows: Sequence[Sequence[Any]], headers: Sequence[str] = (), caption: str = "") -> Table:
+    """Rows of anything under headers. Raises ValueError for a row with too few or too many cells."""
     cells = tuple(tuple(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row) for row in rows)
     width = len(headers) or len(cells[0] if cells else ())
     for number, row in enumerate(cells):
         if len(row) != width:
             raise ValueError(f"table: row {number} has {len(row)} cells; there are {width} columns. Fill it with ''.")
-    return Table(cells, tuple(headers) or ("",) * width)
+    return Table(cells, tuple(headers) or ("",) * width, caption)
 
 
 KEYWORDS = (
@@ -102,7 +118,7 @@ STYLES = {
     "keyword": "color:#00558c;font-weight:bold",
     "number": "color:#8f2d56",
 }
-# Colours of its own for paper and ink: it reads the same on a white and on a dark page.
+# Colours for background and text: code reads the same on a light and on a dark page.
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
 BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
@@ -116,21 +132,21 @@ def highlight(text: str, first_line: int = 1, file: str = "") -> str:
 
 
 def column(text: str, first_line: int, file: str, tints: Mapping[int, str]) -> str:
-    """As highlight, for a narrow column: a long line is cut between words and goes on below, further in than it began.
+    """Like highlight, for a narrow column: long lines wrap between words, with an indented continuation.
 
     tints: colours behind lines, by number.
     """
     lines, last = [], first_line + text.count("\n")
     for number, (plain, line) in enumerate(zip(text.split("\n"), _numbered(text, first_line), strict=True), first_line):
-        further = 0.6 * (len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4)  # JupyterLab takes em, and not ch
-        style = f"display:block;padding-left:{further:g}em;text-indent:-{further:g}em"
+        indent = 0.6 * (len(str(last)) + 2 + len(plain) - len(plain.lstrip()) + 4)  # JupyterLab takes em, and not ch
+        style = f"display:block;padding-left:{indent:g}em;text-indent:-{indent:g}em"
         style += f";background:{tints[number]}" if number in tints else ""
         lines.append(f'<span style="{style}">{line}\n</span>')
     return _page("".join(lines), file, first_line, WRAP)
 
 
 def _numbered(text: str, first_line: int) -> list[str]:
-    """Lines with each token in a span; a comment over several lines has one span a line, so that each stands alone."""
+    """Numbered lines with a span for each token; a comment over several lines has one span for each line."""
     pieces, end = [], 0
     for match in TOKENS.finditer(text):
         pieces.append(escape(text[end : match.start()]))
@@ -205,7 +221,7 @@ def block(kernel: Any) -> str:
 
 
 def _threads(span: Any, values: Mapping[str, int]) -> str:
-    """A number; in words where the sizes of a launch decide it."""
+    """An extent of the block: a number, or words if the sizes of a launch decide it."""
     try:
         return str(span.value(values))
     except KeyError:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral, Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class KernelError(RuntimeError):
 
     kind is one of "out-of-bounds", "null-pointer", "misaligned", "division", "barrier-divergence", "timeout", "assert",
     "illegal-access"; buffer is the parameter's name; block and thread are (x, y, z); address is that of the access;
-    reason is the fault and the way out, without the location. Unknown fields are None.
+    reason is the fault and its remedy, without the location. Unknown fields are None.
     """
 
     message: str
@@ -49,37 +50,34 @@ class KernelError(RuntimeError):
         self.reason = self.reason or self.message
 
 
-LARGEST = float(np.finfo(np.float64).max)
-
-
-def whole(who: str, name: str, value: Any, least: int = 0) -> int:
+def require_int(who: str, name: str, value: Any, least: int = 0) -> int:
     """The value as an int of at least `least`. Raises TypeError or ValueError."""
     return int(_among(who, name, value, Integral, f"a whole number of at least {least}", lambda n: n >= least))
 
 
-def number(who: str, name: str, value: Any, least: float = 0, below: float = inf) -> float:
+def require_number(who: str, name: str, value: Any, least: float = 0, below: float = inf) -> float:
     """The value as a float with least <= value < below; NaN is rejected. Raises TypeError or ValueError."""
     wanted = f"a number of at least {least}" if below == inf else f"a number from {least} to below {below}"
     wanted = "a finite number" if least == -inf else wanted
-    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= LARGEST))
+    return float(_among(who, name, value, Real, wanted, lambda n: least <= n < below and abs(n) <= float_info.max))
 
 
-def flag(who: str, name: str, value: Any) -> bool:
+def require_bool(who: str, name: str, value: Any) -> bool:
     """The value if it is True or False. Raises TypeError, since a word such as "no" would count as True."""
-    return bool(a(f"{who}: {name}", value, bool | np.bool, "True or False"))
+    return bool(require(f"{who}: {name}", value, bool | np.bool, "True or False"))
 
 
-def a(who: str, value: Any, kind: Any, wanted: str) -> Any:
+def require(who: str, value: Any, kind: Any, wanted: str) -> Any:
     """The value if it is an instance of `kind`. Raises TypeError: "who takes <wanted>; got ..."."""
     if not isinstance(value, kind):
         raise TypeError(f"{who} takes {wanted}; got {short(value)}.")
     return value
 
 
-def words(who: str, name: str, value: Any, known: Sequence[str]) -> tuple[str, ...]:
+def require_words(who: str, name: str, value: Any, known: Sequence[str]) -> tuple[str, ...]:
     """A word or a list of words as a tuple, each among those known. Raises TypeError or ValueError."""
     one = (value,) if isinstance(value, str) else value
-    for word in (found := tuple(a(f"{who}: {name}", one, Iterable, f"a list of {', '.join(known)}"))):
+    for word in (found := tuple(require(f"{who}: {name}", one, Iterable, f"a list of {', '.join(known)}"))):
         if word not in known:
             raise ValueError(f"{who}: {name}={word!r:.60} must be among {', '.join(known)}.")
     return found

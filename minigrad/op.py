@@ -94,8 +94,8 @@ class Op:
             key = tuple([x.array.spec for x in args]) if not named else call_key(args, named)
         except AttributeError:  # a number or a NumPy array among them
             key = call_key(args, named)
-        if self.rounds and rounding.permissions and key:
-            key = (rounding.current(), *key)
+        if self.rounds and key and (precision := rounding.current()) != "float32":
+            key = (precision, *key)
         if apply := self._by_arguments.get(key):
             return apply(args)
         inputs, params = self.inputs.split(args, named)

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import move
-from minigrad.errors import a, number
+from minigrad.errors import require, require_number
 from minigrad.kernels.kernel import RETUNED, Kernel
 from minigrad.kernels.multi_tensor import MANY, arguments, blocks, multi_tensor
 from minigrad.ops.elementwise import per_element
@@ -25,21 +25,23 @@ RETUNED.append(_REPLAYED.clear)
 
 def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
     """The two numbers as a tuple. Raises TypeError or ValueError."""
-    if len(a(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
+    if len(require(f"{who}: {name}", value, list | tuple, "two numbers, e.g. (0.9, 0.999)")) != 2:
         raise ValueError(f"{who}: {name}={value!r:.60} must be two numbers, e.g. (0.9, 0.999).")
-    return tuple(number(who, f"{name}[{i}]", x, below=1) for i, x in enumerate(value))
+    return tuple(require_number(who, f"{name}[{i}]", x, below=1) for i, x in enumerate(value))
 
 
 class Optimizer:
     """A list of parameters and the rule that steps them down their gradients, with `states` arrays for each."""
 
     states: int
-    checks: ClassVar[Mapping[str, Callable]] = {"lr": number}  # of the numbers that a user may set at any time
+    checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None):
         if isinstance(parameters, Tensor):
             raise TypeError(f"{type(self).__name__} takes a list of tensors: [w], or model.parameters().")
-        self.parameters = tuple(a(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()"))
+        self.parameters = tuple(
+            require(type(self).__name__, parameters, Iterable, "a list of tensors: model.parameters()")
+        )
         if lr is None:
             raise TypeError(f"{type(self).__name__} takes a learning rate: lr=0.1, for example.")
         self.lr = lr
@@ -142,7 +144,7 @@ class SGD(Optimizer):
     """v = momentum * v + g, then p = p - lr * v."""
 
     states = 1
-    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": number}
+    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "momentum": require_number}
 
     def __init__(self, parameters: Iterable[Tensor], lr: float | None = None, momentum: float = 0.0):
         super().__init__(parameters, lr)
@@ -169,7 +171,7 @@ class Adam(Optimizer):
     """
 
     states = 3
-    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": number}
+    checks: ClassVar[Mapping[str, Callable]] = {**Optimizer.checks, "betas": two_below_one, "eps": require_number}
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Precision: how products may round float32, on this thread, and the rounding itself."""
+"""Precision: the rounding of float32 that a thread permits in products, and the rounding itself."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,8 @@ import numpy as np
 # Name -> the bits at the end of a float32 that a factor may lose. bfloat16 is the upper half of a float32; of TF32's 32
 # bits the last 13 do not count.
 DROPPED = {"float32": 0, "tf32": 13, "bf16": 16}
-
-
-class _Permitted(threading.local):
-    precision = "float32"
-
-
-mode, _lock = _Permitted(), threading.Lock()
-permissions = 0  # contexts that are open on any thread: with none, a call need not ask for the precision
+_permitted = ContextVar("precision", default="float32")
+current = _permitted.get  # of this thread
 
 
 @contextmanager
@@ -28,16 +22,11 @@ def precision(name: str) -> Iterator[None]:
     A gradient rounds as its forward pass did. This is a permission: a GPU that has no kernel for it, or a faster one,
     rounds less. `numpy` and `sim` always round, so that they show the error to expect. Also a function decorator.
     """
-    global permissions
-    before, mode.precision = mode.precision, known(name)
-    with _lock:
-        permissions += 1
+    token = _permitted.set(known(name))
     try:
         yield
     finally:
-        mode.precision = before
-        with _lock:
-            permissions -= 1
+        _permitted.reset(token)
 
 
 def known(name: Any) -> str:
@@ -45,11 +34,6 @@ def known(name: Any) -> str:
     if not isinstance(name, str) or name not in DROPPED:
         raise ValueError(f"precision {name!r} is not one of {', '.join(DROPPED)}.")
     return name
-
-
-def current() -> str:
-    """The precision that this thread permits."""
-    return mode.precision
 
 
 def rounded(x: np.ndarray, precision: str) -> np.ndarray:

@@ -88,7 +88,7 @@ _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*defi
 
 
 def blank(text: str) -> str:
-    """The text with spaces for comments and the contents of strings: same length, same lines."""
+    """The text with spaces in place of comments and the contents of strings: same length, same lines."""
 
     def spaces(found: re.Match) -> str:
         token = found.group()
@@ -145,7 +145,7 @@ class Source:
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{self.text}'
 
     def with_kernel(self, text: str, name: str) -> "Source":
-        """Another text for a kernel of this file; the rest of the file but its kernels is compiled ahead of it."""
+        """Another text for a kernel of this file; the file without its kernels is compiled ahead of it."""
         rest = self.text
         for at in reversed(self.kernels.values()):
             rest = rest[: at.start] + "\n" * self.text.count("\n", at.start, at.stop) + rest[at.stop :]
@@ -204,7 +204,7 @@ class Source:
 
 
 def _has_c_name(code: str, at: int) -> bool:
-    """True if extern "C" precedes this offset, or braces around it."""
+    """True if extern "C" precedes this offset, or the braces around it."""
     return any(
         _matching(code, found.end() - 1, "{}") > at
         if found.group().endswith("{")

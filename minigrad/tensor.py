@@ -9,7 +9,7 @@ from minigrad import tape
 from minigrad.devices import check, default_device
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import check_dtype, convert, copied, device_of, has_gradient, memory, move, number, to_host
-from minigrad.errors import a, flag
+from minigrad.errors import require, require_bool
 from minigrad.operators import OPS, Operators
 
 
@@ -107,7 +107,7 @@ class Tensor(Operators):
     def requires_grad(self, wanted: bool) -> None:
         if self.node is not None:
             raise RuntimeError("requires_grad can be set on leaves only; this tensor was computed. Use .detach().")
-        if flag("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
+        if require_bool("tensor", "requires_grad", wanted) and not has_gradient(self.dtype):
             raise TypeError(f"only tensors of floats can require gradients, not {self.dtype}: write 1.0.")
         if wanted != self._requires_grad:
             self._requires_grad = bool(wanted)
@@ -124,7 +124,9 @@ class Tensor(Operators):
     @grad.setter
     def grad(self, given: "Tensor | None") -> None:
         if given is not None:
-            self._must_be_like(a("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None")
+            self._must_be_like(
+                require("grad", given, Tensor, "a tensor or None"), "grad", "Assign a tensor like it, or None"
+            )
         if recorder := tape.mode.recorder:
             recorder.sets_grad(self, given)
         self._grad = given
@@ -137,7 +139,7 @@ class Tensor(Operators):
     def backward(self, grad: Union["Tensor", None] = None, retain_graph: bool = False) -> None:
         """Add d(self)/d(leaf), times `grad`, to `.grad` of every leaf. A non-scalar needs `grad`, of its own shape."""
         seed, recorder = self._seed(grad), tape.mode.recorder
-        flag("backward", "retain_graph", retain_graph)
+        require_bool("backward", "retain_graph", retain_graph)
         delivered = {memory(seed)}  # a rule may hand dy itself to several leaves; each gets memory of its own
         for at, total in tape.gradients(self.node or self, seed, _add):
             if isinstance(at, Tensor):

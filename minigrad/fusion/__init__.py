@@ -6,7 +6,7 @@ op that launches it, with the ops themselves, one by one, as its reference.
 
 from collections.abc import Callable, Sequence
 
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.fusion.fused import Fused
 from minigrad.op import Case
 
@@ -26,6 +26,6 @@ def fuse(fn: Callable, cases: Sequence[Case] = ()) -> Fused:
     by one. It is an op like any other: it shows its kernels, works with the tape and graphs, and `mg.check.op` checks
     it, on `cases` if given. Raises TypeError or ValueError that names the operation that cannot be fused.
     """
-    for case in a("mg.fuse: cases", cases, Sequence, "a list of minigrad.op.Case"):
-        a("mg.fuse: cases", case, Case, "a list of minigrad.op.Case")
-    return Fused(a("mg.fuse", fn, Callable, "a function of tensors"), cases)
+    for case in require("mg.fuse: cases", cases, Sequence, "a list of minigrad.op.Case"):
+        require("mg.fuse: cases", case, Case, "a list of minigrad.op.Case")
+    return Fused(require("mg.fuse", fn, Callable, "a function of tensors"), cases)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
 from minigrad.source import CUDA, Source
 
@@ -16,8 +16,8 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
     source_or_path is the text itself or the path of a `.cu` file. Arguments are tensors and Python scalars; a pointer
     that is not const is an output and is written in place. It runs on the device of its tensors, `sim` or `cuda`.
     """
-    a("mg.kernel", name, str, "the name of a kernel as its second argument")
-    a(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
+    require("mg.kernel", name, str, "the name of a kernel as its second argument")
+    require(f"mg.kernel {name}: defines", defines, Mapping | None, "macros by name, e.g. {'TILE': 16}")
     for macro, value in (defines or {}).items():
         if not (isinstance(macro, str) and macro.isidentifier()) or value is None:
             raise ValueError(f"mg.kernel {name}: defines={{{macro!r}: {value!r}}} is no macro; write {{'TILE': 16}}.")
@@ -28,7 +28,7 @@ def kernel(source_or_path: str | Path, name: str, defines: Mapping[str, Any] | N
 
 def source_of(who: str, source_or_path: str | Path, name: str = "kernel") -> Source:
     """The Source of CUDA C++ text, named after its kernel, or of the file at that path."""
-    text = str(a(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
+    text = str(require(who, source_or_path, str | Path, "CUDA C++ or the path of a .cu file"))
     if "__global__" in text or "\n" in text:
         return Source(text, f"{name}.cu", CUDA)
     path = Path(text)

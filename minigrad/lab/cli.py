@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from minigrad.devices import why_not
-from minigrad.errors import CompileError, DeviceError, KernelError, words
+from minigrad.errors import CompileError, DeviceError, KernelError, require_words
 from minigrad.lab import bench, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.record import Record, records_folder
@@ -39,9 +39,8 @@ class Benchmark:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns 0, 1 if a result was wrong and not timed, or 2 if nothing could be measured."""
     parser = argparse.ArgumentParser("minigrad", description="Differentiation on a GPU, with every cost in sight.")
-    commands = parser.add_subparsers(required=True)
-    machine = commands.add_parser("doctor", help="what this machine can run, and the next step")
-    machine.set_defaults(command=_doctor)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("doctor", help="what this machine can run, and the next step")
     timing = commands.add_parser("bench", help="time every op on this GPU; without one, show the newest record")
     timing.add_argument(
         "--only", metavar="OP", help="one op, as matmul; chain, op by op and fused; with --adjoint a kernel"
@@ -51,12 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, benchmark in list(BENCHMARKS.items())[1:]:
         one_of.add_argument(f"--{name}", dest="name", action="store_const", const=name, help=benchmark.help)
     timing.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
-    timing.set_defaults(command=_bench, name="")
+    timing.set_defaults(name="")
     options = parser.parse_args(arguments)
-    return options.command(options)
-
-
-def _doctor(_: argparse.Namespace) -> int:
+    if options.command == "bench":
+        return _bench(options)
     print(doctor())
     return 0
 
@@ -65,9 +62,13 @@ def _bench(options: argparse.Namespace) -> int:
     benchmark = BENCHMARKS[options.name]
     command = f"minigrad bench --{options.name}" if options.name else "minigrad bench"
     try:
-        _check(benchmark, command, options)
+        require_words(command, "--against", options.against, benchmark.rivals)
+        if benchmark.names:
+            benchmark.names(options.only)
+        elif options.only:
+            raise ValueError(f"--only {options.only}: {command} measures one thing and has no parts; leave --only out.")
         if reason := why_not("cuda"):
-            if options.against and set(options.against) <= {*benchmark.on_host}:
+            if options.against and set(options.against) <= set(benchmark.on_host):
                 benchmark.measure(options.only, options.against, command)  # there are no records of processors
             else:
                 _show_newest(benchmark, options.only, reason)
@@ -77,15 +78,6 @@ def _bench(options: argparse.Namespace) -> int:
         text = str(error)
         print(text if text.startswith("minigrad bench") else f"minigrad bench: {text}", file=sys.stderr)
         return 2
-
-
-def _check(benchmark: Benchmark, command: str, options: argparse.Namespace) -> None:
-    """Raise ValueError for options that contradict each other, and for unknown names."""
-    words(command, "--against", options.against, benchmark.rivals)
-    if benchmark.names:
-        benchmark.names(options.only)
-    elif options.only:
-        raise ValueError(f"--only {options.only}: {command} measures one thing, and no part of it; leave --only out.")
 
 
 def _show_newest(benchmark: Benchmark, only: str | None, reason: str) -> None:
@@ -141,14 +133,15 @@ def _newest(only: str | None, find: Callable[[], Record | None], sweep: bool = F
 def _steps(_: str | None, against: Sequence[str], command: str) -> Record | None:
     steps = [bench.training_step(optimizer, against) for optimizer in bench.steps.OPTIMIZERS]
     print(*steps, sep="\n\n")
-    tables = {step.title: dict(step.times) for step in steps}
-    return None if why_not("cuda") else bench.record.todays_record(command, steps=tables)
+    if why_not("cuda"):
+        return None
+    return bench.record.todays_record(command, steps={step.title: step.times for step in steps})
 
 
 def _host(_: str | None, against: Sequence[str], command: str) -> Record:
     cost = bench.host_cost(against)
     print(cost)
-    return bench.record.todays_record(command, host={title: dict(times) for title, times in cost.times.items()})
+    return bench.record.todays_record(command, host=cost.times)
 
 
 def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
@@ -179,6 +172,3 @@ BENCHMARKS = {  # by option
         partial(_newest, find=bench.newest_adjoints),
     ),
 }  # fmt: skip
-
-if __name__ == "__main__":
-    sys.exit(main())

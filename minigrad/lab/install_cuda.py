@@ -59,13 +59,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m minigrad.lab.install_cuda", description=__doc__.splitlines()[0])
     parser.add_argument("--once", action="store_true", help="do not try again where it failed before")
     parser.add_argument("--force", action="store_true", help="build without a driver too, against a toolkit's stub")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     driver = find_driver()
-    if driver is None and not asked.force:
+    if driver is None and not options.force:
         say("No NVIDIA driver here: the kernels run on the CPU, on device `sim`.")
     elif util.find_spec("pycuda"):
         return
-    elif asked.once and LOG.exists():
+    elif options.once and LOG.exists():
         say(f"PyCUDA could not be built before, see {LOG}; `make cuda` tries again. Going on with `sim`.")
     else:
         try:
@@ -81,7 +81,7 @@ def install(driver: Path | None) -> None:
         say(f"NVIDIA driver found ({driver}), which runs CUDA {driver_version(driver)}.")
     start = time.monotonic()
     LOG.unlink(missing_ok=True)
-    nvcc = find_nvcc() or bring_nvcc(driver)
+    nvcc = find_nvcc() or install_nvcc(driver)
     headers = find_headers(nvcc)
     if headers is None:
         raise InstallError(f"{nvcc} has no cuda.h")
@@ -95,7 +95,7 @@ def install(driver: Path | None) -> None:
     say(f"PyCUDA is installed ({time.monotonic() - start:.0f} s): device `cuda` is ready.")
 
 
-def bring_nvcc(driver: Path | None) -> Path:
+def install_nvcc(driver: Path | None) -> Path:
     """Install nvcc and its headers from the package index. Raises InstallError for a driver that is older than them."""
     if driver and int((version := driver_version(driver)).split(".")[0]) < WHEELS:
         raise InstallError(

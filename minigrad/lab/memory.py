@@ -12,16 +12,16 @@ import numpy as np
 from minigrad.devices import canonical, in_use
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import device_of
-from minigrad.display import Table, table
-from minigrad.errors import a
+from minigrad.display import Table, Tabular, table
+from minigrad.errors import require
 from minigrad.optim import Optimizer
 from minigrad.replay.graph import Graph
 from minigrad.tape import Node
 from minigrad.tensor import Tensor
 
 
-@dataclass(frozen=True)
-class Timeline:
+@dataclass(frozen=True, repr=False)
+class Timeline(Tabular):
     """The kernels that a step launches, and the bytes that it holds after each launch."""
 
     kernels: tuple[str, ...]
@@ -31,15 +31,10 @@ class Timeline:
     def peak(self) -> int:
         return max(self.live, default=0)
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        caption = f"{len(self.kernels)} launches, at most {self.peak:,} bytes in use"
         rows = [(i, name, f"{n:,}") for i, (name, n) in enumerate(zip(self.kernels, self.live, strict=True), 1)]
-        return table(rows, ("launch", "kernel", "bytes in use"))
-
-    def __repr__(self) -> str:
-        return f"{len(self.kernels)} launches, at most {self.peak:,} bytes in use\n{self._table()!r}"
-
-    def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
+        return table(rows, ("launch", "kernel", "bytes in use"), caption)
 
 
 def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
@@ -48,10 +43,10 @@ def timeline(step: Callable[..., Any], *inputs: Tensor) -> Timeline:
     Memory from before the step is not counted, even if the step frees it.
     """
     takes = "a step and its tensors, as (step, x, y)"
-    a("show.memory", step, Callable, takes)
+    require("show.memory", step, Callable, takes)
     if not inputs:
         raise TypeError(f"show.memory takes {takes}; got no tensor.")
-    array = a("show.memory", inputs[0], Tensor, takes).array
+    array = require("show.memory", inputs[0], Tensor, takes).array
     if not isinstance(array, Array) or array.device.is_gpu:
         raise ValueError("show.memory watches the launches of device 'sim'; move model and inputs there: .to('sim').")
     device: Any = array.device
@@ -92,8 +87,8 @@ class Held:
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Memory:
+@dataclass(frozen=True, repr=False)
+class Memory(Tabular):
     """Memory by holder; pools: device, bytes taken from the driver, and bytes of these that are free."""
 
     held: tuple[Held, ...]
@@ -101,21 +96,15 @@ class Memory:
 
     def nbytes(self, holder: str = "", device: str = "") -> int:
         """The bytes of all holders with this prefix, on one device or on all."""
-        a("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
+        require("Memory.nbytes", holder, str, "the beginning of a holder's name, e.g. 'tape'")
         device = device and canonical(device)
         return sum(h.nbytes for h in self.held if h.holder.startswith(holder) and device in ("", h.device))
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         rows: list[tuple] = [(h.device, h.holder, h.arrays, f"{h.nbytes:,}") for h in self.held]
         rows += [(device, "pool: taken from the driver", "", f"{taken:,}") for device, taken, _ in self.pools]
         rows += [(device, "pool: waiting to be used", "", f"{free:,}") for device, _, free in self.pools]
         return table(rows, ("device", "held by", "arrays", "bytes"))
-
-    def __repr__(self) -> str:
-        return repr(self._table())
-
-    def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
 
 
 def memory() -> Memory:

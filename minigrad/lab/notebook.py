@@ -12,7 +12,7 @@ from typing import Any
 
 from minigrad.lab import check
 from minigrad.lab.check.answer import Answer
-from minigrad.lab.exercises.course import all_exercises, exercise, unknown_exercise
+from minigrad.lab.exercises.course import all_exercises, exercise
 from minigrad.op import OPS, Op
 from minigrad.source import PACKAGE
 
@@ -36,11 +36,10 @@ def _shortened(trace: TracebackType | None) -> TracebackType | None:
     while trace:
         frames.append(trace)
         trace = trace.tb_next
-    while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_HOME):
-        frames.pop()
     rest = None
     for frame in reversed(frames):
-        rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        if rest or not frame.tb_frame.f_code.co_filename.startswith(_HOME):
+            rest = TracebackType(rest, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return rest
 
 
@@ -54,10 +53,13 @@ def register(shell: Any) -> None:
 
     def exercise_(line: str, cell: str) -> Answer:
         """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
-        if (name := line.strip()) not in all_exercises():
-            names = f"Write %%exercise and a name: {', '.join(all_exercises())}."
-            return Answer(False, unknown_exercise(name) if name else names, "usage")
-        return _leave(exercise(name).check(cell), name, "yours", shell.user_ns)
+        if not (name := line.strip()):
+            return Answer(False, f"Write %%exercise and a name: {', '.join(all_exercises())}.", "usage")
+        try:
+            chosen = exercise(name)
+        except ValueError as error:
+            return Answer(False, str(error), "usage")
+        return _store(chosen.check(cell), name, "yours", shell.user_ns)
 
     shell.register_magic_function(kernel, "cell", "kernel")
     shell.register_magic_function(exercise_, "cell", "exercise")
@@ -74,7 +76,7 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
-    return _leave(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+    return _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
 
 
 def _split(name: str) -> list[str]:
@@ -92,7 +94,7 @@ def _unknown(op: Op | None, words: list[str]) -> str:
     return f"{op.name} has {missing}{', '.join(op.kernels) or 'no kernels'}."
 
 
-def _leave(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer:
+def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer:
     """After a pass, store the result under that name."""
     if not found.correct:
         return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
-from minigrad.errors import LaunchError, a
+from minigrad.errors import LaunchError, require
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -95,8 +95,10 @@ def inspect(
 
     Raises LaunchError, TypeError and CompileError as a launch does; the kernel's faults are in `.problems`.
     """
-    a("mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path")
-    a("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
+    require(
+        "mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path"
+    )
+    require("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
     microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), reset=True)
     _check_outputs(args, planned)
@@ -138,7 +140,7 @@ def _only_kernel(source: Source) -> str:
 def _names(outputs: Sequence[Any], kernel: Kernel) -> tuple[str, ...]:
     """The outputs. Raises TypeError and LaunchError for a name that is no array the kernel may write."""
     for name in outputs:
-        if a("mg.inspect: outputs", name, str, "a parameter's name or several") not in kernel.outputs:
+        if require("mg.inspect: outputs", name, str, "a parameter's name or several") not in kernel.outputs:
             known = ", ".join(kernel.outputs) or "none"
             raise LaunchError(f"outputs={name!r} is no array that {kernel.name} may write; those are {known}.")
     return tuple(outputs)

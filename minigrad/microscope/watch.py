@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minigrad.devices import check, for_launch, get
 from minigrad.devices.array import Array
 from minigrad.devices.device import Arguments, Dim3
-from minigrad.errors import KernelError, whole
+from minigrad.errors import KernelError, require_int
 from minigrad.microscope import native
 from minigrad.microscope.debug_info import debug_info
 from minigrad.microscope.find import Finder
@@ -58,7 +58,7 @@ class Microscope:
     name = "microscope"
 
     def __init__(self, blocks: int = 0, outputs: tuple[str, ...] = (), reset: bool = False):
-        self.blocks, self.outputs, self.reset = whole("the microscope", "blocks", blocks), outputs, reset
+        self.blocks, self.outputs, self.reset = require_int("the microscope", "blocks", blocks), outputs, reset
         self.launches: list[Inspection] = []
         sim: Any = for_launch(get(check("sim")))  # a Simulator, or the microscope of an outer `with watching()`
         self.simulator: Any = getattr(sim, "simulator", sim).using(workers=1)  # block after block, in order

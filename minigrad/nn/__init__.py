@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.dtypes import to_host
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module, Sequential
 from minigrad.ops.cross_entropy import check_labels
@@ -16,7 +16,7 @@ __all__ = ["Linear", "Module", "Sequential", "accuracy"]
 
 def accuracy(logits: Tensor, labels: Any) -> float:
     """The fraction of rows whose largest logit is at the label, from 0 to 1."""
-    a("accuracy", logits, Tensor, "logits as a tensor")
+    require("accuracy", logits, Tensor, "logits as a tensor")
     labels = to_host(labels, who="accuracy: labels")
     if logits.ndim != 2 or not logits.size or labels.shape != logits.shape[:1]:
         raise ValueError(

@@ -4,7 +4,7 @@ from math import sqrt
 from typing import Any
 
 from minigrad import create
-from minigrad.errors import flag, whole
+from minigrad.errors import require_bool, require_int
 from minigrad.nn.module import Module
 from minigrad.operators import OPS
 from minigrad.tensor import Tensor
@@ -17,14 +17,14 @@ class Linear(Module):
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, device: str | None = None, dtype: Any = "float32"):
-        bound = 1 / sqrt(whole("Linear", "inputs", inputs, 1))
-        whole("Linear", "outputs", outputs, 1)
+        bound = 1 / sqrt(require_int("Linear", "inputs", inputs, 1))
+        require_int("Linear", "outputs", outputs, 1)
 
         def start(*shape: int) -> Tensor:
             return create.uniform(-bound, bound, shape, requires_grad=True, device=device, dtype=dtype)
 
         self.weight = start(inputs, outputs)
-        self.bias = start(outputs) if flag("Linear", "bias", bias) else None
+        self.bias = start(outputs) if require_bool("Linear", "bias", bias) else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x @ weight + bias."""

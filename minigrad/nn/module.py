@@ -5,7 +5,7 @@ from typing import Any
 
 from minigrad.devices import check
 from minigrad.devices.dtypes import move, to_host
-from minigrad.errors import a, flag
+from minigrad.errors import require, require_bool
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -22,7 +22,7 @@ class Module:
 
     def register_buffer(self, name: str, value: Tensor) -> None:
         """Keep a tensor as the attribute `name` and in `state_dict`. Raises TypeError where it requires a gradient."""
-        if a("register_buffer", value, Tensor, "a tensor").requires_grad:
+        if require("register_buffer", value, Tensor, "a tensor").requires_grad:
             raise TypeError(
                 f"register_buffer: {name} requires a gradient, so it is a parameter; assign it: self.{name} = ..."
             )
@@ -31,7 +31,7 @@ class Module:
 
     def train(self, mode: bool = True) -> "Module":
         """Switch this module and all below it to training, `training=True`, or to evaluation."""
-        self.training = flag("train", "mode", mode)
+        self.training = require_bool("train", "mode", mode)
         for _, value in self._children():
             if isinstance(value, Module):
                 value.train(mode)
@@ -91,7 +91,7 @@ class Module:
         Raises KeyError for other names, ValueError for other shapes; then nothing has been changed.
         """
         own = dict(self._named_state())
-        if own.keys() != a("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name").keys():
+        if own.keys() != require("load_state_dict", state, Mapping, "what state_dict() gives, arrays by name").keys():
             differing = ", ".join(sorted(map(str, own.keys() ^ state.keys())))
             raise KeyError(f"load_state_dict: these names are on one side only: {differing}.")
         new = {
@@ -116,7 +116,7 @@ class Sequential(Module):
     """One part after the other; a part is a module or any function of a tensor, e.g. `mg.relu`."""
 
     def __init__(self, *parts: Callable[[Tensor], Tensor]):
-        self.parts = tuple(a("Sequential", part, Callable, "modules and functions of a tensor") for part in parts)
+        self.parts = tuple(require("Sequential", part, Callable, "modules and functions of a tensor") for part in parts)
 
     def _children(self) -> Iterator[tuple[str, Any]]:
         return ((str(i), part) for i, part in enumerate(self.parts))

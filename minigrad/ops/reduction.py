@@ -9,7 +9,7 @@ from typing import Any
 
 from minigrad.devices.array import Array
 from minigrad.devices.device import MAX_GRID
-from minigrad.errors import flag
+from minigrad.errors import require_bool
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.op import Case, Op
@@ -91,7 +91,7 @@ def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int
 
 def prepare(name: str, x: Any, axis: Axis = None, keepdims: bool = False) -> dict[str, Any]:
     """Check and complete the parameters of a reduction."""
-    return {"axis": axes_of(name, x.ndim, axis), "keepdims": flag(name, "keepdims", keepdims)}
+    return {"axis": axes_of(name, x.ndim, axis), "keepdims": require_bool(name, "keepdims", keepdims)}
 
 
 def cost(x: Any, axis: Axis = None, keepdims: bool = False) -> tuple[int, int]:

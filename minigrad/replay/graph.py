@@ -7,7 +7,7 @@ from typing import Any
 
 from minigrad.devices import is_gpu
 from minigrad.devices.array import Array, Spec
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.replay.recorder import StepRecorder
 from minigrad.rounding import current
 from minigrad.tape import mode, recording
@@ -27,7 +27,7 @@ def graph(step: Callable[..., Any]) -> "Graph":
     have changed, or a gradient that the step reads has been replaced, the step is captured again, which takes longer
     than just running it; a warning says so if that happens every time. `sim` and `numpy` just run the step.
     """
-    return Graph(a("mg.graph", step, Callable, "a function of tensors"))
+    return Graph(require("mg.graph", step, Callable, "a function of tensors"))
 
 
 class Graph:
@@ -43,7 +43,7 @@ class Graph:
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Take one step."""
-        arrays = [a("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
+        arrays = [require("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
         if any(x.requires_grad for x in inputs):
             raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
         self._device = inputs[0].device if inputs else ""
@@ -154,7 +154,7 @@ def _detached(result: Any) -> Any:
     if isinstance(result, list | tuple):
         parts = map(_detached, result)
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)  # a named tuple or another
-    return a("mg.graph", result, PLAIN, "a step that returns tensors, in tuples, lists or dicts")
+    return require("mg.graph", result, PLAIN, "a step that returns tensors, in tuples, lists or dicts")
 
 
 def _tensors(result: Any) -> list[Tensor]:

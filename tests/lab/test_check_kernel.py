@@ -152,7 +152,7 @@ def test_an_input_that_is_written_is_answered():
 
 
 def test_a_loop_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("minigrad.lab.check.attempt.PATIENCE", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.3)
     found = check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
     assert found.kind == "timeout" and "still running after 0.3 s" in found.text
     assert found.line in (3, 4) and "common.cuh" not in found.text  # where a view of the header is inlined
@@ -168,7 +168,7 @@ def test_after_a_loop_without_end_nothing_more_is_launched(monkeypatch):
             seen.append(report)
             yield report
 
-    monkeypatch.setattr("minigrad.lab.check.attempt.PATIENCE", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.3)
     monkeypatch.setattr("minigrad.lab.check.attempt.watching", watching)
     check.kernel(mg.add, "forward", ADD.replace("if (i < n)", "while (i < n)"))
     assert [len(report.launches) for report in seen] == [1]

@@ -313,7 +313,7 @@ def test_another_correct_way_is_accepted():
 
 
 def test_an_endless_loop_is_not_compared(monkeypatch):
-    monkeypatch.setattr("minigrad.lab.check.attempt.SOON", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.SHORT_TIMEOUT", 0.3)
     exercise = EXERCISES["bias_backward"]
     endless = exercise.solution().replace("++i", "i += rows > 1")
     assert list(outcomes(exercise, endless)) == [], "the first case has one row"
@@ -328,8 +328,8 @@ def test_an_endless_loop_is_not_compared(monkeypatch):
     ],
 )
 def test_a_quoted_line_is_not_named_again(monkeypatch, code, said):
-    monkeypatch.setattr("minigrad.lab.check.attempt.PATIENCE", 0.3)
-    monkeypatch.setattr("minigrad.lab.check.attempt.SOON", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.SHORT_TIMEOUT", 0.3)
     found = EXERCISES["block_sum"].check(EXERCISES["block_sum"].skeleton.replace("// your code", code))
     assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
 

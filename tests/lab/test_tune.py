@@ -18,7 +18,7 @@ from minigrad.devices.cuda.toolkit import find_headers, find_nvcc
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench import record as dated
-from minigrad.lab.bench.sweeps import alike, default, settings
+from minigrad.lab.bench.sweeps import default, launch_key, settings
 from minigrad.lab.bench.work import work_of
 from minigrad.lab.bench.workloads import suite
 from minigrad.lab.tune import choices, search
@@ -242,12 +242,12 @@ def test_choices_apply_by_themselves(gpu_with_choices):
 def test_choices_apply_to_reductions(gpu_with_choices, name, shape, axis):
     op = mg.OPS[name]
     work = work_of(op, [shape], axis=axis)
-    chosen = next(s for s in settings(work) if alike(s.dry) != alike(work.dry()) and s.values["CHUNK"] == 100)
+    chosen = next(s for s in settings(work) if launch_key(s.dry) != launch_key(work.dry()) and s.values["CHUNK"] == 100)
     plans = choices.plans(work, chosen.op)
     assert len(plans) == len(chosen.dry.launches) > 1
     choices.save("NVIDIA H200", work, chosen.label, plans)
     mg.tune.auto()
-    assert alike(work.dry()) == alike(chosen.dry)
+    assert launch_key(work.dry()) == launch_key(chosen.dry)
     host = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7
     there = op(mg.tensor(host, device="sim"), axis=axis).numpy()
     np.testing.assert_allclose(there, getattr(np, name)(host, axis=axis), rtol=1e-5)

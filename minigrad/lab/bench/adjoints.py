@@ -21,7 +21,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.toolkit import find_nvcc
 from minigrad.devices.dtypes import copied
-from minigrad.errors import words
+from minigrad.errors import require_words
 from minigrad.kernels.extents import Extent
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, Resources
@@ -182,7 +182,7 @@ def run(
     against=["warp"] times NVIDIA Warp's gradient of the kernels that Warp can express. Raises DeviceError without a
     GPU, ImportError without Warp, ValueError for an unknown rung.
     """
-    names, against = rungs(only), words("mg.bench.adjoints.run", "against", against, RIVALS)
+    names, against = rungs(only), require_words("mg.bench.adjoints.run", "against", against, RIVALS)
     gpu: Any = get(check("cuda"))
     record = todays_record(command, folder=ADJOINT)
     rival = None

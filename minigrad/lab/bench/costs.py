@@ -20,12 +20,12 @@ class Ratio:
         return self.adjoint.seconds / self.primal.seconds
 
     @staticmethod
-    def read(numbers: list[float]) -> "Ratio":
-        return Ratio(Timing.read(numbers[:4]), Timing.read(numbers[4:]))
+    def from_json(numbers: list[float]) -> "Ratio":
+        return Ratio(Timing.from_json(numbers[:4]), Timing.from_json(numbers[4:]))
 
-    def written(self) -> list[float]:
+    def to_json(self) -> list[float]:
         """[median, fastest, slowest, repeats] of the kernel, then of its adjoint, in microseconds."""
-        return [*self.primal.written()[:4], *self.adjoint.written()[:4]]
+        return [*self.primal.to_json()[:4], *self.adjoint.to_json()[:4]]
 
 
 def saturated(sizes: Iterable[int]) -> list[int]:
@@ -93,15 +93,16 @@ class AdjointCost:
         )  # fmt: skip
 
     @staticmethod
-    def read(content: dict[str, Any]) -> "AdjointCost":
-        growth = {key: Growth({int(n): Ratio.read(r) for n, r in content[key].items()}) for key in ("sizes", "works")}
+    def from_json(content: dict[str, Any]) -> "AdjointCost":
+        growth = {
+            key: Growth({int(n): Ratio.from_json(r) for n, r in content[key].items()}) for key in ("sizes", "works")
+        }
         pairs = {"resources": tuple(map(tuple, content["resources"])), "tape_bytes": tuple(content["tape_bytes"])}
-        beside = Ratio.read(content["beside"]) if isinstance(content["beside"], list) else content["beside"]
+        beside = Ratio.from_json(content["beside"]) if isinstance(content["beside"], list) else content["beside"]
         return AdjointCost(**{**content, **growth, **pairs, "beside": beside})
 
-    def written(self) -> dict[str, Any]:
-        keys = ("kernel", "dtype", "resources", "tape_bytes", "sizes", "works", "beside")
-        return {key: getattr(self, key) for key in keys}
+    def to_json(self) -> dict[str, Any]:
+        return vars(self)
 
 
 def _cells(ratio: Ratio) -> list[str]:

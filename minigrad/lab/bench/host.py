@@ -10,10 +10,10 @@ import numpy as np
 
 from minigrad.create import tensor
 from minigrad.devices import check, get
-from minigrad.display import Table, table
-from minigrad.errors import whole, words
-from minigrad.lab.bench.record import records
-from minigrad.lab.bench.timer import Call, Timing, in_turns
+from minigrad.display import Table, Tabular, table
+from minigrad.errors import require_int, require_words
+from minigrad.lab.bench.record import Times, records
+from minigrad.lab.bench.timer import Call, in_turns
 from minigrad.lab.check import ValueMismatch
 from minigrad.optim import SGD
 
@@ -22,24 +22,19 @@ RIVALS = ("torch",)
 TITLES = ("add", "add, recorded", "exp", "matmul", "three ops, forward and backward", "SGD step of one parameter")
 
 
-@dataclass(frozen=True)
-class HostCost:
+@dataclass(frozen=True, repr=False)
+class HostCost(Tabular):
     """The host's time for each call, by library."""
 
     device: str
     date: str
-    times: Mapping[str, Mapping[str, Timing]]
+    times: dict[str, Times]
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         libraries = list(next(iter(self.times.values())))
         rows = [(title, *(f"{t[name].seconds * 1e6:.2f}" for name in libraries)) for title, t in self.times.items()]
-        return table(rows, ("work", *(f"{name}, us" for name in libraries)))
-
-    def __repr__(self) -> str:
-        return f"The host's time for a call, on {self.device}, {self.date}\n{self._table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>The host's time for a call, on {self.device}, {self.date}</p>{self._table()._repr_html_()}"
+        caption = f"The host's time for a call, on {self.device}, {self.date}"
+        return table(rows, ("work", *(f"{name}, us" for name in libraries)), caption)
 
 
 def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
@@ -48,8 +43,8 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
     The GPU is idle before each run, and no run waits for it. Raises DeviceError without a GPU, ValueError for another
     library.
     """
-    against = words("mg.bench.host_cost", "against", against, RIVALS)
-    repeats = whole("mg.bench.host_cost", "repeats", repeats, 1)
+    against = require_words("mg.bench.host_cost", "against", against, RIVALS)
+    repeats = require_int("mg.bench.host_cost", "repeats", repeats, 1)
     gpu: Any = get(check("cuda"))
     works = {"minigrad": ours("cuda")}
     if "torch" in against:
@@ -83,16 +78,16 @@ def works_of(tensor: Callable[..., Any], sgd: Callable[..., Any]) -> dict[str, C
     v.grad = a
     optimizer = sgd([v], lr=0.0)
 
-    def both() -> Any:
+    def forward_backward() -> Any:
         w.grad = None
         (w * b).tanh().sum().backward()
         return w.grad
 
-    def stepped() -> Any:
+    def step() -> Any:
         optimizer.step()
         return v
 
-    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, both, stepped]
+    calls = [lambda: a + b, lambda: w + b, lambda: a.exp(), lambda: a @ b, forward_backward, step]
     return dict(zip(TITLES, calls, strict=True))
 
 

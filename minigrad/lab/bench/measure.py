@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate, cycle
 from math import prod
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,10 @@ import numpy as np
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import dtype_of
-from minigrad.errors import words
+from minigrad.errors import require_words
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.timer import Timing, timer
+from minigrad.lab.bench.timer import Timing, clocked, timer
 from minigrad.lab.bench.work import Work, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.op import Op
@@ -135,14 +134,11 @@ class Experiment:
             for i in range(self.windows)
         ]  # sets of inputs, each followed by the upstream gradient of a backward work
 
-    def hosts(self) -> list[np.ndarray]:
-        """The first set of inputs."""
-        pairs = zip(self._fixed, self._places, strict=True)
-        return [self.random.host(*place) if x is None else x for x, place in pairs]
-
     def reference_call(self) -> Callable[[], list[np.ndarray]]:
         """The NumPy reference, on the first set of inputs."""
-        return results(self.work, self.work.op, self.hosts())
+        pairs = zip(self._fixed, self._places, strict=True)
+        hosts = [self.random.host(*place) if x is None else x for x, place in pairs]
+        return results(self.work, self.work.op, hosts)
 
     @cached_property
     def wanted(self) -> list[Reference]:
@@ -213,12 +209,12 @@ class Measurement:
         return self.rivals[rival].seconds / self.timing.seconds if rival in self.rivals else None
 
     @staticmethod
-    def read(title: str, entry: Mapping[str, Any]) -> "Measurement":
-        rivals = {name: Timing.read(numbers) for name, numbers in entry["rivals"].items()}
-        kernels, timing = tuple(entry["kernels"]), Timing.read(entry["us"])
+    def from_json(title: str, entry: Mapping[str, Any]) -> "Measurement":
+        rivals = {name: Timing.from_json(numbers) for name, numbers in entry["rivals"].items()}
+        kernels, timing = tuple(entry["kernels"]), Timing.from_json(entry["us"])
         return Measurement(title, kernels, timing, entry["flops"], entry["bytes"], entry["unit"], rivals)
 
-    def written(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "kernels": self.kernels, "us": self.timing, "flops": self.flops, "bytes": self.nbytes, "unit": self.unit,
             "rivals": self.rivals,
@@ -246,7 +242,7 @@ def measure(
     wrong result, ValueError if there is nothing to time, DeviceError without a GPU: times of `sim` say nothing about
     one.
     """
-    rivals = words("mg.bench.measure", "against", against, RIVALS)
+    rivals = require_words("mg.bench.measure", "against", against, RIVALS)
     work = work_of(op, shapes, way, variant, **params)
     if not work.dry().launches:
         raise ValueError(f"{work.title} launches no kernel, so there is nothing to time.")
@@ -295,7 +291,5 @@ def wall(work: Callable[[], Any], enough: float = 0.2) -> Timing:
     """The time on the host's clock: three runs, or fewer as soon as they took `enough` seconds."""
     seconds: list[float] = []
     while len(seconds) < 3 and sum(seconds) < enough:
-        start = perf_counter()
-        work()
-        seconds.append(perf_counter() - start)
+        seconds.append(clocked(work))
     return Timing.of(seconds)

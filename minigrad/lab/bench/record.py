@@ -1,6 +1,6 @@
 """Records: measurements of one device on one day with all that they depend on, as JSON files.
 
-Records of ops lie in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint`: same head, other
+Records of ops are in `notebooks/records`, those of the ladder's adjoints in its folder `adjoint`: same head, other
 tables. A second run on the same day is merged into the file.
 """
 
@@ -24,8 +24,8 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.cuda.toolkit import find_nvcc, nvcc_version
-from minigrad.display import Table, table
-from minigrad.errors import a
+from minigrad.display import Table, Tabular, table
+from minigrad.errors import require
 from minigrad.lab.bench import costs
 from minigrad.lab.bench.costs import AdjointCost
 from minigrad.lab.bench.measure import Measurement
@@ -46,7 +46,7 @@ Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=2
 
 
 @dataclass(repr=False)
-class Record:
+class Record(Tabular):
     """The measurements of one device on one day: tables by title.
 
     A work with a wrong result has a reason in place of times. `copy`: the bandwidth of a plain copy, in bytes per
@@ -85,40 +85,40 @@ class Record:
         return median(cost.ratio for cost in self.costs.values())
 
     def save(self, folder: Path | str | None = None) -> Path:
-        """Write `<device>-<date>.json`; entries of an existing file that this record has not measured again stay."""
+        """Write `<device>-<date>.json`, merged with an existing file, whose other entries stay as they are."""
         path = records_folder(folder) / self.folder / f"{self.name}.json"
-        merged = self.added_to(load(path)) if path.is_file() else self
+        merged = self.merged_with(load(path)) if path.is_file() else self
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")  # whole or not at all: Ctrl-C may come while it is written
+        part = path.with_suffix(".part")  # renamed when complete: Ctrl-C may come while it is written
         part.write_text(merged.json() + "\n")
         return part.replace(path)
 
     def json(self) -> str:
         content = {key: getattr(self, key) for key in KEYS[self.folder]}
-        text = json.dumps(content, indent=1, default=lambda x: asdict(x) if isinstance(x, Chip) else x.written())
+        text = json.dumps(content, indent=1, default=lambda x: asdict(x) if isinstance(x, Chip) else x.to_json())
         # Lists of numbers and words on one line each: people read records, too.
         return re.sub(r"\[\s+([^\[\]{}]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
     def only(self, *words: str | Op | None) -> "Record":
         """The measurements, sweeps and costs of these ops or kernels, of one size if given: only("sum", "64 x 64").
 
-        A word that is no op or kernel of the record must be a part of the title. Raises ValueError if nothing is left.
+        Any other word must be a part of the title. Raises ValueError if nothing is left.
         """
         wanted = [word.name if isinstance(word, Op) else word for word in words if word is not None]
         for word in wanted:
-            a("Record.only", word, str, 'ops and words of a title, e.g. "matmul", "4096 x 4096"')
+            require("Record.only", word, str, 'ops and words of a title, e.g. "matmul", "4096 x 4096"')
         measured = self.costs or self.measurements
         known = dict.fromkeys(title.split()[0] for title in measured)
         names, parts = [w for w in wanted if w in known], [w for w in wanted if w not in known]
 
-        def kept(entries: dict[str, Any]) -> dict[str, Any]:
+        def selected(entries: dict[str, Any]) -> dict[str, Any]:
             fits = (t for t in entries if not names or t.split()[0] in names)
             return {title: entries[title] for title in fits if all(part in title for part in parts)}
 
-        if not kept(measured):
+        if not selected(measured):
             of, there = " of ".join(wanted) or "anything", ", ".join(known) or "nothing"
             raise ValueError(f"{self.place} has no measurement of {of}; it has of {there}.")
-        tables: Any = {key: kept(getattr(self, key)) for key in ("measurements", "sweeps", "choices", "costs")}
+        tables: Any = {key: selected(getattr(self, key)) for key in ("measurements", "sweeps", "choices", "costs")}
         return replace(self, **tables)
 
     def refuse(self, title: str, why: str) -> None:
@@ -127,7 +127,7 @@ class Record:
             getattr(self, key).pop(title, None)
         self.refused[title] = why
 
-    def added_to(self, old: "Record") -> "Record":
+    def merged_with(self, old: "Record") -> "Record":
         """Merge with an older record of the day.
 
         A title with a wrong result now loses its times, one timed now loses its reason, and a sweep of kernels that
@@ -148,8 +148,8 @@ class Record:
 
     def table(self) -> Table:
         if self.folder == ADJOINT:
-            return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS)
-        return table([self._row(m) for m in self.measurements.values()], HEADERS)
+            return table([cost.row(name) for name, cost in self.costs.items()], costs.HEADERS, self._head())
+        return table([self._row(m) for m in self.measurements.values()], HEADERS, self._head())
 
     def _row(self, m: Measurement) -> tuple[str, ...]:
         share = f"{m.bytes_per_second / self.copy:.2f}" if self.copy else ""
@@ -167,12 +167,6 @@ class Record:
         ratio = f" Median ratio {self.median:.2f}." if self.costs else ""
         return f"{self.place}; {versions}. {self.command}.{copied}{ratio}"
 
-    def __repr__(self) -> str:
-        return f"{self._head()}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._head()}</p>{self.table()._repr_html_()}"
-
 
 # --- files ---
 
@@ -189,12 +183,11 @@ def load(path: Path | str) -> Record:
         content = json.loads(path.read_text())
     except ValueError:
         content = None
-    adjoint = path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content)
-    needs = (*HEAD, "costs") if adjoint else HEAD
+    folder = ADJOINT if path.parent.name == ADJOINT or (isinstance(content, dict) and "costs" in content) else ""
+    needs = (*HEAD, "costs") if folder else HEAD
     if not isinstance(content, dict) or not set(needs) <= content.keys():
         raise ValueError(f"{path} is not a record: it needs {', '.join(needs)}. `minigrad bench` writes one.")
     try:
-        folder = ADJOINT if adjoint else ""
         return Record(**{key: _parsed(key, content[key]) for key in KEYS[folder] if key in content}, folder=folder)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is a damaged record ({type(error).__name__}: {error}).") from error
@@ -206,13 +199,13 @@ def _parsed(key: str, content: Any) -> Any:
         case "chip":
             return Chip(**content | {"compute": tuple(content["compute"])}) if content else None
         case "measurements":
-            return {title: Measurement.read(title, entry) for title, entry in content.items()}
+            return {title: Measurement.from_json(title, entry) for title, entry in content.items()}
         case "sweeps" | "steps" | "host":
-            return {title: {k: Timing.read(n) for k, n in entry.items()} for title, entry in content.items()}
+            return {title: {k: Timing.from_json(n) for k, n in entry.items()} for title, entry in content.items()}
         case "resources":
             return {title: tuple(entry) for title, entry in content.items()}
         case "costs":
-            return {title: AdjointCost.read(entry) for title, entry in content.items()}
+            return {title: AdjointCost.from_json(entry) for title, entry in content.items()}
         case _:
             return content
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from minigrad.create import Generator, manual_seed, tensor
 from minigrad.devices import check, get, why_not
-from minigrad.display import Table, table
-from minigrad.errors import whole, words
+from minigrad.display import Table, Tabular, table
+from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.measure import RIVALS
-from minigrad.lab.bench.record import records
+from minigrad.lab.bench.record import Times, records
 from minigrad.lab.bench.rivals import numpy_steps
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -30,24 +30,18 @@ CHECKED = 6  # steps that are compared with NumPy's; three of them are replays o
 CALLS, ENOUGH = 50, 0.1  # steps that are timed in a row, or as many as fill 0.1 seconds, at least 3
 
 
-@dataclass(frozen=True)
-class TrainingStep:
+@dataclass(frozen=True, repr=False)
+class TrainingStep(Tabular):
     """The time of a step by each library and mode, the host's time included."""
 
     title: str
     device: str
     date: str
-    times: Mapping[str, Timing]
+    times: Times
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         rows = [(name, f"{t.seconds * 1e6:.1f}", f"{t.fastest * 1e6:.1f}") for name, t in self.times.items()]
-        return table(rows, ("step", "median us", "fastest us"))
-
-    def __repr__(self) -> str:
-        return f"{self.title}, on {self.device}, {self.date}\n{self._table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self.title}, on {self.device}, {self.date}</p>{self._table()._repr_html_()}"
+        return table(rows, ("step", "median us", "fastest us"), f"{self.title}, on {self.device}, {self.date}")
 
 
 def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: int = 15) -> TrainingStep:
@@ -57,9 +51,9 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     Before that the losses of some steps are compared with those of `numpy`. Raises DeviceError if a GPU is needed,
     ImportError without PyTorch.
     """
-    must_be_known(optimizer)
-    against = words("mg.bench.training_step", "against", against, RIVALS)
-    repeats = whole("mg.bench.training_step", "repeats", repeats, 1)
+    named = title(optimizer)
+    against = require_words("mg.bench.training_step", "against", against, RIVALS)
+    repeats = require_int("mg.bench.training_step", "repeats", repeats, 1)
     gpu: Any = None if why_not("cuda") and set(against) == {"numpy"} else get(check("cuda"))
     images, labels = batch()
     works = {}
@@ -76,17 +70,11 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
     must_agree(works, ours(optimizer, "numpy", images, labels))
     times = timed(works, gpu.finish if gpu else lambda: None, repeats)
     place = gpu.label if gpu else f"{os.cpu_count()} processors ({platform.machine()})"
-    return TrainingStep(title(optimizer), place, date.today().isoformat(), times)
-
-
-def must_be_known(optimizer: str) -> None:
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
+    return TrainingStep(named, place, date.today().isoformat(), times)
 
 
 def recorded_step(optimizer: str = "SGD") -> TrainingStep:
     """The newest recorded times of this step. Raises ValueError if there are none."""
-    must_be_known(optimizer)
     for record in records():
         if times := record.steps.get(title(optimizer)):
             return TrainingStep(title(optimizer), record.device, record.date, times)
@@ -94,6 +82,9 @@ def recorded_step(optimizer: str = "SGD") -> TrainingStep:
 
 
 def title(optimizer: str) -> str:
+    """The title of the step in records. Raises ValueError for an unknown optimizer."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer={optimizer!r} must be one of {', '.join(OPTIMIZERS)}.")
     return f"{optimizer} step of an MLP {'-'.join(map(str, WIDTHS))}, batch {BATCH}, float32"
 
 
@@ -111,13 +102,13 @@ def start() -> list[np.ndarray]:
 def network(device: str) -> Sequential:
     """The network, with the same weights on every device."""
     layers: list[Any] = []
-    users = Generator.rng  # continues afterwards as if nothing had been drawn
+    saved = Generator.rng  # the user's, which continues afterwards as if nothing had been drawn
     manual_seed(2)  # a seed with no input of relu within 2e-6 of 0, where rounding would choose the side
     try:
         for inputs, outputs in pairwise(WIDTHS):
             layers += [Linear(inputs, outputs, device=device), OPS["relu"]]
     finally:
-        Generator.rng = users
+        Generator.rng = saved
     return Sequential(*layers[:-1])
 
 
@@ -136,8 +127,8 @@ def ours(
         updates.step()
         return loss
 
-    taken = mode(step)
-    return lambda: taken(x, y)
+    run = mode(step)
+    return lambda: run(x, y)
 
 
 def must_agree(works: Mapping[str, Call], truth: Call, rtol: float = 1e-4) -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from typing import Any
 
 from minigrad.devices import get, why_not
-from minigrad.display import Table, table
+from minigrad.display import Table, Tabular, table
 from minigrad.errors import LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.measure import Experiment, set_up
@@ -45,14 +44,14 @@ def settings(work: Work, **fixed: int) -> list[Setting]:
             dry = work.dry(op)
         except LaunchError:
             continue  # each value is legal, this combination is not
-        found.setdefault(alike(dry), Setting(setting, op, dry))
+        found.setdefault(launch_key(dry), Setting(setting, op, dry))
     return list(found.values())
 
 
 def default(work: Work) -> dict[str, int]:
     """The values that the op uses for this work if none are asked for."""
-    own = alike(work.dry())
-    same = next((s.values for s in settings(work) if alike(s.dry) == own), None)
+    own = launch_key(work.dry())
+    same = next((s.values for s in settings(work) if launch_key(s.dry) == own), None)
     return dict(same) if same else {key: value for kernel in launched(work) for key, value in kernel.values.items()}
 
 
@@ -72,7 +71,7 @@ def retuned(op: Op, values: Mapping[str, int], only: Container[str] | None = Non
     return op.with_kernels({role: copies.get(id(k), k) for role, k in op.kernels.items()})  # one in two roles stays one
 
 
-def alike(dry: DryWork) -> tuple:
+def launch_key(dry: DryWork) -> tuple:
     """The launches as a key: two settings with the same key are one."""
     return tuple((run.kernel, run.grid, run.block, tuple(sorted(run.defines.items()))) for run in dry.launches)
 
@@ -84,8 +83,8 @@ def swept(experiment: Experiment, chosen: Sequence[Setting], repeats: int = 20) 
     return timer().interleaved({setting.label: experiment.calls(setting.op) for setting in chosen}, repeats)
 
 
-@dataclass(frozen=True)
-class TunableSweep:
+@dataclass(frozen=True, repr=False)
+class TunableSweep(Tabular):
     """The time of one op for each legal value of a tunable: live on this machine's GPU, and recorded on another."""
 
     title: str
@@ -105,13 +104,7 @@ class TunableSweep:
         values, both = sorted({*self.live, *self.recorded}), (self.live, self.recorded)
         recorded = f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}"
         rows = [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in both)) for v in values]
-        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded))
-
-    def __repr__(self) -> str:
-        return f"{self.title}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.title)}</p>{self.table()._repr_html_()}"
+        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded), self.title)
 
 
 def sweep(

@@ -1,8 +1,8 @@
 """Timing on the GPU without the time that the host needs to queue the work, and on the host's clock.
 
 A launch takes the host some microseconds, and many kernels are shorter. So a kernel that only waits holds the GPU back
-while the work is queued between two events. The time counts only if the first event has not happened yet when all is
-queued: then it contains no time of the host. Otherwise the wait is doubled.
+while the work is queued between two events. If the first event has not happened when all is queued, the time contains
+none of the host's; otherwise the wait is doubled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
-from minigrad.errors import a, whole
+from minigrad.errors import require, require_int
 from minigrad.kernels.kernel import Kernel
 
 SHORTEST, LONGEST = 2e-4, 0.05  # seconds that the GPU is held back
@@ -39,11 +39,11 @@ class Timing:
         return Timing(median(seconds), min(seconds), max(seconds), len(seconds), host)
 
     @staticmethod
-    def read(numbers: Sequence[float]) -> "Timing":
+    def from_json(numbers: Sequence[float]) -> "Timing":
         middle, low, high = (microseconds / 1e6 for microseconds in numbers[:3])
         return Timing(middle, low, high, int(numbers[3]), len(numbers) > 4)
 
-    def written(self) -> list[float]:
+    def to_json(self) -> list[float]:
         """The numbers in a record: median, fastest, slowest in microseconds, repeats, and a 1 if `host` is true."""
         times = [round(seconds * 1e6, 3) for seconds in (self.seconds, self.fastest, self.slowest)]
         return [*times, self.repeats, *[1] * self.host]
@@ -70,7 +70,7 @@ class Timer:
 
         A work that has taken ENOUGH seconds after three runs is not measured further.
         """
-        whole("a timing", "repeats", repeats, 1)
+        require_int("a timing", "repeats", repeats, 1)
         counts = {name: calls or self._calls(work, seconds) for name, work in works.items()}
         runs: dict[str, list[float]] = {name: [] for name in works}  # seconds per call
         holds, host = dict.fromkeys(works, SHORTEST), dict.fromkeys(works, False)
@@ -90,7 +90,7 @@ class Timer:
         return max(1, min(50, int(seconds / took)))
 
     def _held(self, work: Call, calls: int, hold: float, flush: bool) -> tuple[float, bool, float]:
-        """(seconds of all calls, whether all were queued before the first began, seconds that the GPU was held)."""
+        """(seconds of all calls, True if all were queued before the first began, seconds that the GPU was held)."""
         while True:
             if hold:
                 self._spin(self._ended, int(hold * 1e9), grid=1, block=1)
@@ -118,9 +118,9 @@ def time(work: Callable[[], Any], repeats: int = 20, calls: int = 0) -> Timing:
     The host's time is not in it: the GPU waits until all calls are queued. calls=0: as many as fill 200 us. Data that
     fits into the GPU's cache stays there from call to call. Raises DeviceError without a GPU.
     """
-    whole("mg.bench.time", "calls", calls)
-    whole("mg.bench.time", "repeats", repeats, 1)
-    a("mg.bench.time", work, Callable, "a function that launches kernels")
+    require_int("mg.bench.time", "calls", calls)
+    require_int("mg.bench.time", "repeats", repeats, 1)
+    require("mg.bench.time", work, Callable, "a function that launches kernels")
     return timer().interleaved({"": work}, repeats, calls=calls, flush=False)[""]
 
 
@@ -135,7 +135,7 @@ def in_turns(
     return {name: Timing.of(seconds, host=True) for name, seconds in taken.items()}
 
 
-def clocked(work: Call, calls: int, before: Call, after: Call) -> float:
+def clocked(work: Call, calls: int = 1, before: Call = lambda: None, after: Call = lambda: None) -> float:
     """Seconds per call on the host's clock, `after` included."""
     before()
     start = perf_counter()

@@ -10,7 +10,7 @@ from minigrad.create import extents
 from minigrad.devices.array import Array
 from minigrad.devices.dry_run import RecordedLaunch, dry_run
 from minigrad.devices.dtypes import dtype_of, is_bfloat16
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.op import OPS, Case, Op
 
 WAYS = ("forward", "backward")
@@ -82,7 +82,7 @@ def work_of(
 ) -> Work:
     """The work of an op on inputs given as shapes, arrays or tensors. Raises ValueError or TypeError."""
     found = OPS.get(named, named) if isinstance(named, str) else named
-    op: Op = a("mg.bench or mg.tune", found, Op, "an op, e.g. mg.relu")
+    op: Op = require("mg.bench or mg.tune", found, Op, "an op, e.g. mg.relu")
     if way not in WAYS:
         raise ValueError(f"way={way!r} must be 'forward' or 'backward'.")
     if way == "backward" and op.backward is None:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.dry_run import dry_run
-from minigrad.errors import CompileError, KernelError, LaunchError, words
+from minigrad.errors import CompileError, KernelError, LaunchError, require_words
 from minigrad.lab.bench import chain
 from minigrad.lab.bench.measure import RIVALS, Experiment, set_up, timed
 from minigrad.lab.bench.record import Record, copy_bandwidth, todays_record, versions
-from minigrad.lab.bench.sweeps import alike
+from minigrad.lab.bench.sweeps import launch_key
 from minigrad.lab.bench.work import WAYS, Work, work_of
 from minigrad.lab.check import ValueMismatch
 from minigrad.lab.check.compare import variants
@@ -74,7 +74,7 @@ OWN: dict[str, tuple[Size, ...]] = {
 
 
 def suite(only: str | None = None) -> list[Work]:
-    """Every op forward and backward, without works that launch no kernel; then the ops' other kernels, forward.
+    """Every op forward and backward, except works that launch no kernel; then the ops' other kernels, forward.
 
     `only` takes one op. Raises ValueError for an unknown name.
     """
@@ -91,10 +91,10 @@ def suite(only: str | None = None) -> list[Work]:
         for way in (WAYS if op.backward and s.backward else WAYS[:1])
     ]
     works = [work for work in works if work.dry().launches]
-    known = {alike(work.dry()) for work in works}
+    known = {launch_key(work.dry()) for work in works}
     plain = [(op, s) for op, s in measured if s.backward and not s.variant]
     others = [work_of(op, s.inputs, variant=name, **s.params) for op, s in plain for name in variants(op)]
-    return works + [work for work in others if alike(work.dry()) not in known]
+    return works + [work for work in others if launch_key(work.dry()) not in known]
 
 
 def named(only: str | Op | None) -> list[Op]:
@@ -124,7 +124,7 @@ def run(
     is not timed, and the record says why. Ctrl-C ends the run early and keeps the measurements. Raises DeviceError
     without a GPU.
     """
-    against = words("mg.bench.run", "against", against, RIVALS)
+    against = require_words("mg.bench.run", "against", against, RIVALS)
     works = [] if only == CHAIN else suite(only)
     record = todays_record(command, copy=copy_bandwidth())
     with suppress(KeyboardInterrupt):

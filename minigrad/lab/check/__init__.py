@@ -13,7 +13,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.device import Device
 from minigrad.devices.guarded import guarded
-from minigrad.errors import KernelError, a
+from minigrad.errors import KernelError, require
 from minigrad.lab.check.answer import answer, differing
 from minigrad.lab.check.compare import Results, an_op, dtype_name, expected, inputs_of, largest, pairs, variants
 from minigrad.lab.check.gradient import GradientCheck, GradientError, gradient
@@ -53,7 +53,7 @@ def op(op: Op, device: str = "sim", dtypes: Sequence[str] | str = ("float32", "f
 
     Raises GradientError, ValueMismatch or KernelError for the first error.
     """
-    a("check.op: dtypes", dtypes, str | tuple | list, "names of dtypes")
+    require("check.op: dtypes", dtypes, str | tuple | list, "names of dtypes")
     names = tuple(map(dtype_name, [dtypes] if isinstance(dtypes, str) else dtypes))
     if not an_op(op).cases or not names:
         raise ValueError(f"check.op: {op.name} has {len(op.cases)} cases, for {len(names)} dtypes: nothing to check.")

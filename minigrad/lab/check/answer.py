@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.display import folded
-from minigrad.errors import a
+from minigrad.errors import require
 
 TOLERANCE = 1e-5
 
@@ -39,9 +39,9 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
     for given in (mine, truth):
-        a("answer", given, Callable, "your function, the true one, and cases")
+        require("answer", given, Callable, "your function, the true one, and cases")
     for case in cases:
-        a("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
+        require("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
     for number, case in enumerate(cases, 1):
         arguments = arguments_of(case)
         place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): " if case else "Not yet: "

@@ -25,11 +25,11 @@ from minigrad.microscope import Inspection, Microscope, Problem, watching
 from minigrad.op import Case
 
 CELL = "cell.cu"  # the name of the reader's text in messages
-FRESH = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
-ALL = 2**31 - 1  # blocks
-PATIENCE = 5.0  # seconds for a launch: the cases are small, and an endless loop is a common mistake
-SOON = 1.0  # seconds for a launch that is known to be wrong, or only compared
-RIGHT = "every element is right this time.\n"  # said of a race without a wrong result
+UNWRITTEN = b"\xff\x7f"  # fills unwritten memory, and survives a sum with it; see native/memory.cpp
+ALL_BLOCKS = 2**31 - 1
+TIMEOUT = 5.0  # seconds a launch: the cases are small, and an endless loop is a common mistake
+SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compared
+RIGHT = "every element is right this time.\n"  # of a race without a wrong result
 WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
 
@@ -85,7 +85,7 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
 
 
 class Fault(Exception):
-    """The first error of a reader's kernel, and the lines of the text that are to blame."""
+    """The first error of a reader's kernel, and the lines of the text that cause it."""
 
     def __init__(self, kind: str, text: str, *lines: int | None):
         super().__init__(text)
@@ -117,7 +117,7 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
         return None
     at = tuple(wrong[0])
     element = int(np.ravel_multi_index(at, got.shape)) if at else 0
-    nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == FRESH * (got.itemsize // len(FRESH))
+    nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == UNWRITTEN * (got.itemsize // len(UNWRITTEN))
     return Difference(name, got.size, element, nan, undefined, in_words(got, wanted, wrong, name))
 
 
@@ -195,7 +195,7 @@ class CaseRun:
         self.trial, self.mine, self.values, self.case, self.dtype = trial, mine, values, case, dtype
         self.printed: list[str] = []
         sim: Any = get(check("sim"))
-        self.device = sim.using(timeout=PATIENCE, write=self.printed.append)
+        self.device = sim.using(timeout=TIMEOUT, write=self.printed.append)
 
     def check(self) -> None:
         """Raise the first Fault. A run that failed without the microscope is repeated under it."""
@@ -222,7 +222,7 @@ class CaseRun:
         if problem:
             if problem.kind == "timeout" and problem.file != CELL:
                 # a header's function, which is inlined into the reader's line without a watch
-                with through(self.device.using(timeout=SOON)):
+                with through(self.device.using(timeout=SHORT_TIMEOUT)):
                     plain = self._plain()
                 problem = replace(problem, file=CELL, line=plain.lines[0]) if plain and plain.lines else problem
             return self._problem(problem, f"{wrong.text}.\n" if wrong else RIGHT * (problem.kind == "race"))
@@ -231,7 +231,7 @@ class CaseRun:
     def outcome(self) -> str | None:
         """The problems, or without any the arrays, as a string to compare; None for a launch that had to be stopped."""
         try:
-            with through(self.device.using(timeout=SOON)):
+            with through(self.device.using(timeout=SHORT_TIMEOUT)):
                 pairs, launches = self._watch(0)
         except Fault as fault:
             return fault.kind
@@ -304,7 +304,7 @@ class CaseRun:
 
     def _value(self, wrong: Difference) -> Fault:
         what = f"{self.place}: {wrong.text}."
-        for record in reversed(self._watch(ALL)[1]):
+        for record in reversed(self._watch(ALL_BLOCKS)[1]):
             variable = record.variables.get(wrong.name)
             if record.kernel == self.mine.name and variable and variable.size == wrong.size:
                 return written_by(record, wrong, what)

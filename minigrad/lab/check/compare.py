@@ -9,7 +9,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.device import Device
 from minigrad.devices.dtypes import FLOATS, check_dtype
 from minigrad.display import own_kernels
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.op import AnyArray, Case, Op
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
@@ -20,7 +20,7 @@ Pair = tuple[str, Any, Any, float]
 
 def an_op(given: Any) -> Op:
     """The op itself. Raises TypeError for anything else."""
-    return a("check", given, Op, "an op, e.g. mg.exp")
+    return require("check", given, Op, "an op, e.g. mg.exp")
 
 
 def dtype_name(dtype: Any) -> str:
@@ -30,7 +30,7 @@ def dtype_name(dtype: Any) -> str:
 
 def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
     """The inputs of a case. Raises TypeError for a wrong type of op, case or dtype."""
-    return a(f"check of {an_op(op).name}", case, Case, "a case, e.g. mg.exp.cases[0]").arrays(dtype_name(dtype))
+    return require(f"check of {an_op(op).name}", case, Case, "a case, e.g. mg.exp.cases[0]").arrays(dtype_name(dtype))
 
 
 def variants(op: Op) -> list[str]:

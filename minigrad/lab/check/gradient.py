@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices import default_device
 from minigrad.devices.dtypes import FLOATS, move, to_host
-from minigrad.errors import a, number, whole
+from minigrad.errors import require, require_int, require_number
 from minigrad.tape import no_grad
 from minigrad.tensor import Tensor
 
@@ -47,9 +47,9 @@ def gradient(
     input, the direction, both numbers and the likely cause; NaN never passes. ValueError if no input has an element of
     float dtype.
     """
-    eps, rtol = number("check.gradient", "eps", eps, 1e-300), number("check.gradient", "rtol", rtol)
-    directions = whole("check.gradient", "directions", directions, 1)
-    probe = _Probe(fn, inputs, eps, whole("check.gradient", "seed", seed))
+    eps, rtol = require_number("check.gradient", "eps", eps, 1e-300), require_number("check.gradient", "rtol", rtol)
+    directions = require_int("check.gradient", "directions", directions, 1)
+    probe = _Probe(fn, inputs, eps, require_int("check.gradient", "seed", seed))
     grads, worst = {i: grad for i, grad in probe.gradients().items() if grad.size}, 0.0
     if not grads:
         raise ValueError(
@@ -75,7 +75,7 @@ class _Probe:
     """f(x) = <fn(x), dy> at a point, with a random upstream gradient dy."""
 
     def __init__(self, fn: Callable, inputs: tuple, eps: float, seed: int):
-        a("check.gradient", fn, Callable, "a function of tensors")
+        require("check.gradient", fn, Callable, "a function of tensors")
         self.fn, self.eps, self.rng = fn, eps, np.random.default_rng(seed)
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self.names = _names(fn, len(inputs))

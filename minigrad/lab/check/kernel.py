@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from minigrad.devices import check, get
-from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, a
+from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError, require
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, first_wrong
@@ -77,8 +77,8 @@ def kernel(op: Op, name: str, text: str) -> Answer:
     The answer names the first error, its line in the text, and the cause. After a pass its `result` is the op with your
     kernel: `check.kernel(mg.matmul, "tiled", text).result(a, b)`. The op itself does not change.
     """
-    trial = OpTrial(an_op(op), a("check.kernel", name, str, "the name of one of the op's kernels"))
-    a("check.kernel", text, str, "the text of a kernel")
+    trial = OpTrial(an_op(op), require("check.kernel", name, str, "the name of one of the op's kernels"))
+    require("check.kernel", text, str, "the text of a kernel")
     if why := trial.unsupported():
         return Answer(False, f"Not yet: {why}", "device")
     found = attempt(trial, text)

@@ -1,5 +1,6 @@
 """Exercises: a task, a skeleton derived from the solution, hints in steps, known mistakes; answers in Python."""
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -89,10 +90,6 @@ class Exercise:
         return f"{self.task}\n\n{ways}, and `.solution()`."
 
 
-def _called(function: Callable, *case: Any) -> Any:
-    return function(*case)
-
-
 class PythonExercise(Exercise):
     """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
@@ -100,7 +97,7 @@ class PythonExercise(Exercise):
     """
 
     def __init__(
-        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = _called, **content: Any
+        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call, **content: Any
     ):
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call = truth, tuple(cases), call

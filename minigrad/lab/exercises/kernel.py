@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.devices import check, get, through
 from minigrad.devices.array import Array
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
@@ -104,11 +104,11 @@ class KernelExercise(Exercise):
 
     def check(self, text: str) -> Answer:
         """Run the text. The answer names the first fault, and the reason where the mistake is known."""
-        if bare(a(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
+        if bare(require(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
             return self._unfinished()
         answer = attempt(self, text)
         if answer.correct:
-            return self._misses_the_point(answer.result) or answer
+            return self._wasteful(answer.result) or answer
         return self._explained(answer, self._known_mistake(text, answer.kind))
 
     def _known_mistake(self, text: str, kind: str) -> Wrong | None:
@@ -120,21 +120,19 @@ class KernelExercise(Exercise):
         alike = [wrong for wrong in same if wrong.resembles(text)]
         return next(iter(alike or same[: len(same) == 1]), None)
 
-    def _misses_the_point(self, kernel: Kernel) -> Answer | None:
+    def _wasteful(self, kernel: Kernel) -> Answer | None:
         """The answer to a correct kernel that leaves a shared array unused, or wastes what the solution saves."""
         mine, best = self._inspected(kernel), self._inspected(self.kernel)
         lines = [line for record in mine for line in record.lines if line.space == "shared"]
         filled, read = ({line.variable for line in lines if line.kind == kind} for kind in ("write", "read"))
         limits = [ALONE, ATOMICS, *[SECTORS] * bool(self.through)]
         counts = [(waste, waste.count(mine), waste.count(best)) for waste in limits]
-        wasteful = (
-            waste.text.format(n, enough or "none") for waste, n, enough in counts if n > waste.multiple * enough
-        )
+        texts = (waste.text.format(n, enough or "none") for waste, n, enough in counts if n > waste.multiple * enough)
         if len(filled & read) < len(self.through):
             name = next((name for name in self.through if name not in filled & read), self.through[0])
             kind, text = "unused", f"{name} is not used: fill it, wait, and read from it."
         else:
-            kind, text = "wasteful", next(wasteful, "")
+            kind, text = "wasteful", next(texts, "")
         right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
         return self._explained(Answer(False, f"Not yet. {right}, but {text}", kind), None) if text else None
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.show.draw.colours import DARK, EDGE, GREY, LIGHT, LIGHT_EDGE, PALE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, plural, write
 from minigrad.microscope.counts import BANKS, SECTOR, WARP, Line
@@ -24,7 +24,7 @@ def _select(
     name: str, report: Inspection, at: int | str | None, request: int, space: str, cost: Callable[[Line], float]
 ) -> tuple[list[Line], list[np.ndarray]]:
     """The accesses in a source line or of a variable, of more than four the costliest, with one request of each."""
-    a(name, report, Inspection, "a record of mg.inspect")
+    require(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
     found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
     if not found:

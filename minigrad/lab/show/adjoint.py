@@ -59,7 +59,7 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
     flat are dashed. Raises ValueError without a record, or for a kernel that it lacks.
     """
     record = _or_newest(record)
-    chosen = errors.words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
+    chosen = errors.require_words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
     costs = {name: cost for name, cost in record.costs.items() if name in chosen}
     pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
     worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]

@@ -9,7 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.colours import INK, RAMP, VERMILLION
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
@@ -45,7 +45,7 @@ def phases(report: Inspection, variable: str, by: str = "thread") -> Picture:
     Outlined are elements that several threads of a block touch in one phase, one of them writing, and not each its own
     part: a race, unless warps keep an order there. Raises ValueError where the variable was not touched.
     """
-    a("phases", report, Inspection, "a record of mg.inspect")
+    require("phases", report, Inspection, "a record of mg.inspect")
     if by not in ("thread", "block"):
         raise ValueError(f"phases: by={by!r} must be 'thread' or 'block'.")
     rows = report.traffic[report.traffic["variable"] == variable]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from minigrad.devices import get, why_not
 from minigrad.display import WIDTH as COLUMNS
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
@@ -33,7 +33,7 @@ def threads(kernel: Kernel | Launch, *sizes: int, **named: int) -> Picture:
 
     Blocks are bands over a row of elements, or tiles over a matrix; threads without an element are hatched.
     """
-    a("threads", kernel, Kernel | Launch, "a kernel and its sizes, or a launch")
+    require("threads", kernel, Kernel | Launch, "a kernel and its sizes, or a launch")
     launch = kernel.launch(*sizes, **named) if isinstance(kernel, Kernel) else kernel
     along, title = element_axes(launch), headline(launch)
     if len(along) == 2 and launch.blocks:
@@ -193,7 +193,7 @@ def block_slider(
     A size with several values, n=(100, 1000), gets a slider of its own. time launches the kernel with a block size,
     `time=lambda BLOCK: op.using(BLOCK=BLOCK)(x)`, and is timed where there is a GPU; or it is a sweep of `mg.bench`.
     """
-    a("block_slider", kernel, Kernel, "a kernel, e.g. mg.relu['forward'], and its sizes")
+    require("block_slider", kernel, Kernel, "a kernel, e.g. mg.relu['forward'], and its sizes")
     if not kernel.tunables or len(sizes) > len(kernel.sizes):
         takes = f"{kernel.name} takes {', '.join([*kernel.sizes, *kernel.tunables]) or 'no sizes'}"
         raise ValueError(f"block_slider needs a kernel with a block size to choose, and its sizes: {takes}.")

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.bench.measure import Measurement
 from minigrad.lab.bench.record import Record, newest
 from minigrad.lab.show.draw.axes import frame, plain_ticks
@@ -30,7 +30,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers stand at the left, at
     their share of the copy's bandwidth. Raises ValueError where nothing was measured.
     """
-    record = a("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
+    record = require("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     only = [only] if isinstance(only, str) else only
     if record is None or not record.chip or not record.copy:
         raise ValueError("there is no record with measurements. On a GPU: minigrad bench.")

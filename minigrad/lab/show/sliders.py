@@ -10,7 +10,7 @@ from IPython.display import DisplayHandle, display
 from ipywidgets import Layout, SelectionSlider, VBox
 
 from minigrad.display import Text
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.show.draw.picture import Picture, joined
 
 
@@ -108,9 +108,9 @@ def slider(draw: Callable[..., Any], start: Any = None, **choices: Sequence[Any]
 
     start: the value of the first slider. Raises ValueError where a slider has no values.
     """
-    a("slider", draw, Callable, "a function that draws, and values by name")
+    require("slider", draw, Callable, "a function that draws, and values by name")
     for name, values in choices.items():
-        a(f"slider: {name}", values, Sequence | np.ndarray, "a list of values")
+        require(f"slider: {name}", values, Sequence | np.ndarray, "a list of values")
     if not choices or not all(len(values) for values in choices.values()):
         raise ValueError("slider needs values to choose from, by name: slider(draw, n=(10, 100, 1000)).")
     first = next(iter(choices))

@@ -10,7 +10,7 @@ from minigrad import tape
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import move
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.show.draw.picture import plural
 from minigrad.lab.show.draw.svg import Box, drawing
 from minigrad.op import OPS
@@ -75,7 +75,7 @@ def graph(
     no scalar is summed first. A value is shown while its tensor is alive: the tape itself saves only the values that a
     gradient needs.
     """
-    root = a("graph", tensor, Tensor, "a tensor").node or tensor
+    root = require("graph", tensor, Tensor, "a tensor").node or tensor
     topo = tape.topological_order(root)[::-1]
     position = {id(at): i for i, at in enumerate(topo)}
     freed = any(isinstance(at, tape.Node) and at.vjp is None for at in topo)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from minigrad.display import table
-from minigrad.errors import whole
+from minigrad.errors import require_int
 from minigrad.lab.memory import timeline
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, RUST, VERMILLION
@@ -102,7 +102,7 @@ def images(images: Any, labels: Any = None, predictions: Any = None, count: int 
     (n, classes) scores.
     """
     pixels, truth, predicted = _checked(images, labels, predictions)
-    shown = range(min(whole("images", "count", count, 1), len(pixels)))
+    shown = range(min(require_int("images", "count", count, 1), len(pixels)))
     title = plural(len(pixels), "image") if len(shown) == len(pixels) else f"{len(shown)} of {len(pixels)} images"
     if truth is not None and predicted is not None:
         wrong = int(np.count_nonzero(truth[: len(shown)] != predicted[: len(shown)]))
@@ -116,7 +116,7 @@ def wrong_predictions(images: Any, labels: Any, predictions: Any, count: int = 2
     if truth is None or predicted is None:
         raise ValueError("wrong_predictions needs labels and predictions.")
     wrong = np.flatnonzero(truth != predicted)
-    shown = wrong[: whole("wrong_predictions", "count", count, 1)].tolist()
+    shown = wrong[: require_int("wrong_predictions", "count", count, 1)].tolist()
     title = f"{len(wrong)} of {len(pixels)} predicted wrongly"
     title += f", {len(shown)} shown" if len(shown) < len(wrong) else ""
     return _contact_sheet(title, pixels, shown, truth, predicted)

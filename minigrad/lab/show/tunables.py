@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.bench.record import Record
 from minigrad.lab.bench.sweeps import label
 from minigrad.lab.bench.work import work_of
@@ -43,7 +43,7 @@ def tuning(found: Search, **values: int) -> Picture:
 
     The first tunable runs along x, the others keep their values. Raises ValueError where no time is known.
     """
-    a("show.tuning", found, Search, "a search, e.g. mg.tune.survey(mg.bench.suite('relu')[0])")
+    require("show.tuning", found, Search, "a search, e.g. mg.tune.survey(mg.bench.suite('relu')[0])")
     if not found.times:
         raise ValueError(
             f"{found.work.title}: its settings are in no record. On a GPU mg.show.tuning_slider times them itself, "

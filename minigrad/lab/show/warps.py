@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from minigrad.display import table
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.show.draw.bands import colour
 from minigrad.lab.show.draw.colours import EDGE, GREY, INK, LIGHT_BLUE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
@@ -51,7 +51,7 @@ def idle(report: Inspection) -> Picture:
 
 
 def _check_blocks(name: str, report: Inspection) -> None:
-    a(name, report, Inspection, "a record of mg.inspect")
+    require(name, report, Inspection, "a record of mg.inspect")
     if not report.blocks:
         raise ValueError(f"{name} draws the inspected blocks, and this record has none. Inspect with blocks=1.")
 

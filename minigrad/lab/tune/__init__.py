@@ -1,6 +1,6 @@
 """Autotuning of block and tile sizes: `mg.tune(mg.matmul, (1024, 1024), (1024, 1024))`.
 
-A choice is timed once for each GPU and shape class and kept on disk; without a GPU it comes from the newest record.
+A choice is timed once for each GPU and shape class and cached on disk; without a GPU it comes from the newest record.
 `.op` is the op with the choice, `.explain()` names the resource that limits it. `mg.tune` is the function `tune`, and
 the package's other functions are its attributes: `mg.tune.auto()`.
 """
@@ -8,7 +8,7 @@ the package's other functions are its attributes: `mg.tune.auto()`.
 from dataclasses import dataclass
 from typing import Any
 
-from minigrad.errors import flag
+from minigrad.errors import require_bool
 from minigrad.lab.bench.sweeps import retuned
 from minigrad.lab.bench.work import WAYS, work_of
 from minigrad.lab.tune.choices import auto
@@ -53,7 +53,7 @@ def tune(op: Op | str, *shapes: Any, variant: str | None = None, again: bool = F
     shapes may be arrays or tensors; params are those of the op. Every legal setting is checked, then timed. again=True
     ignores choices that were timed before. Raises ValueError for an op without a kernel.
     """
-    flag("mg.tune", "again", again)
+    require_bool("mg.tune", "again", again)
     forward = work_of(op, shapes, variant=variant, **params)
     ways = [forward] if forward.op.backward is None else [work_of(op, shapes, way, variant, **params) for way in WAYS]
     works = [work for work in ways if work.dry().launches]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.devices import caches, get, why_not
-from minigrad.errors import flag
+from minigrad.errors import require_bool
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.record import records
 from minigrad.lab.bench.sweeps import settings
@@ -77,7 +77,7 @@ def auto(on: bool = True) -> int:
     nearest. Values asked for, as in op.using(BLOCK=64), have precedence. The look-up is part of planning a launch, once
     for each size, so the host's time for a call stays the same. auto(False) ends it.
     """
-    flag("mg.tune.auto", "on", on)
+    require_bool("mg.tune.auto", "on", on)
     for op in OPS.values():
         for kernel in op.kernels.values():
             kernel.forget()

@@ -10,7 +10,7 @@ from math import prod
 from minigrad.devices.cuda.chip import Chip
 from minigrad.devices.device import MAX_THREADS
 from minigrad.devices.dry_run import RecordedLaunch
-from minigrad.errors import a, whole
+from minigrad.errors import require, require_int
 from minigrad.kernels.extents import ceil_div
 from minigrad.op import Op
 
@@ -33,10 +33,10 @@ class Occupancy:
 
     def __post_init__(self) -> None:
         for name in ("grid", "threads", "registers", "shared"):
-            whole("Occupancy", name, getattr(self, name), int(name == "threads"))
+            require_int("Occupancy", name, getattr(self, name), int(name == "threads"))
         if self.threads > MAX_THREADS:
             raise ValueError(f"Occupancy: threads={self.threads}; a block has at most {MAX_THREADS}.")
-        a("Occupancy: chip", self.chip, Chip, "a chip, e.g. mg.bench.newest().chip")
+        require("Occupancy: chip", self.chip, Chip, "a chip, e.g. mg.bench.newest().chip")
 
     @property
     def warps(self) -> int:

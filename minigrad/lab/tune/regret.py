@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from minigrad.display import Table, table
-from minigrad.errors import a, whole
+from minigrad.display import Table, Tabular, table
+from minigrad.errors import require, require_int
 from minigrad.lab.bench.measure import Experiment
 from minigrad.lab.bench.record import Record, newest
 from minigrad.lab.bench.sweeps import default, label, settings, swept
@@ -30,8 +30,8 @@ class Regret:
         return self.title, self.best, f"{self.seconds * 1e6:.1f}", self.search, late, self.default, default
 
 
-@dataclass(frozen=True)
-class Regrets:
+@dataclass(frozen=True, repr=False)
+class Regrets(Tabular):
     place: str
     rows: tuple[Regret, ...]
 
@@ -42,21 +42,16 @@ class Regrets:
     def largest(self, count: int = 10) -> "Regrets":
         """The works in which the default loses most."""
         rows = sorted(self.rows, key=lambda row: row.of_default, reverse=True)
-        return Regrets(self.place, tuple(rows[: whole("Regrets.largest", "count", count)]))
+        return Regrets(self.place, tuple(rows[: require_int("Regrets.largest", "count", count)]))
 
     def table(self) -> Table:
-        return table([row.row() for row in self.rows], HEADERS)
-
-    def __repr__(self) -> str:
-        return f"Choices against the best of a full sweep, {self.place}\n{self.table()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>Choices against the best of a full sweep, {self.place}</p>{self.table()._repr_html_()}"
+        caption = f"Choices against the best of a full sweep, {self.place}"
+        return table([row.row() for row in self.rows], HEADERS, caption)
 
 
 def regret(record: Record | None = None) -> Regrets:
     """The table of a record, by default the newest. Raises ValueError if there is none."""
-    record = a("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
+    record = require("mg.tune.regret", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     if record is None:
         raise ValueError("there is no record; on a GPU: minigrad bench --sweep.")
     return Regrets(record.place, tuple(_of(record, title) for title in record.sweeps if title in record.choices))
@@ -72,7 +67,7 @@ def _of(record: Record, title: str) -> Regret:
 def sweep(record: Record, experiment: Experiment) -> None:
     """Add a full sweep of a work and the search's choice to the record, unless the work takes LONGEST or more."""
     wanted = "a record and an experiment, from mg.bench.run(more=mg.tune.sweep)"
-    a("mg.tune.sweep", experiment, Experiment, wanted)
+    require("mg.tune.sweep", experiment, Experiment, wanted)
     work, found = experiment.work, settings(experiment.work)
     record.resources |= resources_of(found)
     if len(found) > 1 and record.measurements[work.title].timing.seconds < LONGEST:

@@ -6,7 +6,7 @@ from typing import Any
 
 from minigrad.devices import get, why_not
 from minigrad.devices.cuda.chip import Chip
-from minigrad.errors import a
+from minigrad.errors import require
 from minigrad.lab.bench.measure import Experiment, set_up
 from minigrad.lab.bench.record import Times, newest, recorded
 from minigrad.lab.bench.sweeps import Setting, default, label, settings, swept
@@ -37,7 +37,11 @@ class Search:
 
     def at(self, wanted: str | Mapping[str, int]) -> Setting:
         """A setting by its label or its values."""
-        name = wanted if isinstance(wanted, str) else label(a("Search.at", wanted, Mapping, "values, as {'BLOCK': 64}"))
+        name = (
+            wanted
+            if isinstance(wanted, str)
+            else label(require("Search.at", wanted, Mapping, "values, as {'BLOCK': 64}"))
+        )
         known = {setting.label: setting for setting in self.settings}
         if name not in known:
             there = ", ".join(each or "nothing to choose" for each in known)
@@ -64,7 +68,7 @@ class Search:
 
 def choose(work: Work, again: bool = False) -> Search:
     """Choose a setting for a work: cached or timed on this GPU; without a GPU from the newest record."""
-    found = settings(a("mg.tune.choose", work, Work, "a work, e.g. one of mg.bench.suite()"))
+    found = settings(require("mg.tune.choose", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if why_not("cuda"):
         return _from_record(work, found)
     gpu: Any = get("cuda")
@@ -80,7 +84,7 @@ def choose(work: Work, again: bool = False) -> Search:
 
 def survey(work: Work) -> Search:
     """Time every setting, next to the choice; without a GPU times come from the newest record."""
-    found = choose(a("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
+    found = choose(require("mg.tune.survey", work, Work, "a work, e.g. one of mg.bench.suite()"))
     if not found.place or found.how == RECORDED:
         return found
     return replace(found, times=swept(set_up(work), found.settings, 10), how=LIVE)

@@ -11,26 +11,20 @@ from minigrad.lab.exercises import Exercise
 
 
 def exercise(name: str | None = None) -> Any:
-    """The exercise of that name; without a name a list of all, by notebook."""
+    """The exercise of that name; without a name a list of all, by notebook. Raises ValueError for an unknown name."""
     found = all_exercises()
     if name is None:
         return Text("\n".join(f"{each.notebook}  {each.call:34}{each.title}" for each in found.values()))
     if name not in found:
-        raise ValueError(unknown_exercise(name))
+        near, known = get_close_matches(str(name), found, 3), ", ".join(found)
+        hint = f"did you mean {' or '.join(near)}? mg.exercise() lists them." if near else f"there are {known}."
+        raise ValueError(f"There is no exercise {name!r}; {hint}")
     return found[name]
-
-
-def unknown_exercise(name: str) -> str:
-    """The message for an unknown name, with those close to it."""
-    near = get_close_matches(str(name), all_exercises(), 3)
-    there = ", ".join(all_exercises())
-    hint = f"did you mean {' or '.join(near)}? mg.exercise() lists them." if near else f"there are {there}."
-    return f"There is no exercise {name!r}; {hint}"
 
 
 @cache
 def all_exercises() -> dict[str, Exercise]:
     """All exercises by name, in the order of their notebooks."""
-    modules = {info.name: import_module(f"{__name__}.{info.name}") for info in iter_modules(__path__)}
-    found = [getattr(module, name) for name, module in modules.items()]
+    names = [info.name for info in iter_modules(__path__)]
+    found = [getattr(import_module(f"{__name__}.{name}"), name) for name in names]
     return {each.name: each for each in sorted(found, key=lambda each: each.notebook)}

@@ -8,33 +8,25 @@ from minigrad.lab.exercises import PythonExercise, Wrong, slopes
 
 
 class Scalar:
-    """A number with its parents, and the rule that passes its gradient on to them."""
+    """A number on a tape with its parents, and the rule that passes its gradient on to them."""
 
-    def __init__(self, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
-        self.data, self.parents, self.rule, self.grad = data, parents, rule, 0.0
+    def __init__(self, tape: list, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
+        self.tape, self.data, self.parents, self.rule, self.grad = tape, data, parents, rule, 0.0
+        tape.append(self)
 
     def __add__(self, other: "Scalar") -> "Scalar":
-        return Scalar(self.data + other.data, (self, other), lambda dy: (dy, dy))
+        return Scalar(self.tape, self.data + other.data, (self, other), lambda dy: (dy, dy))
 
     def __mul__(self, other: "Scalar") -> "Scalar":
-        return Scalar(self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
-
-
-def topo(value: Scalar, found: list[Scalar]) -> list[Scalar]:
-    """This value and all that it depends on, parents first."""
-    if value not in found:
-        for parent in value.parents:
-            topo(parent, found)
-        found.append(value)
-    return found
+        return Scalar(self.tape, self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
 
 
 def gradients(walk_back: Callable, formula: str, a: float, b: float) -> np.ndarray:
     """Both gradients of a formula by the reader's walk."""
-    inputs = Scalar(a), Scalar(b)
-    result = eval(formula, {"a": inputs[0], "b": inputs[1]})
-    walk_back(topo(result, [])[::-1])
-    return np.array([value.grad for value in inputs])
+    tape: list[Scalar] = []
+    eval(formula, {"a": Scalar(tape, a), "b": Scalar(tape, b)})
+    walk_back(tape[::-1])
+    return np.array([value.grad for value in tape[:2]])
 
 
 walk_back = PythonExercise(
