@@ -1,7 +1,6 @@
 """The accesses of a warp as a picture: sectors of global memory, and banks of shared memory."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from math import gcd
 from operator import attrgetter
 
@@ -21,9 +20,12 @@ SITES = 4  # accesses in one picture
 
 
 def _select(
-    name: str, report: Inspection, at: int | str | None, request: int, space: str, cost: Callable[[Line], float]
-) -> tuple[list[Line], list[np.ndarray]]:
-    """The accesses in a source line or of a variable, of more than four the costliest, with one request of each."""
+    name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str
+) -> tuple[list[Line], list[np.ndarray], str]:
+    """The accesses in a source line or of a variable, of more than four the costliest; one request of each; a title.
+
+    The cost of an access is the number of sectors or wavefronts, the `noun`, per request.
+    """
     a(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
     found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
@@ -32,8 +34,11 @@ def _select(
         there = f"it has {joined(where, 'and')}" if where else "there is none in the blocks that were looked at"
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
+    cost = attrgetter(f"{noun}s_per_request")
     chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:SITES])
-    return [report.lines[i] for i in chosen], [request_of(name, report, i, request) for i in chosen]
+    lines = [report.lines[i] for i in chosen]
+    each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
+    return lines, [request_of(name, report, i, request) for i in chosen], f"{report.kernel}, a warp: {', '.join(each)}"
 
 
 def label(report: Inspection, line: Line) -> str:
@@ -67,9 +72,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     at is a source line or a variable; without it, the costliest accesses are drawn. request counts the instructions of
     warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    cost = attrgetter("sectors_per_request")
-    lines, requests = _select("sectors", report, at, request, "global", cost)
-    title = _title(report, lines, "sector", cost)
+    lines, requests, title = _select("sectors", report, at, request, "global", "sector")
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
@@ -83,11 +86,6 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     head = ("line", "access", "of", "requests", "sectors/request", "ideal", "bytes asked", "bytes moved", "used")
     key = f"Dark: what a lane asks for. Pale: moved along in the same sector of {SECTOR} bytes, and not used."
     return Picture(figure, title, f"{key}\n{table(rows, head)!r}")
-
-
-def _title(report: Inspection, lines: Sequence[Line], noun: str, cost: Callable[[Line], float]) -> str:
-    each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
-    return f"{report.kernel}, a warp: {', '.join(each)}"
 
 
 def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
@@ -130,12 +128,10 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
 
     A bank serves one word a wavefront. at and request as for `sectors`. Raises ValueError without such an access.
     """
-    cost = attrgetter("wavefronts_per_request")
-    lines, requests = _select("banks", report, at, request, "shared", cost)
+    lines, requests, title = _select("banks", report, at, request, "shared", "wavefront")
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
     high = sum(heights) + 2.5 * len(lines)
-    title = _title(report, lines, "wavefront", cost)
     figure, axes = canvas(WIDTH, 0.55 + 0.2 * high, title)
     top = 0.0
     for line, lanes, height in zip(lines, served, heights, strict=True):

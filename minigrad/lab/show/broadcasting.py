@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from minigrad.display import table
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PAPER
-from minigrad.lab.show.draw.grid import Axis, Slot, slots
+from minigrad.lab.show.draw.grid import Slot, slots
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, write
 
 Shape = tuple[int, ...]
@@ -57,7 +57,7 @@ def _result_shape(a: Shape, b: Shape) -> Shape:
 
 def _cells(shape: Shape) -> Iterator[tuple[tuple[Slot, ...], float, float]]:
     """The drawn elements of a shape and their x and y; the matrices of a 3-dimensional one lie next to each other."""
-    plane, rows, columns = (slots(Axis("", "", n, 1, n), CELLS) for n in _padded(shape, 3))
+    plane, rows, columns = (slots(n, CELLS) for n in _padded(shape, 3))
     step = columns[-1].at + 1 + GAP / 2
     for p in plane:
         for r in rows:

@@ -52,7 +52,6 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
     figure = blank_figure(WIDTH, 1.1 + 1.5 * len(curves), title)
     rows = np.ravel(figure.subplots(len(curves), 1, sharex=True, squeeze=False))
     for axes, (name, y), (colour, _) in zip(rows, curves.items(), STYLES, strict=False):
-        axes.invert_yaxis()  # frame turns it upwards again
         frame(axes, along if axes is rows[-1] else "", "")
         axes.axhline(0, color=GREY, linewidth=0.8)
         axes.plot(x, y, color=colour, linewidth=1.6)

@@ -15,7 +15,7 @@ from minigrad.lab.bench.workloads import sizes
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, canvas, plural, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
@@ -192,8 +192,7 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
         loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
         finding = f"{plural(counts.elements, 'element')} of c a thread; {loads}"
     title = f"{name}: {finding}"
-    figure, axes = canvas(WIDTH, 2.8, title)
-    axes.remove()
+    figure = blank_figure(WIDTH, 2.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
     _draw_step(right, name, n, record)
@@ -250,6 +249,7 @@ def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:
 def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
     """Bars of speed: the rung, the one below it, PyTorch, and the peak of the chip."""
     frame(axes, "", "")
+    axes.invert_yaxis()
     axes.grid(visible=False)
     found = measured(record, n)
     if record is None or name not in found:

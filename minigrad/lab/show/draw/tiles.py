@@ -26,11 +26,11 @@ class TiledMatrix:
 
     @property
     def down(self) -> list[Slot]:
-        return slots(self.rows, TILES, self.keep[0])
+        return slots(self.rows.blocks, TILES, self.keep[0])
 
     @property
     def across(self) -> list[Slot]:
-        return slots(self.columns, TILES, self.keep[1])
+        return slots(self.columns.blocks, TILES, self.keep[1])
 
     @property
     def right(self) -> float:
