@@ -101,9 +101,8 @@ class Optimizer:
             for row in rows:
                 self._update(*row)
             return ()
-        owner = next(
-            c for c in type(self).__mro__ if "_update" in vars(c)
-        )  # the class that updates one also updates many
+        # The class that updates one parameter also updates many.
+        owner = next(c for c in type(self).__mro__ if "_update" in vars(c))
         launch = vars(owner).get("_launch", Optimizer._launch)
         for dtype in dict.fromkeys(row[0].dtype for row in rows):
             alike = [row for row in rows if row[0].dtype == dtype and row[0].size]

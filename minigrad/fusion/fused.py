@@ -146,7 +146,7 @@ class Fused(Op):
             name,
             forward,
             backward if self.code.wanted else None,
-            kernels=self._kernels(self._file),
+            kernels=self._kernels(),
             launch=self._launch,
             launch_backward=self._launch_backward,
             prepare=self._prepare,
@@ -203,10 +203,10 @@ class Fused(Op):
 
     # --- launches: kernels, the chunks that they own, and the kernel of sum that adds up the sums of chunks ---
 
-    def _kernels(self, source: Source) -> dict[str, Kernel]:
+    def _kernels(self) -> dict[str, Kernel]:
         """A thread owns four elements or, with a closing sum, a block owns a chunk of a row."""
         names = {way: f"{self.name}_{way}" for way in ("forward", "backward")[: 1 + bool(self.code.wanted)]}
-        kernel = partial(Kernel, source, block=("BLOCK",), BLOCK=BLOCKS)
+        kernel = partial(Kernel, self._file, block=("BLOCK",), BLOCK=BLOCKS)
         if self.trace.closing is None:
             return {way: kernel(name, grid=("n/4*BLOCK",), sizes="n") for way, name in names.items()}
         chunks = partial(kernel, grid=("outputs", "n/CHUNK"), sizes="outputs n", CHUNK=reduction.CHUNKS)

@@ -27,7 +27,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     """Every measurement of a record, by default the newest, or those whose titles start as in `only=["matmul of"]`.
 
     Along x the FLOPs for each byte that must be moved, along y the FLOP/s. The slanted roof is the measured bandwidth
-    of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers stand at the left, at
+    of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers are at the left, at
     their share of the copy's bandwidth. Raises ValueError where nothing was measured.
     """
     record = a("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")

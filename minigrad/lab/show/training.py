@@ -73,7 +73,7 @@ def _set_scales(axes: Axes, values: np.ndarray) -> None:
 
 
 def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
-    """The bytes in use after each launch of step(*inputs), on `sim`: they rise going forward and fall going back."""
+    """The bytes in use after each launch of step(*inputs), on `sim`: the forward pass allocates, the backward frees."""
     found = timeline(step, *inputs)
     if not found.kernels:
         raise ValueError("show.memory: the step launched no kernel.")

@@ -1,6 +1,6 @@
 """matmul: matrix multiplication, and the two matrix multiplications of its gradient.
 
-`shapes` says what is multiplied, `kernels` holds the ladder of kernels, `strategies` chooses among them.
+`shapes` holds the extents of the products, `kernels` the ladder of kernels; `strategies` chooses among them.
 """
 
 from collections.abc import Mapping
@@ -123,7 +123,7 @@ INPUTS = (
 
 
 class Matmul(Op):
-    """The op, which also tells the strategy of a product."""
+    """The op, with the strategy that it chooses for a product."""
 
     def strategy(self, a: Any, b: Any, dtype: str = "float32", way: str = "forward") -> Strategy:
         """The strategy for two tensors or shapes, on their device, or else on this machine's GPU (or an H200).

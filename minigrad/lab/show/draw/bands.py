@@ -11,7 +11,7 @@ from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE,
 from minigrad.lab.show.draw.grid import Axis, slots
 from minigrad.lab.show.draw.picture import box, write
 
-SQUARES = 32  # up to so many threads, each has a square
+SQUARES = 32  # the most threads that are drawn as squares
 BLOCKS = 5  # the most blocks drawn side by side
 
 

@@ -3,7 +3,7 @@
 Every node lies below its inputs, lines cross seldom, and run straight where there is room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -96,7 +96,7 @@ def _order(layers: list[list[Item]]) -> None:
     layers[:] = min(orders, key=_crossings)
 
 
-def _crossings(layers: list[list[Item]]) -> int:
+def _crossings(layers: Iterable[list[Item]]) -> int:
     total = 0
     for upper, lower in pairwise(layers):
         position = {id(item): at for at, item in enumerate(lower)}
@@ -116,7 +116,7 @@ def _place(layers: list[list[Item]]) -> float:
     for sweep in range(SWEEPS + 1):  # an odd number: the last one goes down
         down = sweep % 2 == 0
         for layer in layers if down else layers[::-1]:
-            # a node stands under operations, and leaves make room
+            # a node follows the operations that it reads, and leaves give way
             near = ([n for n in item.above if n.above] or item.above if down else item.below for item in layer)
             _spread(layer, [_mean([n.x for n in each], item.x) for each, item in zip(near, layer, strict=True)])
     items = [item for layer in layers for item in layer]

@@ -9,7 +9,7 @@ from minigrad.lab.show.draw.grid import Axis, Slot, slots
 from minigrad.lab.show.draw.picture import box, write
 
 TILES = 6  # the most tiles drawn along an axis
-THREADS = 24  # up to so many threads along an axis, each has a square
+THREADS = 24  # the most threads along an axis that are drawn as squares
 Place = tuple[int | None, int | None]
 
 
