@@ -109,7 +109,7 @@ class Op:
         return call.apply(tensors)
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "PreparedCall":
-        """The call for arrays like these; it is kept where the device replays launches."""
+        """The call for arrays like these, cached where the device replays launches."""
         if self._generation != _generation[0]:
             self._forget()
         replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
@@ -257,7 +257,7 @@ class Rule:
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
         self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
-        self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only where rules are kept
+        self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only for a cached rule
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
         """The node for these tensors: the inputs and, before the last output `result`, any others."""

@@ -31,7 +31,7 @@ def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
 
 
 class Optimizer:
-    """A list of parameters and the rule that steps them down their gradients, with `states` arrays for each."""
+    """A list of parameters and the rule that updates them from their gradients, with `states` arrays for each."""
 
     states: int
     checks: ClassVar[Mapping[str, Callable]] = {"lr": number}  # of the numbers that a user may set at any time
@@ -193,7 +193,7 @@ class Adam(Optimizer):
         p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """t counts the steps of a parameter, on the device: a graph replays only what happens there."""
+        """t counts the steps of a parameter, on the device: a graph replays only the work of the device."""
         ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
         c1, c2 = (1 - beta for beta in self.betas)
         ADAM_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, c1, c2, self.eps)

@@ -61,10 +61,10 @@ def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
     The operation's rule then receives one tuple, with None for each output that no gradient reaches.
     """
 
-    def hand_over(i: int) -> Vjp:
+    def rule(i: int) -> Vjp:
         return lambda dy: (tuple(dy if i == j else None for j in range(len(arrays))),)
 
-    return [Node(f"{node.op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
+    return [Node(f"{node.op}[{i}]", (node,), rule(i), (), array) for i, array in enumerate(arrays)]
 
 
 class Recorder(Protocol):

@@ -1,4 +1,4 @@
-"""Tensor: what a user holds. An array on a device, its gradient, and the node of the tape that made it."""
+"""Tensor: an array on a device, its gradient, and the node of the tape that made it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union

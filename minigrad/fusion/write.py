@@ -81,7 +81,6 @@ class FusedSource:
 
     @property
     def text(self) -> str:
-        """The text of the file."""
         kernels = [self._forward(), *([self._backward()] if self.wanted else [])]
         return "\n".join(['#include "fused.cuh"\n', *kernels])
 

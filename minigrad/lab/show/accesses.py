@@ -89,7 +89,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
 
 
 def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
-    """Lanes above, the sectors below, and a line from each lane to the elements that it asks for."""
+    """Lanes above, the sectors below, and a line from each lane to the elements that it requests."""
     itemsize = report.variables[line.variable].itemsize
     write(axes, 0, top + 0.25, label(report, line), ha="left", fontweight="bold")
     write(axes, -0.15, top + 0.9, "lane", ha="right")

@@ -102,7 +102,7 @@ class _Sheet:
         self.numbered = by == "thread" and self.unit >= longest * DIGIT + 0.05  # a cell has room for a thread's number
 
     def figure(self, title: str) -> Figure:
-        """Panels with few rows are stacked, others lie two in a line."""
+        """Panels with few rows are stacked, others lie two in a row."""
         high, wide, unit = self.high, self.wide, self.unit
         lines = -(-len(self.panels) // self.columns)
         head = 0.42 / unit if self.columns > 1 or high > 1 else 0.12 / unit

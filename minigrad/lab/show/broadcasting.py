@@ -96,7 +96,7 @@ def _number(index: Shape, own: Shape) -> int:
 
 
 def _numbers(a: Shape, b: Shape, shape: Shape) -> str:
-    """The alignment as a table, and the sum that each gradient takes."""
+    """The alignment as a table, and the axes over which each gradient is summed."""
     rows = []
     for name, own in (("a", a), ("b", b)):
         stretched = [i for i, (m, n) in enumerate(zip(_padded(own, len(shape)), shape, strict=True)) if m != n]

@@ -19,7 +19,7 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: the place of kernels that only move numbers, or whose FLOPs are not counted
-LETTER = 0.0092  # the width of a letter, relative to the picture's
+LETTER = 0.0092  # the width of a character, relative to the picture's
 HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 

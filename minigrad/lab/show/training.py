@@ -144,7 +144,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     total, right = int(counts.sum()), int(np.trace(counts))
     title = f"{right} of {total} right, {100 * right / max(total, 1):.1f} %"
     mistakes = [(int(counts[i, j]), i, j) for i, j in np.argwhere(counts).tolist() if i != j]
-    mistakes.sort(key=lambda mistake: (-mistake[0], mistake[1:]))
+    mistakes.sort(key=lambda mistake: -mistake[0])
     if mistakes and mistakes[0][0] > max((times for times, *_ in mistakes[1:]), default=0):
         times, i, j = mistakes[0]
         title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(times, 'time')}"

@@ -119,8 +119,8 @@ def vector_chunks(blocks: int, elements: int, processors: int) -> int:
 
 # --- a long sum of a small result: several blocks share the sum of a tile, and another launch adds up ---
 
-# Terms of a sum. A block takes 160 in a microsecond (64 x 64 with 16384 of them, in 102 us on an H200), and the launch
-# that adds up lasts about 3: from LONG on, half of the terms take four times as long as it.
+# Terms of a sum. A block adds 160 per microsecond (64 x 64 with 16384 of them take 102 us on an H200), and the launch
+# that adds up takes about 3: from LONG on, half of the terms take four times as long.
 LONG, SHORTEST, STAGE = 4096, 1024, 64
 
 

@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 from minigrad.display import Text
 from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 
-DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp letters
+DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp text
 WIDTH = 9.6  # inches, of most pictures
 HATCH = {"hatch": "////", "edgecolor": EDGE, "linewidth": 0.8}
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared

@@ -14,8 +14,8 @@ from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, PALE, RU
 SWEEPS = 12
 BEND = 28  # pixels for a line that passes between boxes
 SPACE = 26  # between neighbours
-LETTER, LINE = 8.2, 19  # pixels: width of a monospaced letter at size 13.5, height of a line
-LONGEST = 36  # letters in a line
+LETTER, LINE = 8.2, 19  # pixels: width of a monospaced character at size 13.5, height of a line
+LONGEST = 36  # characters in a line
 PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
 MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
 SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
