@@ -76,8 +76,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
-    axes.set_xlim(-1.6, WARP + 0.1)
-    axes.set_ylim(3.6 * len(lines) - 0.3, -0.1)
+    axes.set(xlim=(-1.6, WARP + 0.1), ylim=(3.6 * len(lines) - 0.3, -0.1))
     rows = [
         (x.line, x.kind, x.variable, x.requests, x.sectors_per_request, x.ideal_sectors_per_request,
          x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %")
@@ -137,8 +136,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
     for line, lanes, height in zip(lines, served, heights, strict=True):
         _draw_banks(axes, top, label(report, line), LIGHT[line.kind], lanes, height)
         top += height + 2.5
-    axes.set_xlim(-1.9, BANKS + 0.1)
-    axes.set_ylim(high - 0.2, -0.1)
+    axes.set(xlim=(-1.9, BANKS + 0.1), ylim=(high - 0.2, -0.1))
     rows = [(line.line, line.kind, line.variable, line.requests, line.wavefronts, line.wavefronts_per_request,
              line.bank_conflicts, len({bank for _, bank in lanes}))
             for line, lanes in zip(lines, served, strict=True)]  # fmt: skip

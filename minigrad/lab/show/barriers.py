@@ -115,8 +115,7 @@ class _Sheet:
             at = (x, y - 0.08 / unit, "left", "bottom") if above else (x - 0.12 / unit, y + 0.5, "right", "center")
             write(axes, *at[:2], f"phase {panel.phase}, {panel.kind}", ha=at[2], va=at[3], fontweight="bold")
             self.draw(axes, panel, x, y)
-        axes.set_xlim(0, (WIDTH - 0.2) / unit)
-        axes.set_ylim(head * 0.9 + lines * (high + head), 0)
+        axes.set(xlim=(0, (WIDTH - 0.2) / unit), ylim=(head * 0.9 + lines * (high + head), 0))
         return figure
 
     def draw(self, axes: Axes, panel: PhasePanel, left: float, top: float) -> None:

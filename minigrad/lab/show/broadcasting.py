@@ -33,9 +33,7 @@ def broadcast(shape_a: int | Shape, shape_b: int | Shape) -> Picture:
     stacked = len(shape) == 3 or 3 * wide + 2 * GAP > WIDTH / INCHES
     width, height = (wide, 3 * (high + GAP)) if stacked else (3 * wide + 2 * GAP, high + GAP)
     figure, axes = canvas(max(7.2, width * INCHES + 0.4), height * INCHES + 0.6, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.2, max(width + 0.1, 7 / INCHES))
-    axes.set_ylim(height, -0.1)
+    axes.set(aspect="equal", anchor="NW", xlim=(-0.2, max(width + 0.1, 7 / INCHES)), ylim=(height, -0.1))
     for i, (name, own, fill) in enumerate(panels):
         left, top = (0, i * (high + GAP)) if stacked else (i * (wide + GAP), 0)
         write(axes, left, top + 0.4, f"{name}  {own}", ha="left", fontweight="bold")

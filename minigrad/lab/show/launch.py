@@ -89,9 +89,7 @@ def _canvas(matrices: Sequence[TiledMatrix], title: str) -> tuple[Figure, Axes]:
     wide, high = max(matrix.right for matrix in matrices), max(matrix.bottom for matrix in matrices)
     unit = min((WIDTH - LABEL) / (wide + 0.5), (HEIGHT - 0.6) / (high + 0.5), 0.8)
     figure, axes = canvas(max(7.2, wide * unit + LABEL + 0.5), high * unit + 1, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.5, wide + LABEL / unit)
-    axes.set_ylim(high + 0.1, -0.5)
+    axes.set(aspect="equal", anchor="NW", xlim=(-0.5, wide + LABEL / unit), ylim=(high + 0.1, -0.5))
     for matrix in matrices:
         if any(other.left > matrix.right and other.top == matrix.top for other in matrices) and matrix.top > 0:
             write(axes, matrix.left, matrix.top - 0.15, matrix.label(), ha="left", va="bottom")

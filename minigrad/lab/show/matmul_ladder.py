@@ -277,9 +277,8 @@ def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Reco
     axes.barh(range(len(found)), speeds, 0.72, color=[UNIT[unit] for unit in units])
     axes.set_yticks(range(len(found)), list(found))
     rivals = {unit: speed / 1e12 for unit, speed in pytorch(record, n).items() if unit in units}
-    axes.set_xscale("log")
-    axes.set_xlim(min(speeds) / 1.6, max([*speeds, *rivals.values()]) * 4)
-    axes.set_ylim(-0.6, len(found) - 0.1)
+    right = max([*speeds, *rivals.values()]) * 4
+    axes.set(xscale="log", xlim=(min(speeds) / 1.6, right), ylim=(-0.6, len(found) - 0.1))
     for at, speed in enumerate(speeds):
         x, side, colour = (speed / 1.06, "right", "white") if speed > 4 * min(speeds) else (speed * 1.06, "left", INK)
         write(axes, x, at, _short(speed), ha=side, fontsize=10, color=colour)

@@ -73,16 +73,14 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
     units, (xs, ys) = {m.unit for m in shown}, zip(*map(_place, shown), strict=True)
     peaks = {unit: peak / 1e12 for unit in UNIT if unit in units and (peak := record.chip.peak(unit))}
     slope, top = record.copy / 1e12, max(peaks.values(), default=100.0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log")
     left, right = min(1.0, *xs) / 1.6, max(16384.0, 4 * top / slope)
     axes.plot([left, top / slope], [slope * left, top], color=INK, linewidth=1.6)
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=UNIT[unit], linewidth=1.6)
         name = f"{NAMES[unit]}: {peak:.0f} TFLOP/s"  # left of its roof, where no kernel can be
         write(axes, 0.85 * peak / slope, peak, name, ha="right", color=UNIT[unit])
-    axes.set_xlim(left, right)
-    axes.set_ylim(min(ys) / 4, top * 2.2)
+    axes.set(xlim=(left, right), ylim=(min(ys) / 4, top * 2.2))
     middle = left**0.35 * (min(peaks.values(), default=top) / slope) ** 0.65
     write(axes, middle, slope * middle * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
     if not all(m.flops for m in shown):

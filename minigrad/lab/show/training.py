@@ -191,8 +191,7 @@ def _contact_sheet(title: str, pixels: np.ndarray, shown: Sequence[int], truth: 
         box(axes, x, y, 1, 1, "none", edgecolor=edge, linewidth=width, zorder=2)
         bold = {"color": RUST, "fontweight": "bold"} if wrong else {}
         write(axes, x + 0.5, y + 1.18, text, fontsize=FONT if len(text) < 9 else 10, **bold)
-    axes.set_xlim(-0.05, COLUMNS * 1.1)  # imshow has changed them
-    axes.set_ylim(rows * 1.4, -0.1)
+    axes.set(xlim=(-0.05, COLUMNS * 1.1), ylim=(rows * 1.4, -0.1))  # imshow has changed them
     texts = [text for text, _ in captions]
     lines = [" | ".join(texts[at : at + COLUMNS]) for at in range(0, len(texts), COLUMNS)]
     return Picture(figure, title, "\n".join(lines) if any(texts) else f"no labels; {len(texts)} images")
@@ -211,9 +210,7 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     """Each count in its cell; mistakes are darker where they are more frequent, the diagonal is outlined."""
     size = len(counts)
     figure, axes = canvas(7.2, 0.42 * size + 1.4, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-2, max(size, 13))
-    axes.set_ylim(size + 0.1, -2)
+    axes.set(aspect="equal", anchor="NW", xlim=(-2, max(size, 13)), ylim=(size + 0.1, -2))
     most = int((counts * (1 - np.eye(size, dtype=int))).max(initial=0))
     for i in range(size):
         write(axes, -0.3, i + 0.5, classes[i], ha="right")

@@ -38,15 +38,12 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs:
     dy = dy[..., None, :] if row else dy
     da = db = None
     if needs[0]:
-        da = _squeeze(forward(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision), -2, row)
+        da = forward(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision)
+        da = da.squeeze(-2) if row else da
     if needs[1]:
-        db = _squeeze(forward((a[None] if row else a).swapaxes(-1, -2), dy, precision), -1, column)
+        db = forward((a[None] if row else a).swapaxes(-1, -2), dy, precision)
+        db = db.squeeze(-1) if column else db
     return da, db
-
-
-def _squeeze(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
-    """The gradient of a vector without the axis that made it a matrix."""
-    return matrix.squeeze(axis) if vector else matrix
 
 
 def launch(kernels: Mapping[str, Kernel], a: Array, b: Array, precision: str = "float32") -> Array:
