@@ -70,9 +70,8 @@ def _map(axes: Axes, name: str, field: Any) -> None:
     colours = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if signed else {"cmap": "cividis"}
     axes.set_facecolor(EDGE)  # of hidden elements
     drawn = axes.imshow(field, origin="lower", **colours)
-    axes.set_aspect("auto" if field.shape[0] > 3 * field.shape[1] else "equal")
+    axes.set(xticks=[], yticks=[], aspect="auto" if field.shape[0] > 3 * field.shape[1] else "equal")
     axes.set_title(name, fontsize=FONT, color=INK, loc="left")
-    axes.set(xticks=[], yticks=[])
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))
     scale.ax.tick_params(labelsize=10, colors=INK)
     scale.outline.set_visible(False)

@@ -88,8 +88,7 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
              linewidth=0.5)  # fmt: skip
     axes.annotate(found.kernels[top - 1], (top, found.peak), (0, 4), textcoords="offset points", ha="center",
                   fontsize=FONT - 2, color=INK)  # fmt: skip
-    axes.set_ylim(0, found.peak * 1.15)
-    axes.set_axisbelow(True)
+    axes.set(ylim=(0, found.peak * 1.15), axisbelow=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return Picture(figure, title, f"hatched: the way back\n{found!r}")
