@@ -126,7 +126,7 @@ class Optimizer:
 
     @property
     def settings(self) -> tuple:
-        """All that the update depends on besides arrays: every other attribute of the optimizer."""
+        """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
         return tuple((name, value) for name, value in vars(self).items() if name not in ("parameters", "_states"))
 
     def _start(self, p: Any) -> list[np.ndarray]:

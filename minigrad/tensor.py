@@ -93,7 +93,7 @@ class Tensor(Operators):
 
     @property
     def version(self) -> tape.Version:
-        """Counts the writes to its memory; created when first asked for."""
+        """Counts the writes to its memory; created on first use."""
         if self._version is None:
             self._version = tape.Version()
         return self._version

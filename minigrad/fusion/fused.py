@@ -73,7 +73,6 @@ class Traffic:
 
 
 def nbytes(launches: Sequence[LaunchTraffic]) -> int:
-    """The bytes that these launches read and write."""
     return sum(m.read + m.written for m in launches)
 
 

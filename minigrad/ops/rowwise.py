@@ -72,7 +72,7 @@ def fitting(
 
 
 def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
-    """The kernel of a kind, if it has its role by default or `using` asks for it."""
+    """The kernel of a kind, if it has its role by default or `using` selects it."""
     own = kernels[way]
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 

@@ -101,7 +101,7 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
         write(axes, i + 0.5, top + 0.9, str(i), fontsize=10)
     first, size = lanes["offset"], int(lanes["bytes"].max())
     touched = np.unique(np.concatenate([first // SECTOR, (first + lanes["bytes"] - 1) // SECTOR]))
-    unit = gcd(itemsize, size, SECTOR)  # an element, or the part of one that a lane asks for
+    unit = gcd(itemsize, size, SECTOR)  # an element, or the part of one that a lane requests
     each = SECTOR // unit
     wide = WARP / len(touched)
     cell = 0.94 * wide / each
@@ -109,10 +109,10 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
     boxes(axes, (left[:, None] + np.arange(each) * cell).ravel(), top + 2.15, cell, 0.6, PALE, edgecolors="#b5b5b5",
           linewidths=0.4)  # fmt: skip
     spans = first[:, None] // unit + np.arange(size // unit)
-    asked = np.searchsorted(touched, spans // each) * wide + spans % each * cell
-    boxes(axes, asked.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
+    requested = np.searchsorted(touched, spans // each) * wide + spans % each * cell
+    boxes(axes, requested.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
     ends = np.stack([np.stack([lane + 0.5, np.full(len(lane), top + 1.2)], 1),
-                     np.stack([asked[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
+                     np.stack([requested[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
     axes.add_collection(LineCollection(list(ends), colors=GREY, linewidths=0.7), autolim=False)
     boxes(axes, left, top + 2.15, 0.94 * wide, 0.6, "none", linewidths=1)
     number = touched * SECTOR // itemsize  # of the first element in a sector
@@ -151,17 +151,17 @@ def wavefronts(lanes: np.ndarray, atomic: bool) -> dict[tuple[int, int], list[in
     Accesses of 8 bytes are served by half warps, of 16 by quarters, one after the other.
     """
     size = max(4, int(lanes["bytes"].max(initial=4)))
-    asked: dict[int, dict[tuple, list[int]]] = defaultdict(lambda: defaultdict(list))  # by part of the warp, by word
+    requested: dict[int, dict[tuple, list[int]]] = defaultdict(lambda: defaultdict(list))  # by part of the warp, word
     for thread, byte in zip(lanes["thread"].tolist(), lanes["offset"].tolist(), strict=True):
         lane = thread % WARP
         for word in range(byte // 4, (byte + size - 1) // 4 + 1):
-            asked[lane * size // (WARP * 4)][word, lane if atomic else None].append(lane)
+            requested[lane * size // (WARP * 4)][word, lane if atomic else None].append(lane)
     served: dict[tuple[int, int], list[int]] = {}
     start = 0
-    for part in sorted(asked):
+    for part in sorted(requested):
         used = dict.fromkeys(range(BANKS), start)
-        for (word, _), who in asked[part].items():
-            served[used[word % BANKS], word % BANKS] = who
+        for (word, _), lanes_of_word in requested[part].items():
+            served[used[word % BANKS], word % BANKS] = lanes_of_word
             used[word % BANKS] += 1
         start = max(used.values())
     return served

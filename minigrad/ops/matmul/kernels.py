@@ -143,7 +143,7 @@ kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8"
 OFF_LADDER = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
 # The kernel that replaces one that does not support these sizes.
 INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "tiled", "vector_columns": "tiled"}
-# Role -> kernel, in force until `using` asks for another kernel: float32 takes the fast ones, small products others.
+# Role -> kernel, until `using` selects another kernel: float32 takes the fast ones, small products others.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
 FAST |= {f"{way}_long": f"split_k_parts{end}" for way, end in ENDS.items()}

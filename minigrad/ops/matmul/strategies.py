@@ -125,7 +125,7 @@ LONG, SHORTEST, STAGE = 4096, 1024, 64
 
 
 def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> int:
-    """The number of chunks, at least 2, if splitting the sum pays or `using` asks for it; else 0.
+    """The number of chunks, at least 2, if splitting the sum pays or `using` selects it; else 0.
 
     It is also 0 where a grid or an array has no room for the partial results.
     """
@@ -216,7 +216,7 @@ def operands(way: str, shapes: Products) -> tuple[Operand, Operand]:
 
 
 def packs(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
-    """True for one product whose copies fit in a grid and an array, if it is worth them or `using` asks for it."""
+    """True for one product whose copies fit in a grid and an array, if it is worth them or `using` selects it."""
     (rows, columns, terms), (a, b) = shapes.extents(way), operands(way, shapes)
     requested = kernels["forward"] is kernels["packed"] and x.dtype.kind == "f"
     gain = RAGGED if a.columns % LANES or b.columns % LANES else ALIGNED
@@ -245,7 +245,7 @@ BOXES = {
 
 
 def may_round(kernels: Mapping[str, Kernel], rows: int, columns: int, count: int, x: Spec, y: Spec) -> bool:
-    """True where tensor cores, which load 16 bytes at once, multiply float32 faster, and `using` asks for no kernel."""
+    """True where tensor cores, which load 16 bytes at once, multiply float32 faster, and `using` selects no kernel."""
     fast = x.dtype == np.float32 and "forward_float32" in kernels and not (x.offset or y.offset)
     return fast and has_tensor_cores(x.device.arch) and not is_small(rows, columns, count, x.device.processors)
 

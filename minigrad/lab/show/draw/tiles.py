@@ -41,7 +41,7 @@ class TiledMatrix:
         return self.top + (self.down[-1].at + 1 if self.down else 0)
 
     def label(self) -> str:
-        """Its name, its shape in letters and in numbers."""
+        """Its name, its shape in the names of the sizes, and in numbers."""
         return f"{self.name}\n{self.rows.size} x {self.columns.size}\n{self.rows.extent} x {self.columns.extent}"
 
     def busy(self, row: Slot, column: Slot) -> tuple[float, float]:
