@@ -89,7 +89,7 @@ def tagged(value: Any) -> tuple:
 
 
 def call_key(args: Sequence[Any], named: Mapping[str, Any]) -> tuple | None:
-    """The key of a call of tensors and numbers with named parameters; None with anything else, as NumPy arrays."""
+    """The key of a call of tensors and numbers with named parameters; None with anything else, such as NumPy arrays."""
     try:
         return key_of([type(x) if type(x) in NUMBERS else x.array.spec for x in args], named)
     except AttributeError:

@@ -56,7 +56,7 @@ class Op:
     integers: bool = False  # any dtype is accepted
     shares: bool = False  # the output is the input's memory, as in reshape
     outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
-    fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` asks for another
+    fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
     rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
@@ -67,7 +67,7 @@ class Op:
         self.__name__, self.__doc__ = self.name, self.forward.__doc__
         self.inputs = CallSignature(self.name, self.forward)
         wanted = list(inspect.signature(self.backward).parameters)[1:] if self.backward else []
-        self.keeps, self._asks_needs = [key for key in wanted if key != "needs"], "needs" in wanted
+        self.keeps, self._takes_needs = [key for key in wanted if key != "needs"], "needs" in wanted
         self._choose(self.kernels, self.fast)
         if self.listed:
             OPS.setdefault(self.name, self)
@@ -109,7 +109,7 @@ class Op:
         return call.apply(tensors)
 
     def _call(self, arrays: Sequence[AnyArray], params: Mapping[str, Any]) -> "PreparedCall":
-        """The call for arrays like these; it is kept where the device replays launches."""
+        """The call for arrays like these, cached where the device replays launches."""
         if self._generation != _generation[0]:
             self._forget()
         replays = isinstance(arrays[0], Array) and arrays[0].device.repeats
@@ -135,9 +135,9 @@ class Op:
         if isinstance(dy[0] if isinstance(dy, tuple) else dy, Array):
             grads = self.launch_backward(self.running, needs, dy, *saved.values())  # type: ignore[misc]
         else:
-            asked = {"needs": needs} if self._asks_needs else {}
+            named = {**saved, "needs": needs} if self._takes_needs else saved
             with np.errstate(all="ignore"):
-                grads = self.backward(dy, **saved, **asked)  # type: ignore[misc]
+                grads = self.backward(dy, **named)  # type: ignore[misc]
             grads = tuple(None if g is None else np.asarray(g) for g in grads)  # NumPy makes scalars where ndim is 0
         if self.broadcasts:
             grads = tuple(unbroadcast(g, s) if n else None for g, s, n in zip(grads, shapes, needs, strict=True))
@@ -257,7 +257,7 @@ class Rule:
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
         self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
         self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
-        self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only where rules are kept
+        self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only for a cached rule
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
         """The node for these tensors: the inputs and, before the last output `result`, any others."""

@@ -113,5 +113,5 @@ class Operators:
         return OPS[function.__name__](*inputs, **named)
 
     def _numpy_function(self, function: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """A NumPy function that is no op. Raises TypeError; a tensor hands over its values instead."""
+        """A NumPy function that is no op. Raises TypeError; a tensor calls it on its values instead."""
         return op_named(function.__name__)(*inputs, **named)

@@ -31,7 +31,7 @@ def two_below_one(who: str, name: str, value: Any) -> tuple[float, ...]:
 
 
 class Optimizer:
-    """A list of parameters and the rule that steps them down their gradients, with `states` arrays for each."""
+    """A list of parameters and the rule that updates them from their gradients, with `states` arrays for each."""
 
     states: int
     checks: ClassVar[Mapping[str, Callable]] = {"lr": require_number}  # of the numbers that a user may set at any time
@@ -103,9 +103,8 @@ class Optimizer:
             for row in rows:
                 self._update(*row)
             return ()
-        owner = next(
-            c for c in type(self).__mro__ if "_update" in vars(c)
-        )  # the class that updates one also updates many
+        # The class that updates one parameter also updates many.
+        owner = next(c for c in type(self).__mro__ if "_update" in vars(c))
         launch = vars(owner).get("_launch", Optimizer._launch)
         for dtype in dict.fromkeys(row[0].dtype for row in rows):
             alike = [row for row in rows if row[0].dtype == dtype and row[0].size]
@@ -129,7 +128,7 @@ class Optimizer:
 
     @property
     def settings(self) -> tuple:
-        """All that the update depends on besides arrays: every other attribute of the optimizer."""
+        """Everything besides arrays that the update depends on: every other attribute of the optimizer."""
         return tuple((name, value) for name, value in vars(self).items() if name not in ("parameters", "_states"))
 
     def _start(self, p: Any) -> list[np.ndarray]:
@@ -196,7 +195,7 @@ class Adam(Optimizer):
         p -= self.lr / (1 - b1 ** int(t[0])) * m / (np.sqrt(v / (1 - b2 ** int(t[0]))) + self.eps)
 
     def _launch(self, rows: Sequence[Sequence[Any]]) -> None:
-        """t counts the steps of a parameter, on the device: a graph replays only what happens there."""
+        """t counts the steps of a parameter, on the device: a graph replays only the work of the device."""
         ADAM_COUNTS.launch()(*arguments([row[-1:] for row in rows]))
         c1, c2 = (1 - beta for beta in self.betas)
         ADAM_STEPS.launch(blocks(rows))(*arguments([(*row, row[0].size) for row in rows]), self.lr, c1, c2, self.eps)

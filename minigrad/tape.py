@@ -1,6 +1,6 @@
 """The tape: a node for every operation that is recorded, and the backward pass over the nodes.
 
-A node keeps its parents and a rule `vjp` (vector-Jacobian product: the gradient of the output in, those of the inputs
+A node holds its parents and a rule `vjp` (vector-Jacobian product: the gradient of the output in, those of the inputs
 out). The rule holds arrays, never nodes, so a graph has no reference cycles: memory is freed with the last reference.
 """
 
@@ -61,10 +61,10 @@ def outputs(node: Node, arrays: Sequence[Any]) -> list[Node]:
     The operation's rule then receives one tuple, with None for each output that no gradient reaches.
     """
 
-    def hand_over(i: int) -> Vjp:
+    def rule(i: int) -> Vjp:
         return lambda dy: (tuple(dy if i == j else None for j in range(len(arrays))),)
 
-    return [Node(f"{node.op}[{i}]", (node,), hand_over(i), (), array) for i, array in enumerate(arrays)]
+    return [Node(f"{node.op}[{i}]", (node,), rule(i), (), array) for i, array in enumerate(arrays)]
 
 
 class Recorder(Protocol):
@@ -90,7 +90,7 @@ class Tracer(Protocol):
     """The interface of `mg.fuse`: while a function is traced, its ops are recorded and not run."""
 
     def trace(self, op: Any, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
-        """One op of the function; returns the value that stands for its output."""
+        """Record one op of the function; returns the symbolic value of its output."""
 
 
 class _Mode(threading.local):

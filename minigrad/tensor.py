@@ -1,4 +1,4 @@
-"""Tensor: what a user holds. An array on a device, its gradient, and the node of the tape that made it."""
+"""Tensor: an array on a device, its gradient, and the node of the tape that made it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
@@ -93,7 +93,7 @@ class Tensor(Operators):
 
     @property
     def version(self) -> tape.Version:
-        """Counts the writes to its memory; created when first asked for."""
+        """Counts the writes to its memory; created on first use."""
         if self._version is None:
             self._version = tape.Version()
         return self._version

@@ -73,7 +73,6 @@ class Traffic:
 
 
 def nbytes(launches: Sequence[LaunchTraffic]) -> int:
-    """The bytes that these launches read and write."""
     return sum(m.read + m.written for m in launches)
 
 
@@ -146,7 +145,7 @@ class Fused(Op):
             name,
             forward,
             backward if self.code.wanted else None,
-            kernels=self._kernels(self._file),
+            kernels=self._kernels(),
             launch=self._launch,
             launch_backward=self._launch_backward,
             prepare=self._prepare,
@@ -197,16 +196,17 @@ class Fused(Op):
             return pullback(self.trace, xs)[1](dy)
 
         forward.__doc__, backward.__doc__ = self.code.formula, self.code.gradient
-        _name_arguments(forward, inputs)
-        _name_arguments(backward, ["dy", *reread, "shapes"])
+        for function, names in ((forward, inputs), (backward, ["dy", *reread, "shapes"])):
+            arguments = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+            vars(function)["__signature__"] = inspect.Signature(arguments)
         return forward, backward
 
     # --- launches: kernels, the chunks that they own, and the kernel of sum that adds up the sums of chunks ---
 
-    def _kernels(self, source: Source) -> dict[str, Kernel]:
+    def _kernels(self) -> dict[str, Kernel]:
         """A thread owns four elements or, with a closing sum, a block owns a chunk of a row."""
         names = {way: f"{self.name}_{way}" for way in ("forward", "backward")[: 1 + bool(self.code.wanted)]}
-        kernel = partial(Kernel, source, block=("BLOCK",), BLOCK=BLOCKS)
+        kernel = partial(Kernel, self._file, block=("BLOCK",), BLOCK=BLOCKS)
         if self.trace.closing is None:
             return {way: kernel(name, grid=("n/4*BLOCK",), sizes="n") for way, name in names.items()}
         chunks = partial(kernel, grid=("outputs", "n/CHUNK"), sizes="outputs n", CHUNK=reduction.CHUNKS)
@@ -286,21 +286,13 @@ class Fused(Op):
         return [Case(each, positive=positive) for each in shapes if self._fits(joint_shape(*each))]
 
     def _fits(self, shape: Shape) -> bool:
-        if (closing := self.trace.closing) is None:
-            return True
+        closing = self.trace.closing
         try:
-            n = self._rows(shape).n
+            return closing is None or self._rows(shape).n > 0 or closing.op.name == "sum"  # the mean of nothing is NaN
         except ValueError:
             return False
-        return n > 0 or closing.op.name == "sum"  # the mean of nothing is NaN
 
 
 def _chunk(kernel: Kernel, n: int) -> int:
     """The elements of a chunk: a multiple of four, and enough for a grid to hold all chunks of n."""
     return ceil_div(max(kernel.values["CHUNK"], ceil_div(n, MAX_GRID[1])), 4) * 4
-
-
-def _name_arguments(function: Callable, names: Sequence[str]) -> None:
-    """Set the names of the arguments of a variadic function."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]

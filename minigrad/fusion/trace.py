@@ -145,8 +145,8 @@ class Trace:
         self.closing = output if isinstance(output, Step) and output.op.name in CLOSING else None
         self.output = self.closing.inputs[0] if self.closing is not None else output
         self.steps = self._ancestors(self.output)
-        for number_, step in enumerate(self.steps, 1):
-            step.name = f"t{number_}"
+        for place, step in enumerate(self.steps, 1):
+            step.name = f"t{place}"
 
     def trace(self, op: Op, inputs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """Record an operation of the function."""

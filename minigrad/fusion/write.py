@@ -40,15 +40,10 @@ def _put(step: Step, texts: dict[int, str]) -> str:
 
 def _is_atom(text: str) -> bool:
     """A name, a number or a call needs no brackets."""
-    head, bracket, rest = text.partition("(")
-    if not re.fullmatch(r"[\w.]+", head):
-        return False
-    depth = 1
-    for place, letter in enumerate(rest, 1):
-        depth += (letter == "(") - (letter == ")")
-        if bracket and depth == 0:
-            return place == len(rest)
-    return not bracket
+    calls = 1
+    while calls:  # a name in place of each call and bracket, from the inside out
+        text, calls = re.subn(r"\w*\([^()]*\)", "x", text)
+    return re.fullmatch(r"[\w.]+", text) is not None
 
 
 FOURS = "thread -> four elements."
@@ -86,7 +81,6 @@ class FusedSource:
 
     @property
     def text(self) -> str:
-        """The text of the file."""
         kernels = [self._forward(), *([self._backward()] if self.wanted else [])]
         return "\n".join(['#include "fused.cuh"\n', *kernels])
 

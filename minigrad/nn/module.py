@@ -14,7 +14,7 @@ class Module:
     """A part of a network.
 
     Its parameters are the leaf tensors with requires_grad among its attributes and those of its modules; its buffers,
-    state that is not trained, as a running mean, are the tensors given to `register_buffer`.
+    state that is not trained, such as a running mean, are the tensors given to `register_buffer`.
     """
 
     training = True

@@ -72,15 +72,12 @@ def axes_of(name: str, ndim: int, axis: Axis) -> Axes:
         raise TypeError(f"{name}: axis={axis!r} must be a whole number, a tuple of them, or None.")
     for a in listed:
         if not -ndim <= a < ndim:
-            raise ValueError(f"{name}: axis {a} does not exist; the tensor has {ndim} axes{_range(ndim)}.")
+            legal = f", {-ndim} to {ndim - 1}" if ndim else ""
+            raise ValueError(f"{name}: axis {a} does not exist; the tensor has {ndim} axes{legal}.")
     axes = tuple(sorted(int(a) % ndim for a in listed))
     if len(set(axes)) < len(axes):
         raise ValueError(f"{name}: axis={axis!r} names one axis twice.")
     return axes
-
-
-def _range(ndim: int) -> str:
-    return f", {-ndim} to {ndim - 1}" if ndim else ""
 
 
 def reduced_shape(shape: Sequence[int], axes: Axes, keepdims: bool) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ def fitting(
 
 
 def _requested(kernels: dict[str, Kernel], way: str, kind: str) -> Kernel | None:
-    """The kernel of a kind, if it has its role by default or `using` asks for it."""
+    """The kernel of a kind, if it has its role by default or `using` selects it."""
     own = kernels[way]
     return own if own.name.endswith(f"_{kind}") else kernels.get(f"{way}_{kind}")
 
@@ -82,31 +82,26 @@ def rowwise(name: str, forward: Callable, backward: Callable, flops: int) -> Op:
 
     x is viewed as (rows, n, inner) around the axis; the elements of a row are `inner` apart.
     """
-
-    def launch(kernels: dict[str, Kernel], x: Array, axis: int) -> Array:
-        y, (rows, n, inner) = Array.empty(x.device, x.shape, x.dtype), around(x.shape, axis)
-        launch, extents = fitting(kernels, "forward", rows, n, inner)
-        launch(x, y, *extents)
-        return y
-
-    def launch_backward(kernels: dict[str, Kernel], needs: tuple, dy: Array, y: Array, axis: int) -> tuple[Array]:
-        dx, (rows, n, inner) = Array.empty(y.device, y.shape, y.dtype), around(y.shape, axis)
-        launch, extents = fitting(kernels, "backward", rows, n, inner)
-        launch(dy, y, dx, *extents)
-        return (dx,)
-
     return Op(
         name,
         forward,
         backward,
         kernels=kernels_of(name),
-        launch=launch,
-        launch_backward=launch_backward,
+        launch=partial(launch, way="forward"),
+        launch_backward=lambda kernels, needs, dy, y, axis: (launch(kernels, dy, y, axis=axis, way="backward"),),
         prepare=partial(prepare, name),
         fast=FAST,
         cost=lambda x, axis=-1: (flops * x.size, 2 * x.size * x.dtype.itemsize),
         cases=CASES,
     )
+
+
+def launch(kernels: dict[str, Kernel], *inputs: Array, axis: int, way: str) -> Array:
+    """kernel(inputs, output, extents), with an output like the inputs."""
+    out = Array.empty(inputs[0].device, inputs[0].shape, inputs[0].dtype)
+    run, extents = fitting(kernels, way, *around(out.shape, axis))
+    run(*inputs, out, *extents)
+    return out
 
 
 def prepare(name: str, x: Any, axis: int = -1) -> dict[str, int]:

@@ -82,7 +82,7 @@ def matrices(shape: Shape, strides: Shape) -> tuple[int, int, int] | None:
 
 
 class Planes(NamedTuple):
-    """A batch of matrices whose rows are apart, in the order of the kernel's arguments."""
+    """A batch of matrices with strided rows, in the order of the kernel's arguments."""
 
     planes: int
     rows: int

@@ -131,8 +131,8 @@ def test_a_block_is_drawn_with_its_busy_threads_and_long_rows_are_cut():
     axis = grid.element_axes(RELU.launch(1000, BLOCK=256))[0]
     assert [axis.busy(block) for block in range(4)] == [256, 256, 256, 232]
     far = grid.element_axes(RELU.launch(10**6, BLOCK=32))[0]
-    assert [slot.block for slot in grid.slots(far, 5)] == [0, 1, None, 31248, 31249]
-    assert [slot.block for slot in grid.slots(far, 5, keep=9)] == [0, 1, None, 9, None, 31248, 31249]
+    assert [slot.block for slot in grid.slots(far.blocks, 5)] == [0, 1, None, 31248, 31249]
+    assert [slot.block for slot in grid.slots(far.blocks, 5, keep=9)] == [0, 1, None, 9, None, 31248, 31249]
 
 
 def test_rows_are_what_the_kernel_calls_row():

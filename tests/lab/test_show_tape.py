@@ -70,6 +70,6 @@ def test_every_node_lies_below_its_inputs_and_a_chain_is_straight():
     plan = layout([[], [0], [1], [2, 0]], [50, 60, 70, 80])
     level = {item.node: depth for depth, layer in enumerate(plan.layers) for item in layer if item.node is not None}
     assert [level[node] for node in range(4)] == [0, 1, 2, 3]
-    assert len(plan.lines[3, 1]) == 4  # two bends on the way past two layers
+    assert len(plan.lines[3][1]) == 4  # two bends on the way past two layers
     chain = layout([[], [0], [1]], [50, 60, 70])
     assert len({item.x for layer in chain.layers for item in layer}) == 1

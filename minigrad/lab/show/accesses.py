@@ -1,7 +1,6 @@
 """The accesses of a warp as a picture: sectors of global memory, and banks of shared memory."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from math import gcd
 from operator import attrgetter
 
@@ -21,9 +20,12 @@ SITES = 4  # accesses in one picture
 
 
 def _select(
-    name: str, report: Inspection, at: int | str | None, request: int, space: str, cost: Callable[[Line], float]
-) -> tuple[list[Line], list[np.ndarray]]:
-    """The accesses in a source line or of a variable, of more than four the costliest, with one request of each."""
+    name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str
+) -> tuple[list[Line], list[np.ndarray], str]:
+    """The accesses in a source line or of a variable, of more than four the costliest; one request of each; a title.
+
+    The cost of an access is the number of sectors or wavefronts, the `noun`, per request.
+    """
     require(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
     found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
@@ -32,8 +34,11 @@ def _select(
         there = f"it has {joined(where, 'and')}" if where else "there is none in the blocks that were looked at"
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
+    cost = attrgetter(f"{noun}s_per_request")
     chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:SITES])
-    return [report.lines[i] for i in chosen], [request_of(name, report, i, request) for i in chosen]
+    lines = [report.lines[i] for i in chosen]
+    each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
+    return lines, [request_of(name, report, i, request) for i in chosen], f"{report.kernel}, a warp: {', '.join(each)}"
 
 
 def label(report: Inspection, line: Line) -> str:
@@ -67,14 +72,11 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     at is a source line or a variable; without it, the costliest accesses are drawn. request counts the instructions of
     warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    cost = attrgetter("sectors_per_request")
-    lines, requests = _select("sectors", report, at, request, "global", cost)
-    title = _title(report, lines, "sector", cost)
+    lines, requests, title = _select("sectors", report, at, request, "global", "sector")
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
-    axes.set_xlim(-1.6, WARP + 0.1)
-    axes.set_ylim(3.6 * len(lines) - 0.3, -0.1)
+    axes.set(xlim=(-1.6, WARP + 0.1), ylim=(3.6 * len(lines) - 0.3, -0.1))
     rows = [
         (x.line, x.kind, x.variable, x.requests, x.sectors_per_request, x.ideal_sectors_per_request,
          x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %")
@@ -85,13 +87,8 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -
     return Picture(figure, title, f"{key}\n{table(rows, head)!r}")
 
 
-def _title(report: Inspection, lines: Sequence[Line], noun: str, cost: Callable[[Line], float]) -> str:
-    each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
-    return f"{report.kernel}, a warp: {', '.join(each)}"
-
-
 def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
-    """Lanes above, the sectors below, and a line from each lane to the elements that it asks for."""
+    """Lanes above, the sectors below, and a line from each lane to the elements that it requests."""
     itemsize = report.variables[line.variable].itemsize
     write(axes, 0, top + 0.25, label(report, line), ha="left", fontweight="bold")
     write(axes, -0.15, top + 0.9, "lane", ha="right")
@@ -104,7 +101,7 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
         write(axes, i + 0.5, top + 0.9, str(i), fontsize=10)
     first, size = lanes["offset"], int(lanes["bytes"].max())
     touched = np.unique(np.concatenate([first // SECTOR, (first + lanes["bytes"] - 1) // SECTOR]))
-    unit = gcd(itemsize, size, SECTOR)  # an element, or the part of one that a lane asks for
+    unit = gcd(itemsize, size, SECTOR)  # an element, or the part of one that a lane requests
     each = SECTOR // unit
     wide = WARP / len(touched)
     cell = 0.94 * wide / each
@@ -112,10 +109,10 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
     boxes(axes, (left[:, None] + np.arange(each) * cell).ravel(), top + 2.15, cell, 0.6, PALE, edgecolors="#b5b5b5",
           linewidths=0.4)  # fmt: skip
     spans = first[:, None] // unit + np.arange(size // unit)
-    asked = np.searchsorted(touched, spans // each) * wide + spans % each * cell
-    boxes(axes, asked.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
+    requested = np.searchsorted(touched, spans // each) * wide + spans % each * cell
+    boxes(axes, requested.ravel(), top + 2.15, cell, 0.6, DARK[line.kind], linewidths=0.4)
     ends = np.stack([np.stack([lane + 0.5, np.full(len(lane), top + 1.2)], 1),
-                     np.stack([asked[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
+                     np.stack([requested[:, 0] + cell / 2, np.full(len(lane), top + 2.15)], 1)], 1)  # fmt: skip
     axes.add_collection(LineCollection(list(ends), colors=GREY, linewidths=0.7), autolim=False)
     boxes(axes, left, top + 2.15, 0.94 * wide, 0.6, "none", linewidths=1)
     number = touched * SECTOR // itemsize  # of the first element in a sector
@@ -130,19 +127,16 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> 
 
     A bank serves one word a wavefront. at and request as for `sectors`. Raises ValueError without such an access.
     """
-    cost = attrgetter("wavefronts_per_request")
-    lines, requests = _select("banks", report, at, request, "shared", cost)
+    lines, requests, title = _select("banks", report, at, request, "shared", "wavefront")
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
     high = sum(heights) + 2.5 * len(lines)
-    title = _title(report, lines, "wavefront", cost)
     figure, axes = canvas(WIDTH, 0.55 + 0.2 * high, title)
     top = 0.0
     for line, lanes, height in zip(lines, served, heights, strict=True):
         _draw_banks(axes, top, label(report, line), LIGHT[line.kind], lanes, height)
         top += height + 2.5
-    axes.set_xlim(-1.9, BANKS + 0.1)
-    axes.set_ylim(high - 0.2, -0.1)
+    axes.set(xlim=(-1.9, BANKS + 0.1), ylim=(high - 0.2, -0.1))
     rows = [(line.line, line.kind, line.variable, line.requests, line.wavefronts, line.wavefronts_per_request,
              line.bank_conflicts, len({bank for _, bank in lanes}))
             for line, lanes in zip(lines, served, strict=True)]  # fmt: skip
@@ -157,17 +151,17 @@ def wavefronts(lanes: np.ndarray, atomic: bool) -> dict[tuple[int, int], list[in
     Accesses of 8 bytes are served by half warps, of 16 by quarters, one after the other.
     """
     size = max(4, int(lanes["bytes"].max(initial=4)))
-    asked: dict[int, dict[tuple, list[int]]] = defaultdict(lambda: defaultdict(list))  # by part of the warp, by word
+    requested: dict[int, dict[tuple, list[int]]] = defaultdict(lambda: defaultdict(list))  # by part of the warp, word
     for thread, byte in zip(lanes["thread"].tolist(), lanes["offset"].tolist(), strict=True):
         lane = thread % WARP
         for word in range(byte // 4, (byte + size - 1) // 4 + 1):
-            asked[lane * size // (WARP * 4)][word, lane if atomic else None].append(lane)
+            requested[lane * size // (WARP * 4)][word, lane if atomic else None].append(lane)
     served: dict[tuple[int, int], list[int]] = {}
     start = 0
-    for part in sorted(asked):
+    for part in sorted(requested):
         used = dict.fromkeys(range(BANKS), start)
-        for (word, _), who in asked[part].items():
-            served[used[word % BANKS], word % BANKS] = who
+        for (word, _), lanes_of_word in requested[part].items():
+            served[used[word % BANKS], word % BANKS] = lanes_of_word
             used[word % BANKS] += 1
         start = max(used.values())
     return served

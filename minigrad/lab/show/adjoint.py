@@ -12,7 +12,7 @@ from minigrad.lab.bench.costs import AdjointCost, Growth, Ratio, saturated
 from minigrad.lab.bench.record import Record, newest_adjoints
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, GREY, INK, PAPER, RUST, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, canvas, write
 
 KINDS: dict[str, Callable[[AdjointCost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
 FLAT = 1.3  # the largest ratio over the smallest, up to which growth is called flat
@@ -64,8 +64,7 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
     pairs = [{name: growth for name, cost in costs.items() if (growth := kind(cost))} for kind in KINDS.values()]
     worst = [max((growth.spread or 1 for growth in grown.values()), default=1.0) for grown in pairs]
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
-    figure, first = canvas(WIDTH, 4.6, f"{title} ({record.place})")
-    first.remove()
+    figure = blank_figure(WIDTH, 4.6, f"{title} ({record.place})")
     few = len(costs) <= len(STYLES)
     colours = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
     ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
@@ -82,7 +81,6 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
 
 def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
     """Axes for ratios between `limits` over multiples of the smallest size that saturates a GPU."""
-    axes.invert_yaxis()
     frame(axes, f"{along}, 1 where the GPU is saturated", "ratio")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

@@ -102,7 +102,7 @@ class _Sheet:
         self.numbered = by == "thread" and self.unit >= longest * DIGIT + 0.05  # a cell has room for a thread's number
 
     def figure(self, title: str) -> Figure:
-        """Panels with few rows are stacked, others lie two in a line."""
+        """Panels with few rows are stacked, others lie two in a row."""
         high, wide, unit = self.high, self.wide, self.unit
         lines = -(-len(self.panels) // self.columns)
         head = 0.42 / unit if self.columns > 1 or high > 1 else 0.12 / unit
@@ -115,8 +115,7 @@ class _Sheet:
             at = (x, y - 0.08 / unit, "left", "bottom") if above else (x - 0.12 / unit, y + 0.5, "right", "center")
             write(axes, *at[:2], f"phase {panel.phase}, {panel.kind}", ha=at[2], va=at[3], fontweight="bold")
             self.draw(axes, panel, x, y)
-        axes.set_xlim(0, (WIDTH - 0.2) / unit)
-        axes.set_ylim(head * 0.9 + lines * (high + head), 0)
+        axes.set(xlim=(0, (WIDTH - 0.2) / unit), ylim=(head * 0.9 + lines * (high + head), 0))
         return figure
 
     def draw(self, axes: Axes, panel: PhasePanel, left: float, top: float) -> None:

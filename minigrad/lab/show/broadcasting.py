@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from minigrad.display import table
 from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PAPER
-from minigrad.lab.show.draw.grid import Axis, Slot, slots
+from minigrad.lab.show.draw.grid import Slot, slots
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, write
 
 Shape = tuple[int, ...]
@@ -33,9 +33,7 @@ def broadcast(shape_a: int | Shape, shape_b: int | Shape) -> Picture:
     stacked = len(shape) == 3 or 3 * wide + 2 * GAP > WIDTH / INCHES
     width, height = (wide, 3 * (high + GAP)) if stacked else (3 * wide + 2 * GAP, high + GAP)
     figure, axes = canvas(max(7.2, width * INCHES + 0.4), height * INCHES + 0.6, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.2, max(width + 0.1, 7 / INCHES))
-    axes.set_ylim(height, -0.1)
+    axes.set(aspect="equal", anchor="NW", xlim=(-0.2, max(width + 0.1, 7 / INCHES)), ylim=(height, -0.1))
     for i, (name, own, fill) in enumerate(panels):
         left, top = (0, i * (high + GAP)) if stacked else (i * (wide + GAP), 0)
         write(axes, left, top + 0.4, f"{name}  {own}", ha="left", fontweight="bold")
@@ -57,7 +55,7 @@ def _result_shape(a: Shape, b: Shape) -> Shape:
 
 def _cells(shape: Shape) -> Iterator[tuple[tuple[Slot, ...], float, float]]:
     """The drawn elements of a shape and their x and y; the matrices of a 3-dimensional one lie next to each other."""
-    plane, rows, columns = (slots(Axis("", "", n, 1, n), CELLS) for n in _padded(shape, 3))
+    plane, rows, columns = (slots(n, CELLS) for n in _padded(shape, 3))
     step = columns[-1].at + 1 + GAP / 2
     for p in plane:
         for r in rows:
@@ -96,7 +94,7 @@ def _number(index: Shape, own: Shape) -> int:
 
 
 def _numbers(a: Shape, b: Shape, shape: Shape) -> str:
-    """The alignment as a table, and the sum that each gradient takes."""
+    """The alignment as a table, and the axes over which each gradient is summed."""
     rows = []
     for name, own in (("a", a), ("b", b)):
         stretched = [i for i, (m, n) in enumerate(zip(_padded(own, len(shape)), shape, strict=True)) if m != n]

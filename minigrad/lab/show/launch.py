@@ -76,7 +76,7 @@ def _second_block(rows: Axis, columns: Axis) -> tuple[int, int]:
 
 
 def _product(rows: Axis, columns: Axis, k: int, step: int = 0) -> list[TiledMatrix]:
-    """a to the left of c and b above it: a tile of c stands where a strip of a meets a strip of b."""
+    """a to the left of c and b above it: a tile of c lies where a strip of a meets a strip of b."""
     steps = Axis("", "k", k, rows.per_block, ceil_div(k, rows.per_block))
     a = TiledMatrix("a", rows, steps, keep=(0, step))
     b = TiledMatrix("b", steps, columns, left=a.right + GAP, keep=(step, 0))
@@ -89,19 +89,13 @@ def _canvas(matrices: Sequence[TiledMatrix], title: str) -> tuple[Figure, Axes]:
     wide, high = max(matrix.right for matrix in matrices), max(matrix.bottom for matrix in matrices)
     unit = min((WIDTH - LABEL) / (wide + 0.5), (HEIGHT - 0.6) / (high + 0.5), 0.8)
     figure, axes = canvas(max(7.2, wide * unit + LABEL + 0.5), high * unit + 1, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-0.5, wide + LABEL / unit)
-    axes.set_ylim(high + 0.1, -0.5)
+    axes.set(aspect="equal", anchor="NW", xlim=(-0.5, wide + LABEL / unit), ylim=(high + 0.1, -0.5))
     for matrix in matrices:
         if any(other.left > matrix.right and other.top == matrix.top for other in matrices) and matrix.top > 0:
             write(axes, matrix.left, matrix.top - 0.15, matrix.label(), ha="left", va="bottom")
         else:
-            right = (
-                matrix.right
-                if matrix is matrices[-1]
-                else matrix.right - 1 + matrix.busy(matrix.down[-1], matrix.across[-1])[1]
-            )
-            write(axes, right + 0.15, (matrix.top + matrix.bottom) / 2, matrix.label(), ha="left")
+            last = 1 if matrix is matrices[-1] else matrix.busy(matrix.down[-1], matrix.across[-1])[1]
+            write(axes, matrix.right - 1 + last + 0.15, (matrix.top + matrix.bottom) / 2, matrix.label(), ha="left")
     return figure, axes
 
 

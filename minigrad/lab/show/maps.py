@@ -52,7 +52,6 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
     figure = blank_figure(WIDTH, 1.1 + 1.5 * len(curves), title)
     rows = np.ravel(figure.subplots(len(curves), 1, sharex=True, squeeze=False))
     for axes, (name, y), (colour, _) in zip(rows, curves.items(), STYLES, strict=False):
-        axes.invert_yaxis()  # frame turns it upwards again
         frame(axes, along if axes is rows[-1] else "", "")
         axes.axhline(0, color=GREY, linewidth=0.8)
         axes.plot(x, y, color=colour, linewidth=1.6)
@@ -71,9 +70,8 @@ def _map(axes: Axes, name: str, field: Any) -> None:
     colours = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if signed else {"cmap": "cividis"}
     axes.set_facecolor(EDGE)  # of hidden elements
     drawn = axes.imshow(field, origin="lower", **colours)
-    axes.set_aspect("auto" if field.shape[0] > 3 * field.shape[1] else "equal")
+    axes.set(xticks=[], yticks=[], aspect="auto" if field.shape[0] > 3 * field.shape[1] else "equal")
     axes.set_title(name, fontsize=FONT, color=INK, loc="left")
-    axes.set(xticks=[], yticks=[])
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))
     scale.ax.tick_params(labelsize=10, colors=INK)
     scale.outline.set_visible(False)

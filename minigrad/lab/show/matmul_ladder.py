@@ -15,11 +15,11 @@ from minigrad.lab.bench.workloads import sizes
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, canvas, plural, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import BESIDE
+from minigrad.ops.matmul.kernels import OFF_LADDER
 
 SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
@@ -28,7 +28,7 @@ SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
 
 def rungs() -> list[str]:
     """The kernels of the ladder, from the bottom to the top."""
-    return [name for name in OPS["matmul"].kernels if name not in ("forward", *BESIDE) and "backward" not in name]
+    return [name for name in OPS["matmul"].kernels if name not in ("forward", *OFF_LADDER) and "backward" not in name]
 
 
 def settings(name: str, n: int) -> dict[str, int]:
@@ -40,19 +40,14 @@ def settings(name: str, n: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class RungCounts:
-    """The cost of DEPTH steps of the sum in block 0. A load or a multiplication is one instruction of a warp."""
+    """The work of block 0, per multiplication and addition. A load or a multiplication is one instruction of a warp."""
 
     threads: int
     owners: np.ndarray  # of each element of c: 3 for thread 0, 2 for the others of its warp, 1 for its block, else 0
-    global_loads: int
-    shared_loads: int
-    sectors: int  # of the global loads
-    wavefronts: int  # of the shared loads
-
-    @property
-    def multiplications(self) -> float:
-        """Multiplications, each with its addition."""
-        return float((self.owners > 0).sum()) * DEPTH / 32
+    global_loads: float
+    shared_loads: float
+    sectors: float  # of the global loads
+    wavefronts: float  # of the shared loads
 
     @property
     def elements(self) -> int:
@@ -61,8 +56,8 @@ class RungCounts:
 
     @property
     def intensity(self) -> float:
-        """FLOPs for each byte fetched from global memory: 2 for a multiplication, 32 bytes a sector."""
-        return 2 * 32 * self.multiplications / (32 * self.sectors)
+        """FLOPs per byte fetched from global memory: 2 per multiplication and lane, 32 bytes per sector."""
+        return 2 * 32 / (32 * self.sectors)
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -92,8 +87,10 @@ def counted(name: str, **values: int) -> RungCounts | None:
     if "mma" in name:  # mma.sync and wgmma, the instructions of tensor cores
         return None
     short, long = _inspected(name, DEPTH, values), _inspected(name, 2 * DEPTH, values)
-    counts = (more - less for more, less in zip(_loads(long), _loads(short), strict=True))  # the loop alone
-    return RungCounts(int(np.prod(short.block)), owners(short, SIDE), *counts)
+    owner = owners(short, SIDE)
+    multiplications = np.count_nonzero(owner) * DEPTH / 32
+    counts = ((more - less) / multiplications for more, less in zip(_loads(long), _loads(short), strict=True))
+    return RungCounts(int(np.prod(short.block)), owner, *counts)  # of the loop alone
 
 
 def _inspected(name: str, depth: int, values: dict[str, int]) -> Inspection:
@@ -123,13 +120,13 @@ def loads(n: int = 4096) -> Table:
     """The loads of each rung per multiplication and addition, for n x n matrices; counted on `sim`.
 
     Loads are instructions of a warp for each of its multiplications. A wavefront is a pass over shared memory: a
-    multiprocessor makes one in a clock, and could multiply for four warps, so more than 1/4 leaves multipliers idle.
+    multiprocessor makes one per clock and can multiply for four warps, so more than 1/4 leaves multipliers idle.
     """
     rows = []
     for name in rungs():
         if counts := counted(name, **settings(name, n)):
-            per, (down, across) = counts.multiplications, counts.tile
-            each = counts.global_loads / per, counts.shared_loads / per, counts.wavefronts / per, counts.intensity
+            down, across = counts.tile
+            each = counts.global_loads, counts.shared_loads, counts.wavefronts, counts.intensity
             rows.append((name, f"{down} x {across}", str(counts.elements), *(f"{x:.4g}" for x in each)))
     return table(rows, COUNT_HEADERS)
 
@@ -188,12 +185,10 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     record, values = record or newest(n), settings(name, n) | values
     counts, finding = counted(name, **values), "128 elements of c a thread, on tensor cores, which only a GPU has"
     if counts:
-        far, near = (loads / counts.multiplications for loads in (counts.global_loads, counts.shared_loads))
-        loads = f"{far:.3g} global, {near:.3g} shared loads a multiplication"
+        loads = f"{counts.global_loads:.3g} global, {counts.shared_loads:.3g} shared loads a multiplication"
         finding = f"{plural(counts.elements, 'element')} of c a thread; {loads}"
     title = f"{name}: {finding}"
-    figure, axes = canvas(WIDTH, 2.8, title)
-    axes.remove()
+    figure = blank_figure(WIDTH, 2.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
     _draw_step(right, name, n, record)
@@ -203,11 +198,11 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
 def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> str:
     lines = [", ".join([f"matmul_{name}", *(f"{key}={value}" for key, value in values.items())])]
     if counts:
-        per, (rows, columns) = counts.multiplications, counts.tile
+        rows, columns = counts.tile
         lines += [
             f"  a block    {plural(counts.threads, 'thread')} for {rows} x {columns} elements of c,"
             f" {plural(counts.elements, 'element')} for each thread",
-            f"  loads      {counts.global_loads / per:.4g} from global memory and {counts.shared_loads / per:.4g} from "
+            f"  loads      {counts.global_loads:.4g} from global memory and {counts.shared_loads:.4g} from "
             "shared memory for each multiplication and addition",
             f"  FLOP/byte  {counts.intensity:.4g} for each byte that is fetched from global memory",
         ]
@@ -250,6 +245,7 @@ def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:
 def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
     """Bars of speed: the rung, the one below it, PyTorch, and the peak of the chip."""
     frame(axes, "", "")
+    axes.invert_yaxis()
     axes.grid(visible=False)
     found = measured(record, n)
     if record is None or name not in found:
@@ -281,9 +277,8 @@ def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Reco
     axes.barh(range(len(found)), speeds, 0.72, color=[UNIT[unit] for unit in units])
     axes.set_yticks(range(len(found)), list(found))
     rivals = {unit: speed / 1e12 for unit, speed in pytorch(record, n).items() if unit in units}
-    axes.set_xscale("log")
-    axes.set_xlim(min(speeds) / 1.6, max([*speeds, *rivals.values()]) * 4)
-    axes.set_ylim(-0.6, len(found) - 0.1)
+    right = max([*speeds, *rivals.values()]) * 4
+    axes.set(xscale="log", xlim=(min(speeds) / 1.6, right), ylim=(-0.6, len(found) - 0.1))
     for at, speed in enumerate(speeds):
         x, side, colour = (speed / 1.06, "right", "white") if speed > 4 * min(speeds) else (speed * 1.06, "left", INK)
         write(axes, x, at, _short(speed), ha=side, fontsize=10, color=colour)

@@ -19,7 +19,7 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: the place of kernels that only move numbers, or whose FLOPs are not counted
-LETTER = 0.0092  # the width of a letter, relative to the picture's
+LETTER = 0.0092  # the width of a character, relative to the picture's
 HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 
@@ -27,7 +27,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     """Every measurement of a record, by default the newest, or those whose titles start as in `only=["matmul of"]`.
 
     Along x the FLOPs for each byte that must be moved, along y the FLOP/s. The slanted roof is the measured bandwidth
-    of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers stand at the left, at
+    of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers are at the left, at
     their share of the copy's bandwidth. Raises ValueError where nothing was measured.
     """
     record = require("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
@@ -73,16 +73,14 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
     units, (xs, ys) = {m.unit for m in shown}, zip(*map(_place, shown), strict=True)
     peaks = {unit: peak / 1e12 for unit in UNIT if unit in units and (peak := record.chip.peak(unit))}
     slope, top = record.copy / 1e12, max(peaks.values(), default=100.0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log")
     left, right = min(1.0, *xs) / 1.6, max(16384.0, 4 * top / slope)
     axes.plot([left, top / slope], [slope * left, top], color=INK, linewidth=1.6)
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=UNIT[unit], linewidth=1.6)
         name = f"{NAMES[unit]}: {peak:.0f} TFLOP/s"  # left of its roof, where no kernel can be
         write(axes, 0.85 * peak / slope, peak, name, ha="right", color=UNIT[unit])
-    axes.set_xlim(left, right)
-    axes.set_ylim(min(ys) / 4, top * 2.2)
+    axes.set(xlim=(left, right), ylim=(min(ys) / 4, top * 2.2))
     middle = left**0.35 * (min(peaks.values(), default=top) / slope) ** 0.65
     write(axes, middle, slope * middle * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
     if not all(m.flops for m in shown):

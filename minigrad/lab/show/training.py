@@ -73,7 +73,7 @@ def _set_scales(axes: Axes, values: np.ndarray) -> None:
 
 
 def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
-    """The bytes in use after each launch of step(*inputs), on `sim`: they rise going forward and fall going back."""
+    """The bytes in use after each launch of step(*inputs), on `sim`: the forward pass allocates, the backward frees."""
     found = timeline(step, *inputs)
     if not found.kernels:
         raise ValueError("show.memory: the step launched no kernel.")
@@ -88,8 +88,7 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
              linewidth=0.5)  # fmt: skip
     axes.annotate(found.kernels[top - 1], (top, found.peak), (0, 4), textcoords="offset points", ha="center",
                   fontsize=FONT - 2, color=INK)  # fmt: skip
-    axes.set_ylim(0, found.peak * 1.15)
-    axes.set_axisbelow(True)
+    axes.set(ylim=(0, found.peak * 1.15), axisbelow=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return Picture(figure, title, f"hatched: the way back\n{found!r}")
@@ -144,7 +143,7 @@ def confusion(labels: Any, predictions: Any = None, names: Any = None) -> Pictur
     total, right = int(counts.sum()), int(np.trace(counts))
     title = f"{right} of {total} right, {100 * right / max(total, 1):.1f} %"
     mistakes = [(int(counts[i, j]), i, j) for i, j in np.argwhere(counts).tolist() if i != j]
-    mistakes.sort(key=lambda mistake: (-mistake[0], mistake[1:]))
+    mistakes.sort(key=lambda mistake: -mistake[0])
     if mistakes and mistakes[0][0] > max((times for times, *_ in mistakes[1:]), default=0):
         times, i, j = mistakes[0]
         title += f"; the commonest mistake takes {classes[i]} for {classes[j]}, {plural(times, 'time')}"
@@ -191,8 +190,7 @@ def _contact_sheet(title: str, pixels: np.ndarray, shown: Sequence[int], truth: 
         box(axes, x, y, 1, 1, "none", edgecolor=edge, linewidth=width, zorder=2)
         bold = {"color": RUST, "fontweight": "bold"} if wrong else {}
         write(axes, x + 0.5, y + 1.18, text, fontsize=FONT if len(text) < 9 else 10, **bold)
-    axes.set_xlim(-0.05, COLUMNS * 1.1)  # imshow has changed them
-    axes.set_ylim(rows * 1.4, -0.1)
+    axes.set(xlim=(-0.05, COLUMNS * 1.1), ylim=(rows * 1.4, -0.1))  # imshow has changed them
     texts = [text for text, _ in captions]
     lines = [" | ".join(texts[at : at + COLUMNS]) for at in range(0, len(texts), COLUMNS)]
     return Picture(figure, title, "\n".join(lines) if any(texts) else f"no labels; {len(texts)} images")
@@ -211,9 +209,7 @@ def _heat_map(counts: np.ndarray, classes: list[str], title: str) -> Figure:
     """Each count in its cell; mistakes are darker where they are more frequent, the diagonal is outlined."""
     size = len(counts)
     figure, axes = canvas(7.2, 0.42 * size + 1.4, title)
-    axes.set_aspect("equal", anchor="NW")
-    axes.set_xlim(-2, max(size, 13))
-    axes.set_ylim(size + 0.1, -2)
+    axes.set(aspect="equal", anchor="NW", xlim=(-2, max(size, 13)), ylim=(size + 0.1, -2))
     most = int((counts * (1 - np.eye(size, dtype=int))).max(initial=0))
     for i in range(size):
         write(axes, -0.3, i + 0.5, classes[i], ha="right")

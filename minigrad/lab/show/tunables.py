@@ -71,10 +71,9 @@ def _draw(axes: Axes, found: Search, times: dict[int, float], line: dict[int, st
     places = {value: place for place, value in enumerate(sorted(line))}
     xs = [places[value] for value in sorted(times)]
     axes.plot(xs, [times[value] for value in sorted(times)], "-o", color=BLUE, linewidth=1.5, markersize=5, zorder=2)
-    axes.set_yscale("log")
-    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.set(yscale="log", xlim=(-0.5, len(places) - 0.5))
     low, high = min(times.values()), max(times.values())
-    room = max(1.45, (high / low) ** 0.3)  # for the words under the lowest point and above the highest
+    room = max(1.45, (high / low) ** 0.3)  # for the text under the lowest point and above the highest
     axes.set_ylim(low / room, high * max(1.45, room**0.7))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 4 * low else (1, 1.5, 2, 3, 4, 5, 7)))
     plain_ticks(axes.yaxis)

@@ -42,8 +42,7 @@ def idle(report: Inspection) -> Picture:
     figure, axes = canvas(WIDTH, 0.9 + high * z * y * unit * band, title)
     for block, (column, row) in enumerate(places):
         _block(axes, busy[block], column * x, row * z * y * band, block, band)
-    axes.set_xlim(-0.9 / unit, (WIDTH - 0.95) / unit)
-    axes.set_ylim(high * z * y * band + 0.1 / unit, -0.3 / unit)
+    axes.set(xlim=(-0.9 / unit, (WIDTH - 0.95) / unit), ylim=(high * z * y * band + 0.1 / unit, -0.3 / unit))
     _number_blocks(axes, report, places, unit, band)
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
@@ -97,8 +96,7 @@ def divergence(report: Inspection) -> Picture:
         _executions(axes, 1.35 * i, branch.lanes[:EXECUTIONS], numbered=longest <= 32)
     if not branches:
         write(axes, 0, 0.6, "Nothing to draw.", ha="left")
-    axes.set_xlim(-0.07 * wide, wide)
-    axes.set_ylim(1.35 * max(1, len(branches)), 0)
+    axes.set(xlim=(-0.07 * wide, wide), ylim=(1.35 * max(1, len(branches)), 0))
     rows = [
         (b.line, b.executions, b.active_lanes, " ".join(map(str, b.lanes[:8])), shorten(b.text, 50, placeholder=" …"))
         for b in report.branches

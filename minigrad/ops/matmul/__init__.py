@@ -1,6 +1,6 @@
 """matmul: matrix multiplication, and the two matrix multiplications of its gradient.
 
-`shapes` says what is multiplied, `kernels` holds the ladder of kernels, `strategies` chooses among them.
+`shapes` holds the extents of the products, `kernels` the ladder of kernels; `strategies` chooses among them.
 """
 
 from collections.abc import Mapping
@@ -38,15 +38,12 @@ def backward(dy: np.ndarray, a: np.ndarray, b: np.ndarray, shapes: tuple, needs:
     dy = dy[..., None, :] if row else dy
     da = db = None
     if needs[0]:
-        da = _squeeze(forward(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision), -2, row)
+        da = forward(dy, (b[:, None] if column else b).swapaxes(-1, -2), precision)
+        da = da.squeeze(-2) if row else da
     if needs[1]:
-        db = _squeeze(forward((a[None] if row else a).swapaxes(-1, -2), dy, precision), -1, column)
+        db = forward((a[None] if row else a).swapaxes(-1, -2), dy, precision)
+        db = db.squeeze(-1) if column else db
     return da, db
-
-
-def _squeeze(matrix: np.ndarray, axis: int, vector: bool) -> np.ndarray:
-    """The gradient of a vector without the axis that made it a matrix."""
-    return matrix.squeeze(axis) if vector else matrix
 
 
 def launch(kernels: Mapping[str, Kernel], a: Array, b: Array, precision: str = "float32") -> Array:
@@ -123,7 +120,7 @@ INPUTS = (
 
 
 class Matmul(Op):
-    """The op, which also tells the strategy of a product."""
+    """The op, with the strategy that it chooses for a product."""
 
     def strategy(self, a: Any, b: Any, dtype: str = "float32", way: str = "forward") -> Strategy:
         """The strategy for two tensors or shapes, on their device, or else on this machine's GPU (or an H200).

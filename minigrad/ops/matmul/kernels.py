@@ -76,7 +76,7 @@ def tile(
 
 
 def is_small(rows: int, columns: int, count: int, processors: int) -> bool:
-    """Too few large tiles cover these results to keep a GPU busy."""
+    """True where these results make too few large tiles to keep a GPU busy."""
     return tile(rows, columns, count, processors, LARGE | SMALL) in SMALL
 
 
@@ -139,11 +139,11 @@ kernels |= {f"{name}_{way}": tensor_cores(name, f"_{way}", x, y) for way, x, y i
 kernels["forward"] = kernels["tiled"]
 kernels["vector_rows"] = with_vector(vector_rows, "outputs*SHARE/256", ("256",), SHARE=(32, 1, 2, 4, 8, 16, 256))
 kernels["vector_columns"] = with_vector(vector_columns, f"outputs/{STRIP}", ("8", "HEIGHT"), HEIGHT=HEIGHTS)
-# Not rungs of the ladder: for matrices of other sizes, or for copies of them.
-BESIDE = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
+# Kernels for matrices of unusual sizes, or for copies of them.
+OFF_LADDER = ("packed", "split_k", "split_k_parts", "vector_rows", "vector_columns")
 # The kernel that replaces one that does not support these sizes.
 INSTEAD = {"packed": "warp_tiled", "split_k_parts": "split_k", "vector_rows": "tiled", "vector_columns": "tiled"}
-# Role -> kernel, in force until `using` asks for another kernel: float32 takes the fast ones, small products others.
+# Role -> kernel, until `using` selects another kernel: float32 takes the fast ones, small products others.
 FAST = {f"{way}_float32": f"warp_tiled{end}" for way, end in ENDS.items()}
 FAST |= {f"{way}_small": f"split_k{end}" for way, end in ENDS.items()} | {"large": "packed"}
 FAST |= {f"{way}_long": f"split_k_parts{end}" for way, end in ENDS.items()}
@@ -172,15 +172,15 @@ def pick(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec, y: 
 
 
 def has_room(arch: str) -> bool:
-    """A block on tensor cores gets its shared memory; before sm_90 there are 64 to 163 KiB, on sm_12x 99."""
+    """True where a block on tensor cores fits in shared memory: before sm_90 there are 64 to 163 KiB, on sm_12x 99."""
     return not arch.startswith(("sm_7", "sm_8", "sm_12"))
 
 
 def has_tensor_cores(arch: str) -> bool:
-    """This is a GPU that runs the kernels on tensor cores."""
+    """True for a GPU that runs the kernels on tensor cores."""
     return arch.startswith("sm_") and has_room(arch)
 
 
 def fits_wgmma(shapes: Products, x: Spec, y: Spec) -> bool:
-    """The copy engine takes these matrices: each row begins at a multiple of 16 bytes, and neither is empty."""
+    """True where the copy engine (TMA) takes the matrices: not empty, and rows begin at multiples of 16 bytes."""
     return shapes.n % 8 == 0 and shapes.k % 8 == 0 and all(spec.size and not spec.offset for spec in (x, y))

@@ -119,14 +119,15 @@ def vector_chunks(blocks: int, elements: int, processors: int) -> int:
 
 # --- a long sum of a small result: several blocks share the sum of a tile, and another launch adds up ---
 
-# Terms of a sum. A block takes 160 in a microsecond (64 x 64 with 16384 of them, in 102 us on an H200), and the launch
-# that adds up lasts about 3: from LONG on, half of the terms take four times as long as it.
+# Terms of a sum. A block adds 160 per microsecond (64 x 64 with 16384 of them take 102 us on an H200), and the launch
+# that adds up takes about 3: from LONG on, half of the terms take four times as long.
 LONG, SHORTEST, STAGE = 4096, 1024, 64
 
 
 def splits_sum(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> int:
-    """The chunks, two at least, if splitting the sum pays or `using` asks for it, and if a grid and an array hold the
-    partial results; else 0.
+    """The number of chunks, at least 2, if splitting the sum pays or `using` selects it; else 0.
+
+    It is also 0 where a grid or an array has no room for the partial results.
     """
     kernel = kernels[f"split_k_parts{ENDS[way]}"]
     rows, columns, terms = shapes.extents(way)
@@ -166,8 +167,8 @@ def add_up(partial_sums: Array, out: Array, count: int, inner: int) -> None:
 # --- packed operands: copying n^2 elements of transposed or misaligned matrices pays against n^3 multiplications ---
 
 FILL = 32  # rows of copies begin at multiples of 32 elements: 128 bytes, the unit in which memory is moved
-# The multiplications in which as much time is saved as it takes to copy a number: where rows of an array begin at
-# multiples of LANES, and where they begin anywhere. From the times of an H200.
+# The multiplications that save as much time as copying one element takes, as measured on an H200: of arrays whose rows
+# begin at multiples of LANES, and of others.
 ALIGNED, RAGGED = 1000, 250
 TALLEST = 32 * MAX_GRID[1]  # rows: a block of the copy or of the product has 32 of them at least
 
@@ -215,7 +216,7 @@ def operands(way: str, shapes: Products) -> tuple[Operand, Operand]:
 
 
 def packs(kernels: Mapping[str, Kernel], way: str, shapes: Products, x: Spec) -> bool:
-    """One product that is worth the copies, or for which `using` asks, whose copies fit into a grid and an array."""
+    """True for one product whose copies fit in a grid and an array, if it is worth them or `using` selects it."""
     (rows, columns, terms), (a, b) = shapes.extents(way), operands(way, shapes)
     requested = kernels["forward"] is kernels["packed"] and x.dtype.kind == "f"
     gain = RAGGED if a.columns % LANES or b.columns % LANES else ALIGNED
@@ -244,7 +245,7 @@ BOXES = {
 
 
 def may_round(kernels: Mapping[str, Kernel], rows: int, columns: int, count: int, x: Spec, y: Spec) -> bool:
-    """A float32 product is faster on the chip's tensor cores, which read 16 bytes at once; `using` asks for nothing."""
+    """True where tensor cores, which load 16 bytes at once, multiply float32 faster, and `using` selects no kernel."""
     fast = x.dtype == np.float32 and "forward_float32" in kernels and not (x.offset or y.offset)
     return fast and has_tensor_cores(x.device.arch) and not is_small(rows, columns, count, x.device.processors)
 

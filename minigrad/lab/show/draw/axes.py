@@ -15,7 +15,7 @@ STYLES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, (
 def frame(axes: Axes, along: str, up: str) -> None:
     """A scale on the left and at the bottom with their labels, and a light grid; y upwards."""
     axes.set_axis_on()
-    axes.invert_yaxis()  # `canvas` has it downwards
+    axes.yaxis.set_inverted(False)  # `canvas` has it downwards
     axes.set_facecolor("white")
     axes.set_xlabel(along, fontsize=FONT, color=INK)
     axes.set_ylabel(up, fontsize=FONT, color=INK)

@@ -11,7 +11,7 @@ from minigrad.lab.show.draw.colours import GREY, LIGHT_BLUE, LIGHT_ORANGE, PALE,
 from minigrad.lab.show.draw.grid import Axis, slots
 from minigrad.lab.show.draw.picture import box, write
 
-SQUARES = 32  # up to so many threads, each has a square
+SQUARES = 32  # the most threads that are drawn as squares
 BLOCKS = 5  # the most blocks drawn side by side
 
 
@@ -37,15 +37,14 @@ def each_thread(axes: Axes, axis: Axis) -> None:
         box(axes, left, 1, size, 1, "none", linewidth=2.2)
     if axis.threads > axis.extent:
         write(axes, (axis.extent + axis.threads) / 2, 3.3, "idle")
-    _row_labels(axes, (1.5, "thread"), (3.3, "element"))
     axes.set_xlim(-0.1, axis.threads + 0.1)
-    axes.set_ylim(3.95, 0)
+    _label_rows(axes, "thread", "element")
 
 
 def each_block(axes: Axes, axis: Axis) -> None:
     """A band per block: the part with elements and, hatched, the part without."""
     size = axis.per_block
-    for left, block in _drawn(axes, axis):
+    for left, block in _drawn(axes, axis.blocks):
         busy, first = axis.busy(block), block * size
         part, last = busy / size, first + busy - 1
         write(axes, left + 0.5, 0.45, f"block {block}")
@@ -60,16 +59,15 @@ def each_block(axes: Axes, axis: Axis) -> None:
         text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 else ' '}{last}"
         at, side = (left + part / 2, "center") if part > 0.5 else (left + part + 0.02, "left")
         write(axes, at, 3.3, text, ha=side)
-    _row_labels(axes, (1.5, "threads"), (3.3, "elements"))
-    axes.set_ylim(3.95, 0)
+    _label_rows(axes, "threads", "elements")
 
 
-def _drawn(axes: Axes, axis: Axis) -> Iterator[tuple[float, int]]:
+def _drawn(axes: Axes, blocks: int) -> Iterator[tuple[float, int]]:
     """The place and number of each drawn block; writes into the gap, and sets the limits along x."""
-    drawn = slots(axis, BLOCKS)
+    drawn = slots(blocks, BLOCKS)
     for slot in drawn:
         if slot.block is None:
-            write(axes, slot.at + slot.width / 2, 1.5, f"{axis.blocks - len(drawn) + 1}\nmore\nblocks")
+            write(axes, slot.at + slot.width / 2, 1.5, f"{blocks - len(drawn) + 1}\nmore\nblocks")
         else:
             yield slot.at, slot.block
     axes.set_xlim(-0.02, (drawn[-1].at if drawn else 0) + 1.02)
@@ -80,15 +78,16 @@ def _arrow(axes: Axes, at: float) -> None:
     axes.annotate("", (at, 2.78), (at, 2.02), arrowprops={"arrowstyle": "->", "lw": 0.8, "color": GREY})
 
 
-def _row_labels(axes: Axes, *labels: tuple[float, str]) -> None:
-    """Labels left of the rows."""
-    for y, label in labels:
+def _label_rows(axes: Axes, *labels: str) -> None:
+    """Label the rows of threads and of elements on their left, and set the limits along y."""
+    for y, label in zip((1.5, 3.3), labels, strict=True):
         write(axes, 0, y, f"{label}  ", ha="right", fontweight="bold")
+    axes.set_ylim(3.95, 0)
 
 
 def cooperating(axes: Axes, launch: Launch) -> None:
     """Blocks whose threads work on the same elements: the block's index, and its threads."""
-    for left, block in _drawn(axes, Axis("x", "blocks", launch.blocks, 1, launch.blocks)):
+    for left, block in _drawn(axes, launch.blocks):
         at = index_of(block, launch.grid)
         write(axes, left + 0.5, 0.45, f"block {at if prod(launch.grid[1:]) > 1 else at[0]}")
         box(axes, left + 0.04, 1, 0.92, 1, colour(block), linewidth=2.2)

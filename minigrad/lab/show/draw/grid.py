@@ -67,9 +67,9 @@ def rows_and_columns(launch: Launch) -> tuple[Axis, Axis]:
     return (across, down) if found and found.group(1) == across.name else (down, across)
 
 
-def slots(axis: Axis, limit: int, keep: int = 0) -> list[Slot]:
+def slots(blocks: int, limit: int, keep: int = 0) -> list[Slot]:
     """The blocks to draw, each one unit wide: all, or of more than `limit` the first and last two and block `keep`."""
-    wanted = {0, 1, keep, axis.blocks - 2, axis.blocks - 1} if axis.blocks > limit else set(range(axis.blocks))
+    wanted = {0, 1, keep, blocks - 2, blocks - 1} if blocks > limit else set(range(blocks))
     drawn: list[Slot] = []
     at, before = 0.0, -1
     for block in sorted(wanted):

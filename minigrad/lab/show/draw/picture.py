@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 from minigrad.display import Text
 from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 
-DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp letters
+DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp text
 WIDTH = 9.6  # inches, of most pictures
 HATCH = {"hatch": "////", "edgecolor": EDGE, "linewidth": 0.8}
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared
@@ -69,15 +69,15 @@ class Picture:
 
 
 def blank_figure(width: float, height: float, title: str) -> Figure:
-    """A white figure, in inches, with its title."""
+    """A white figure, in inches, with its title, which is folded."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08), facecolor="white")
-    figure.suptitle(title, fontsize=FONT + 2, color=INK, x=0.01, ha="left")
+    figure.suptitle(textwrap.fill(title, int(width * 10)), fontsize=FONT + 2, color=INK, x=0.01, ha="left")
     return figure
 
 
 def canvas(width: float, height: float, title: str) -> tuple[Figure, Axes]:
-    """A figure, in inches, with one set of axes in it without frame or ticks, y downwards; the title is folded."""
-    figure = blank_figure(width, height, textwrap.fill(title, int(width * 10)))
+    """A figure, in inches, with one set of axes in it without frame or ticks, y downwards."""
+    figure = blank_figure(width, height, title)
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.invert_yaxis()

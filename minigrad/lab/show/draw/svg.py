@@ -3,7 +3,7 @@
 Every node lies below its inputs, lines cross seldom, and run straight where there is room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -14,8 +14,8 @@ from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, PALE, RU
 SWEEPS = 12
 BEND = 28  # pixels for a line that passes between boxes
 SPACE = 26  # between neighbours
-LETTER, LINE = 8.2, 19  # pixels: width of a monospaced letter at size 13.5, height of a line
-LONGEST = 36  # letters in a line
+LETTER, LINE = 8.2, 19  # pixels: width of a monospaced character at size 13.5, height of a line
+LONGEST = 36  # characters in a line
 PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
 MONO = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace' font-size='13.5'"
 SANS = "font-family='DejaVu Sans, Helvetica, Arial, sans-serif' font-size='15'"
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     """Layers from the inputs down, each from left to right, and the items along each line."""
 
     layers: list[list[Item]]
-    lines: dict[tuple[int, int], list[Item]]  # (node, number of its input) -> from the input to the node
+    lines: list[list[list[Item]]]  # of each node, one line for each of its inputs: from the input to the node
     width: float
 
 
@@ -52,8 +52,7 @@ def layout(inputs: Sequence[Sequence[int]], widths: Sequence[float]) -> Layout:
     layers: list[list[Item]] = [[] for _ in range(max(depth) + 1)]
     for node in _depth_first(inputs):
         layers[depth[node]].append(items[node])
-    ends = [(node, place, source) for node, read in enumerate(inputs) for place, source in enumerate(read)]
-    lines = {(node, place): _path(items, layers, depth, source, node) for node, place, source in ends}
+    lines = [[_path(items, layers, depth, source, node) for source in read] for node, read in enumerate(inputs)]
     layers.reverse()
     _order(layers)
     return Layout(layers, lines, _place(layers))
@@ -86,20 +85,18 @@ def _path(items: list[Item], layers: list[list[Item]], depth: list[int], source:
 
 def _order(layers: list[list[Item]]) -> None:
     """Barycentre method: sort each layer by the mean position of its neighbours, down and up; keep the best order."""
-    best, fewest = [list(layer) for layer in layers], _crossings(layers)
+    orders = [[list(layer) for layer in layers]]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for layer in layers[1:] if down else layers[-2::-1]:
             position = {id(item): at for other in layers for at, item in enumerate(other)}
             neighbours = {id(item): item.above if down else item.below for item in layer}
             layer.sort(key=lambda item: _mean([position[id(n)] for n in neighbours[id(item)]], position[id(item)]))
-        if (now := _crossings(layers)) < fewest:
-            best, fewest = [list(layer) for layer in layers], now
-    for layer, order in zip(layers, best, strict=True):
-        layer[:] = order
+        orders.append([list(layer) for layer in layers])
+    layers[:] = min(orders, key=_crossings)
 
 
-def _crossings(layers: list[list[Item]]) -> int:
+def _crossings(layers: Iterable[list[Item]]) -> int:
     total = 0
     for upper, lower in pairwise(layers):
         position = {id(item): at for at, item in enumerate(lower)}
@@ -119,7 +116,7 @@ def _place(layers: list[list[Item]]) -> float:
     for sweep in range(SWEEPS + 1):  # an odd number: the last one goes down
         down = sweep % 2 == 0
         for layer in layers if down else layers[::-1]:
-            # a node stands under operations, and leaves make room
+            # a node follows the operations that it reads, and leaves give way
             near = ([n for n in item.above if n.above] or item.above if down else item.below for item in layer)
             _spread(layer, [_mean([n.x for n in each], item.x) for each, item in zip(near, layer, strict=True)])
     items = [item for layer in layers for item in layer]
@@ -228,14 +225,11 @@ def _box(box: Box, item: Item, top: int, high: int) -> str:
 
 
 def _ports(plan: Layout) -> list[tuple[list[Item], float]]:
-    """Each line with its end on top of a node, from -0.5 to 0.5: the ends are in the order of where lines come from."""
-    arriving: dict[int, list[list[Item]]] = {}
-    for (node, _), line in plan.lines.items():
-        arriving.setdefault(node, []).append(line)
+    """Each line with its end on top of a node, from -0.5 to 0.5: the ends lie in the order of the lines' origins."""
     return [
-        (line, (place + 1) / (len(lines) + 1) - 0.5)
-        for lines in arriving.values()
-        for place, line in enumerate(sorted(lines, key=lambda line: line[-2].x))
+        (line, place / (len(lines) + 1) - 0.5)
+        for lines in plan.lines
+        for place, line in enumerate(sorted(lines, key=lambda line: line[-2].x), 1)
     ]
 
 
@@ -247,7 +241,7 @@ def _line(line: Sequence[Item], tops: dict[int, int], high: int, port: float, bo
     for item in line[1:]:
         last = item is line[-1]
         end = round(item.x + node.width * port) if last else round(item.x)
-        bottom = tops[id(item)] + (high - node.height if last else 0) - (7 if last else 0)
+        bottom = tops[id(item)] + (high - node.height - 7 if last else 0)
         middle = (y + bottom) // 2
         path.append(f"C{x} {middle} {end} {middle} {end} {bottom}")
         x, y = end, bottom

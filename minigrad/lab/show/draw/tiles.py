@@ -9,7 +9,7 @@ from minigrad.lab.show.draw.grid import Axis, Slot, slots
 from minigrad.lab.show.draw.picture import box, write
 
 TILES = 6  # the most tiles drawn along an axis
-THREADS = 24  # up to so many threads along an axis, each has a square
+THREADS = 24  # the most threads along an axis that are drawn as squares
 Place = tuple[int | None, int | None]
 
 
@@ -26,11 +26,11 @@ class TiledMatrix:
 
     @property
     def down(self) -> list[Slot]:
-        return slots(self.rows, TILES, self.keep[0])
+        return slots(self.rows.blocks, TILES, self.keep[0])
 
     @property
     def across(self) -> list[Slot]:
-        return slots(self.columns, TILES, self.keep[1])
+        return slots(self.columns.blocks, TILES, self.keep[1])
 
     @property
     def right(self) -> float:
@@ -41,7 +41,7 @@ class TiledMatrix:
         return self.top + (self.down[-1].at + 1 if self.down else 0)
 
     def label(self) -> str:
-        """Its name, its shape in letters and in numbers."""
+        """Its name, its shape in the names of the sizes, and in numbers."""
         return f"{self.name}\n{self.rows.size} x {self.columns.size}\n{self.rows.extent} x {self.columns.extent}"
 
     def busy(self, row: Slot, column: Slot) -> tuple[float, float]:
