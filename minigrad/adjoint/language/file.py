@@ -150,7 +150,7 @@ class FileParser:
                 self.skip()
         elif "__device__" in words and self.ahead()[1] == "(":
             tokens.forbid("a __device__ function must return a number; void is none.", "void")
-            self.function(start, place, self.statements.accept_type() or "")
+            self.function(start, place, self.statements.expressions.accept_type() or "")
         elif words & {"const", "constexpr", "__constant__"}:
             self.tables.append(self.table(start))
         elif tokens.next.text == "}":
@@ -199,7 +199,7 @@ class FileParser:
 
     def table(self, start: int) -> Declare:
         """`__constant__ int STEP[3] = {1, 2, 3};`, the same for all threads."""
-        table = self.statements.variable(self.statements.expect_type(), {"const"})
+        table = self.statements.variable(self.statements.expressions.expect_type(), {"const"})
         if table.value is None and table.values is None:
             why = f"{table.name} has no values here; write them, or pass it as a parameter."
             raise self.tokens.error(table.place, why)

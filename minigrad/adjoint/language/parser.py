@@ -3,16 +3,18 @@
 from minigrad.adjoint.language import ast
 from minigrad.adjoint.language.ast import JUMPS, Expr, Place, Stmt, Target, is_float
 from minigrad.adjoint.language.dataflow import inline, target_name
-from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser
-from minigrad.adjoint.language.lexer import Token, way_out
+from minigrad.adjoint.language.expressions import ALLOWED_TYPES, ASSIGNMENTS, ExpressionParser, SymbolTable
+from minigrad.adjoint.language.lexer import Token, TokenStream, way_out
 
 STORAGE = ("const", "__shared__", "extern", "static", "volatile", "constexpr")
 
 
-class StatementParser(ExpressionParser):
+class StatementParser:
     """Parses functions statement by statement. A construct outside the subset raises NotDifferentiable."""
 
-    returns = "void"  # the type that the function being parsed returns
+    def __init__(self, tokens: TokenStream, symbols: SymbolTable):
+        self.tokens, self.symbols, self.expressions = tokens, symbols, ExpressionParser(tokens, symbols)
+        self.returns = "void"  # the type that the function being parsed returns
 
     # --- functions and declarations ---
 
@@ -36,7 +38,7 @@ class StatementParser(ExpressionParser):
     def parameter(self) -> ast.Parameter:
         """`const real* __restrict__ x` or `int n`."""
         tokens, place, const = self.tokens, self.tokens.next.place, self.tokens.accept("const")
-        kind = self.accept_type()
+        kind = self.expressions.accept_type()
         if kind is None:
             why = f"a parameter of type {tokens.next.text!r} is outside the differentiable subset; {ALLOWED_TYPES}."
             raise tokens.rejected(tokens.next) or tokens.error(place, why)
@@ -59,7 +61,7 @@ class StatementParser(ExpressionParser):
         if outside := words & {"extern", "static", "volatile"}:
             way = "give the array its extents" if "extern" in outside else f"leave {min(outside)} out"
             raise tokens.error(place, f"{min(outside)} variables are outside the differentiable subset; {way}.")
-        kind = self.expect_type()
+        kind = self.expressions.expect_type()
         words |= {"const"} if tokens.accept("const") else set()
         declared: list[Stmt] = []
         while not declared or tokens.accept(","):
@@ -87,7 +89,7 @@ class StatementParser(ExpressionParser):
             if dims:
                 variable.values = self.initializers()
             else:
-                variable.value = self.expression()
+                variable.value = self.expressions.expression()
         read = tokens.tokens[start + 1 : tokens.at]
         if any(t.text == name.text and read[n - 1].text != "." for n, t in enumerate(read)):
             raise tokens.error(name.place, f"{name.text} is read in its own initial value, before it has one.")
@@ -100,7 +102,7 @@ class StatementParser(ExpressionParser):
         place = self.tokens.next.place
         self.tokens.forbid(f"write the extent of {name.text}.", "]")
         known = [s for scope in self.symbols.scopes for s in scope.values() if isinstance(s, ast.Declare) and s.const]
-        e = inline(self.expression(), {s.name: s.value for s in known if s.value is not None})
+        e = inline(self.expressions.expression(), {s.name: s.value for s in known if s.value is not None})
         if any(n not in self.symbols.macros for n in e.names):
             why = f"the extent of {name.text} must be a constant: a number, a macro or a const int."
             raise self.tokens.error(place, why)
@@ -111,7 +113,7 @@ class StatementParser(ExpressionParser):
         values = []
         for _ in self.tokens.items("}"):
             self.tokens.forbid("write all values of the array in one pair of braces.", "{")
-            values.append(self.expression())
+            values.append(self.expressions.expression())
         return tuple(values)
 
     # --- statements ---
@@ -148,10 +150,10 @@ class StatementParser(ExpressionParser):
             raise error
         if tokens.peek().text == ":":
             raise tokens.error(token.place, "labels are outside the differentiable subset; leave a loop with break.")
-        if token.text in STORAGE or self.peek_type():
+        if token.text in STORAGE or self.expressions.peek_type():
             return self.declaration()
         if token.kind == tokens.peek().kind == "name":
-            raise self.unknown_type(token)
+            raise self.expressions.unknown_type(token)
         return [self.simple(";")]
 
     def branch(self) -> ast.If | ast.For:
@@ -159,9 +161,9 @@ class StatementParser(ExpressionParser):
         tokens, start, token = self.tokens, self.tokens.at, self.tokens.take()
         tokens.forbid("if constexpr is outside the subset; write if.", "constexpr")
         tokens.expect("(")
-        if self.peek_type() and (name := tokens.peek().text) != "(":
+        if self.expressions.peek_type() and (name := tokens.peek().text) != "(":
             raise tokens.error(tokens.next.place, f"declare the variable {name} in a statement ahead of this one.")
-        condition = self.close(self.expression())
+        condition = self.expressions.close(self.expressions.expression())
         text, body = tokens.line_since(start), self.block()
         if token.text == "while":
             return ast.For(None, condition, None, body, "", token.place, text)
@@ -179,7 +181,7 @@ class StatementParser(ExpressionParser):
         with self.symbols.scope():
             tokens.expect("(")
             first = None if tokens.accept(";") else self.loop_start(token.place)
-            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expression()
+            condition = ast.Number("true", "bool") if tokens.next.text == ";" else self.expressions.expression()
             tokens.expect(";")
             step = None if tokens.next.text == ")" else self.simple("")
             tokens.expect(")")
@@ -187,7 +189,7 @@ class StatementParser(ExpressionParser):
             return ast.For(first, condition, step, self.block(), pragma, token.place, text)  # type: ignore[arg-type]
 
     def loop_start(self, place: Place) -> Stmt:
-        declares = self.peek_type()
+        declares = self.expressions.peek_type()
         if declares and self.tokens.peek(2).text == ":":
             raise self.tokens.error(place, "a for over all elements is outside the subset; count with an int.")
         first, *others = self.declaration() if declares else [self.simple(";")]
@@ -201,7 +203,7 @@ class StatementParser(ExpressionParser):
 
     def jump(self) -> ast.Jump:
         start, token = self.tokens.at, self.tokens.take()
-        value = None if self.tokens.next.text == ";" else self.expression()
+        value = None if self.tokens.next.text == ";" else self.expressions.expression()
         if token.text == "return" and (value is None) != (self.returns == "void"):
             what = f"a {self.returns}" if value is None else "no value"
             raise self.tokens.error(token.place, f"{self.symbols.function} returns {what}; so must this return.")
@@ -217,9 +219,9 @@ class StatementParser(ExpressionParser):
             tokens.expect(")")
             parsed = ast.Barrier(token.place)
         elif tokens.accept("atomicAdd"):
-            target = self.address(token)
+            target = self.expressions.address(token)
             tokens.expect(",")
-            value = self.close(self.expression())
+            value = self.expressions.close(self.expressions.expression())
             self.check_writable(target)
             parsed = ast.AtomicAdd(target, value, token.place)
         else:
@@ -238,14 +240,14 @@ class StatementParser(ExpressionParser):
         if tokens.next.text == "(":
             why = f"the call of {name.text} as a statement is outside the subset; {way_out(name.text)}."
             raise tokens.error(name.place, why)
-        target = self.element(name)
+        target = self.expressions.element(name)
         op = step or tokens.take()
         if op.text not in (*ASSIGNMENTS, "++", "--"):
             raise tokens.error(op.place, f"expected an assignment, found {op.text or 'the end'!r}.")
         self.check_writable(target)
         if op.text in ("++", "--"):
             return ast.Assign(target, f"{op.text[0]}=", ast.Number("1", "int"), place)
-        value = self.expression()
+        value = self.expressions.expression()
         tokens.forbid("assign one variable in a statement.", *ASSIGNMENTS)
         if is_float(value.type) and not is_float(target.type):
             raise tokens.error(op.place, f"a {value.type} becomes {target.type} here; write the cast: (int)(...).")
