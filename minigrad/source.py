@@ -232,10 +232,20 @@ def _without_if_0(code: str) -> str:
 def _matching(code: str, start: int, pair: str) -> int:
     """The offset of the bracket that closes the one at `start`."""
     depth = 0
-    for index in range(start, len(code)):
-        depth += (code[index] == pair[0]) - (code[index] == pair[1])
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(code, start):
+        depth += 1 if match[0] == pair[0] else -1
         if depth == 0:
-            return index
+            return match.start()
+    return len(code)
+
+
+def end_of(code: str, start: int, signs: str) -> int:
+    """The offset of the first of these signs outside of brackets, or of the bracket that closes around `start`."""
+    depth = 0
+    for match in re.compile(rf"[()\[\]{{}}{re.escape(signs)}]").finditer(code, start):
+        depth += (match[0] in "([{") - (match[0] in ")]}")
+        if depth < 0 or (depth == 0 and match[0] in signs):
+            return match.start()
     return len(code)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minigrad.simulator.compiled_file import CompiledFile
 from minigrad.simulator.diagnostics import InlinedCall, inlined_calls
 from minigrad.simulator.translate import column as original
-from minigrad.source import blank
+from minigrad.source import blank, end_of
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _ADDRESS = itemgetter(0)
@@ -143,7 +143,7 @@ class DebugInfo:
 @lru_cache
 def _loops(code: str) -> list[tuple[int, int]]:
     """The first and the last line of each loop."""
-    spans = ((loop.start(), _end(code, loop.end(), ";}")) for loop in _LOOP.finditer(code))
+    spans = ((loop.start(), end_of(code, loop.end(), ";}")) for loop in _LOOP.finditer(code))
     return [(code.count("\n", 0, start) + 1, code.count("\n", 0, stop) + 1) for start, stop in spans]
 
 
@@ -188,14 +188,4 @@ def is_read_back(text: str, column: int, stored: int) -> bool:
     """
     if column < stored:
         return all(sign.isalnum() or sign in " _.->)]*" for sign in text[column : stored - 1])
-    return column <= _end(text, stored, ",;:") and (column > stored or text[column - 1] == "]")
-
-
-def _end(text: str, start: int, signs: str) -> int:
-    """The end of what begins at start: one of the signs outside of brackets, or the closing bracket around it."""
-    depth = 0
-    for at, sign in enumerate(text[start:], start):
-        depth += (sign in "([{") - (sign in ")]}")
-        if depth < 0 or (depth == 0 and sign in signs):
-            return at
-    return len(text)
+    return column <= end_of(text, stored, ",;:") and (column > stored or text[column - 1] == "]")

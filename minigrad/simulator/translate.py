@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.simulator.indices import indices
-from minigrad.source import Source, blank
+from minigrad.source import Source, blank, end_of
 
 BEFORE, AFTER = "({auto minigrad_index=", ";minigrad_index;})"  # around an index that is evaluated once
 PTX = "MINIGRAD_PTX"  # an undefined name: an `asm` is an error only where it is compiled
@@ -158,7 +158,8 @@ def _device(code: str) -> list[Edit]:
 def _declarations(start: re.Pattern, code: str) -> Iterator[tuple[re.Match, int]]:
     """The matches that a semicolon follows, and its index."""
     for match in start.finditer(code):
-        if (stop := next(_outside(code, ";", "{([", "})]", match.end()), -1)) >= 0:
+        stop = end_of(code, match.end(), ";")
+        if code[stop : stop + 1] == ";":
             yield match, stop
 
 
@@ -199,13 +200,13 @@ def _split(declaration: str) -> list[str]:
     return [declaration[start + 1 : stop] for start, stop in pairwise([-1, *commas, len(declaration)])]
 
 
-def _outside(code: str, sign: str, opening: str, closing: str, start: int = 0) -> Iterator[int]:
+def _outside(code: str, sign: str, opening: str, closing: str) -> Iterator[int]:
     """The places of a sign outside of these brackets."""
     depth = 0
-    for i in range(start, len(code)):
-        if code[i] == sign and depth == 0:
+    for i, each in enumerate(code):
+        if each == sign and depth == 0:
             yield i
-        depth += (code[i] in opening) - (code[i] in closing)
+        depth += (each in opening) - (each in closing)
 
 
 def _inside_function(code: str, position: int) -> bool:
