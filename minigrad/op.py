@@ -16,7 +16,7 @@ import numpy as np
 from minigrad import display, rounding, tape
 from minigrad.call import CallSignature, as_tensors, call_key, key_of, taking_numbers
 from minigrad.case import Case
-from minigrad.devices.array import Array, Spec
+from minigrad.devices.array import Array
 from minigrad.devices.caches import Cache
 from minigrad.devices.dtypes import has_gradient, zero_like
 from minigrad.kernels import variants
@@ -74,7 +74,8 @@ class Op:
 
     def _choose(self, kernels: Mapping[str, Kernel], fast: Mapping[str, str]) -> None:
         running = {**kernels, **{role: kernels[name] for role, name in fast.items()}}
-        vars(self).update(kernels=MappingProxyType(dict(kernels)), fast=fast, running=running)
+        object.__setattr__(self, "kernels", MappingProxyType(dict(kernels)))  # not by vars(): that slows every read
+        self.fast, self.running = fast, running
         self._forget()
 
     def _forget(self) -> None:
@@ -82,7 +83,7 @@ class Op:
         self._by_arguments, self._prepared, self._generation = Cache(), Cache(), _generation[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "kernels" and "running" in vars(self):
+        if name == "kernels" and hasattr(self, "running"):
             raise AttributeError(f"{self.name}.kernels cannot be set; with_kernels(kernels) gives an op that has them.")
         super().__setattr__(name, value)
 
@@ -255,8 +256,9 @@ class Rule:
         self._places, self._constants = call.op.saved(arrays, call.params, needs)
         self.numbers = list(self._places.values())
         self._arrays = {name: x for name, x in self._constants.items() if isinstance(x, Array)}
+        self._values = list(self._arrays.values())
         self._outputs = [(y.shape, y.dtype) for y in ((result,) if self.single else result)]
-        self._pulls: dict[tuple[Spec, ...], Callable] = {}  # where launches are replayed, by the specs of dy
+        self._pulls: dict[Any, Callable] = {}  # where launches are replayed, by the specs of dy
         self._saves_nothing = partial(self.pull, ()) if call.replays else None  # a cycle, so only for a cached rule
 
     def node(self, tensors: Sequence[Tensor], parents: tuple, result: Tensor) -> tape.Node:
@@ -270,11 +272,11 @@ class Rule:
 
     def pull(self, saved: Sequence[AnyArray], dy: Any) -> Sequence[AnyArray | None]:
         """The gradients of the inputs, from that of the output, or from a tuple with those of several."""
-        dys = self._complete(dy) if isinstance(dy, tuple) else (dy,)
-        arrays = [*dys, *saved, *self._arrays.values()]
+        dys = (dy,) if self.single else self._complete(dy)
+        arrays = [*dys, *saved, *self._values]
         if not self.replays:
             return self._gradients(arrays)
-        key = tuple([d.spec for d in dys])
+        key = dy.spec if self.single else tuple([d.spec for d in dys])
         pull = self._pulls.get(key)
         if pull is None:
             pull = self._pulls[key] = replayed(self._gradients, [x.spec for x in arrays])
