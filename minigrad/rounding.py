@@ -1,4 +1,4 @@
-"""Precision: the rounding of float32 that a thread permits in products, and the rounding itself."""
+"""Precision: the rounding of float32 that is permitted in products, and the rounding itself."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ import numpy as np
 # bits the last 13 do not count.
 DROPPED = {"float32": 0, "tf32": 13, "bf16": 16}
 _permitted = ContextVar("precision", default="float32")
-current = _permitted.get  # of this thread
+current = _permitted.get  # of this thread or task
 
 
 @contextmanager

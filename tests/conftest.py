@@ -1,7 +1,6 @@
 """The devices as fixtures. `cuda` is skipped where there is none; `sim` must be there, or no kernel was tested."""
 
 import ctypes
-import gc
 import sys
 
 import pytest
@@ -43,9 +42,17 @@ def driver(monkeypatch):
     monkeypatch.setattr(libcuda, "load", lambda: fake)
     monkeypatch.setattr(nvcc, "cubin", fake.cubin)
     monkeypatch.setattr("atexit.register", lambda close: None)
+    run, compiled = Kernel.run, []
+
+    def noted(kernel, *args):
+        compiled.append(kernel._modules)
+        return run(kernel, *args)
+
+    monkeypatch.setattr(Kernel, "run", noted)
     yield fake
     gpu._driver.cache_clear()
-    drop_compiled_code()
+    for modules in compiled:  # no other fake driver can launch them
+        modules.clear()
     assert not fake.harmed
 
 
@@ -75,7 +82,6 @@ def _installed(monkeypatch, name):
     monkeypatch.setattr(DEVICES, "_made", {key: value for key, value in DEVICES._made.items() if key != name})
     dtypes._constant.cache_clear()
     dtypes._zero.cache_clear()
-    drop_compiled_code()
     return DEVICES.get(name)
 
 
@@ -128,10 +134,3 @@ class Repeating(Simulator):
         for step in program.steps:
             step()
         return made
-
-
-def drop_compiled_code():
-    """Empty every kernel's cache of compiled code: no other fake driver can launch it."""
-    for kernel in gc.get_objects():
-        if issubclass(type(kernel), Kernel):  # isinstance would ask proxies of other packages for their class
-            kernel._modules.clear()

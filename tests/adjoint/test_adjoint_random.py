@@ -36,8 +36,9 @@ def overflows(writer, seed):
     args = [mg.tensor(x, device="sim") if isinstance(x, np.ndarray) else x for x in args]
     try:
         mg.kernel(writer(seed).kernel(), "f")(*args, grid=2, block=BLOCK)
-    except KernelError:  # threads miss a barrier: `check` sees that the adjoint is rejected
-        return False
+    except KernelError as error:
+        assert error.kind == "barrier-divergence"
+        return False  # `check` sees that the adjoint is rejected
     return not all(np.isfinite(x.numpy()).all() for x in args if isinstance(x, mg.Tensor))
 
 

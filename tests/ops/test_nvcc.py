@@ -12,7 +12,8 @@ from minigrad.devices.cuda.toolkit import find_nvcc
 
 CUDA = Path(__file__).parents[2] / "cuda"
 NVCC = find_nvcc()
-# Most of a small file's time goes into CUDA's own headers, so those are compiled as one. The others are large.
+# Most of a small file's time goes into CUDA's own headers, so those are compiled as one: their helpers need names of
+# their own, and a missing #include shows on `sim` only, which compiles each file alone. The others are large.
 TOGETHER = [
     path.relative_to(CUDA).as_posix() for folder in ("", "bench/") for path in sorted(CUDA.glob(f"{folder}*.cu"))
 ]

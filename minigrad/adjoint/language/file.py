@@ -175,7 +175,7 @@ class FileParser:
 
     def function(self, start: int, place: Place, returns: str) -> None:
         """A kernel or a device function, whose jumps become branches; it is known from its definition on."""
-        self.symbols.declared, self.symbols.joined = {}, set()
+        self.symbols.declared, self.symbols.joined, self.symbols.bare = {}, set(), 0
         made = self.statements.function(place, self.tokens.take().text, returns)
         if made is None:
             return
