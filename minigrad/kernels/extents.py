@@ -25,7 +25,7 @@ def ceil_div(a: int, b: int) -> int:
 class Span:
     """An axis of a grid or block: a size, or ceil(size / piece), each a name, a number, or a product of these.
 
-    "n/4*BLOCK" are pieces of 4 * BLOCK.
+    "n/4*BLOCK" is ceil(n / (4 * BLOCK)): all that follows the slash is one piece.
     """
 
     size: str

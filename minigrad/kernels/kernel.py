@@ -61,7 +61,7 @@ class Kernel:
         return other
 
     def prefer(self, sizes: tuple[int, ...], values: Mapping[str, int]) -> None:
-        """Use these values for later launches of these sizes, and of sizes to which no preference is nearer."""
+        """Use these values for launches of these sizes, and of sizes nearer to these than to other preferred ones."""
         self._preferred[sizes] = self._legal(dict(values))
         self._retuned()
 

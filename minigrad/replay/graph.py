@@ -45,7 +45,7 @@ class Graph:
         """Take one step."""
         arrays = [require("mg.graph", x, Tensor, "a step whose arguments are tensors").array for x in inputs]
         if any(x.requires_grad for x in inputs):
-            raise TypeError("mg.graph: an argument requires a gradient; what the step trains it takes from outside.")
+            raise TypeError("mg.graph: an argument requires a gradient; let the step close over its parameters.")
         self._device = inputs[0].device if inputs else ""
         if mode.recorder:  # the step is part of another that is being captured
             return self.step(*inputs)

@@ -88,7 +88,7 @@ class Point:
 
 @dataclass
 class StoragePlan:
-    """The values to be saved, by statement: all others are reread or recomputed. Nothing is decided later."""
+    """The values to be saved, by statement: all others are reread or recomputed."""
 
     facts: KernelFacts
     points: dict[int, Point] = field(default_factory=dict)  # by id of a statement
@@ -101,7 +101,7 @@ class StoragePlan:
         return {n for n in self.facts.reads(e) if n in point.overwritten or (point.loop and point.loop.loses(n))}
 
     def saved_in(self, s: Stmt, value: Expr) -> Storage:
-        """Where to save a value: a register, unless it takes an array that an iteration run again finds changed."""
+        """A register; a tape if an iteration that runs again would read a changed array; LOST if it has no bound."""
         loop, unbounded, storage = self.points[id(s)].loop, False, Storage.REGISTER
         while loop:
             if value.names & loop.lost:
@@ -124,7 +124,7 @@ def decide(facts: KernelFacts, body: list[Stmt]) -> StoragePlan:
 
 
 def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
-    """A body directly followed by its backward sweep, with nothing overwritten in between; so is a last branch."""
+    """Plan a body whose backward sweep follows at once: nothing is overwritten in between, nor after a last `if`."""
     last = body[-1] if body else None
     if not isinstance(last, If):
         _body(plan, body, frozenset(), loop)
@@ -136,7 +136,7 @@ def _last(plan: StoragePlan, body: list[Stmt], loop: LoopPlan | None) -> None:
 
 
 def _body(plan: StoragePlan, body: list[Stmt], after: frozenset[str], loop: LoopPlan | None) -> None:
-    """Statements, after which the forward sweep overwrites these names."""
+    """Plan statements. after: the names that the forward sweep overwrites later."""
     for s in reversed(body):
         before = after | plan.facts.overwrites(s)
         plan.points[id(s)] = Point(after, before, loop)
