@@ -7,6 +7,7 @@ import pytest
 from fake_cuda import Driver, Stub
 
 from minigrad.devices import check, dtypes
+from minigrad.devices.caches import Cache
 from minigrad.devices.cuda import compiler as nvcc
 from minigrad.devices.cuda import libcuda
 from minigrad.devices.device import Arguments
@@ -42,17 +43,18 @@ def driver(monkeypatch):
     monkeypatch.setattr(libcuda, "load", lambda: fake)
     monkeypatch.setattr(nvcc, "cubin", fake.cubin)
     monkeypatch.setattr("atexit.register", lambda close: None)
-    run, compiled = Kernel.run, []
+    run, others = Kernel.run, {}  # compiled code of another driver, by kernel: no driver can launch that of another
 
-    def noted(kernel, *args):
-        compiled.append(kernel._modules)
+    def run_compiled_here(kernel, *args):
+        if kernel not in others:
+            others[kernel], kernel._modules = kernel._modules, Cache()
         return run(kernel, *args)
 
-    monkeypatch.setattr(Kernel, "run", noted)
+    monkeypatch.setattr(Kernel, "run", run_compiled_here)
     yield fake
     gpu._driver.cache_clear()
-    for modules in compiled:  # no other fake driver can launch them
-        modules.clear()
+    for kernel, modules in others.items():
+        kernel._modules = modules
     assert not fake.harmed
 
 

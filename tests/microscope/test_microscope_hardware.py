@@ -3,7 +3,7 @@
 import pytest
 
 from minigrad.errors import DeviceError
-from minigrad.lab.hardware import counters, racy_kernels
+from minigrad.lab.hardware import counters, races
 from minigrad.lab.hardware import nvidia as hardware
 from minigrad.microscope import watching
 
@@ -48,11 +48,11 @@ def test_both_sides_stand_in_one_table(counts, monkeypatch):
     assert ("matmul_tiled", "shared write wavefronts", "", "1024") in rows
 
 
-@pytest.mark.parametrize("name", racy_kernels.KERNELS)
+@pytest.mark.parametrize("name", races.KERNELS)
 def test_the_microscope_finds_the_races_that_racecheck_is_asked_for(name):
-    racing, text = racy_kernels.KERNELS[name]
+    racing, text = races.KERNELS[name]
     with watching() as report:
-        racy_kernels.run(name, "sim")
+        races.run(name, "sim")
     assert {problem.kind for problem in report.problems} == ({"race"} if racing else set())
     assert all(problem.variable == "s" and problem.text in text for problem in report.problems)
 

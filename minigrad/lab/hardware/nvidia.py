@@ -1,4 +1,4 @@
-"""The kernels of `counters` and `racy_kernels` on a GPU under NVIDIA's tools: a record of its counts and hazards.
+"""The kernels of `counters` and `races` on a GPU under NVIDIA's tools: a record of its counts and hazards.
 
 `python -m minigrad.lab.hardware.nvidia` runs them under ncu and compute-sanitizer, which are part of the CUDA toolkit,
 and writes `notebooks/records/counters/<device>-<date>.json`.
@@ -21,7 +21,7 @@ from typing import Any
 from minigrad.devices import check, get
 from minigrad.devices.cuda import toolkit
 from minigrad.errors import DeviceError
-from minigrad.lab.hardware import counters, racy_kernels
+from minigrad.lab.hardware import counters, races
 from minigrad.lab.hardware.counters import FOLDERS, METRICS, Counts
 from minigrad.source import PACKAGE
 
@@ -54,8 +54,8 @@ def read(text: str) -> Counts:
 
 
 def raced() -> dict[str, bool]:
-    """By kernel of `racy_kernels`: True if compute-sanitizer's racecheck finds a hazard on the GPU."""
-    return {name: _hazards(name) > 0 for name in racy_kernels.KERNELS}
+    """By kernel of `races`: True if compute-sanitizer's racecheck finds a hazard on the GPU."""
+    return {name: _hazards(name) > 0 for name in races.KERNELS}
 
 
 def _hazards(name: str) -> int:
@@ -109,7 +109,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if options.launch or options.race:
-            racy_kernels.run(options.race, "cuda") if options.race else counters.launch("cuda")
+            races.run(options.race, "cuda") if options.race else counters.launch("cuda")
             get("cuda").synchronize()
         else:
             path = measure(options.save)
