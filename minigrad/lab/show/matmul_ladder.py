@@ -168,7 +168,7 @@ def time_of(name: str, n: int, record: Record | None) -> str:
     found, below = measured(record, n), ""
     for (own, _, took, speed, share, _), m in zip(rows_of(record, n), found.values(), strict=True):
         if own == name:
-            text = f"{took} us for {n} x {n}, {speed} TFLOP/s, {share} of peak"
+            text = f"{took} us for {n} x {n}, {speed} TFLOP/s" + f", {share} of peak" * bool(share)
             faster = found[below].timing.seconds / m.timing.seconds if below else 0
             return f"{text}, {faster:.2f} x as fast as {below}" if below else text
         below = own
