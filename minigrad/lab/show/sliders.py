@@ -51,7 +51,7 @@ class Page:
         """The height of the picture with its numbers in pixels, in a window of 1280 x 800."""
         width, height = self.size()
         below, beside = self._numbers()
-        return max(height, below) if width + beside <= WIDTH else height + below
+        return round(max(height, below) if width + beside <= WIDTH else height + below)
 
     def _numbers(self) -> tuple[float, float]:
         """The room that the numbers take below the picture, and right of it."""
