@@ -26,7 +26,7 @@ _CUDA = re.compile(r'extern\s+"C"|__global__|#include\b')
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
-class Misplaced(SyntaxError):
+class Misplaced(Exception):
     """A cell magic that is not the first line of its cell, or has one percent sign."""
 
 
@@ -35,12 +35,12 @@ def shorten(shell: Any) -> None:
 
     def shown(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:
         cell = linecache.getlines(error.filename or "") if isinstance(error, SyntaxError) else []
-        sentence, display = misplaced("".join(cell)), shell._showtraceback
+        sentence = str(error) if isinstance(error, Misplaced) else misplaced("".join(cell))
+        display = shell._showtraceback
 
         def fold(kind: type, error: BaseException, lines: list[str]) -> None:
-            display(
-                kind, error, [folded(f"SyntaxError: {sentence}")] if sentence else [*lines[:-1], _folded(lines[-1])]
-            )
+            lines = [folded(f"SyntaxError: {sentence}")] if sentence else [*lines[:-1], _folded(lines[-1])]
+            display(kind, error, lines)
 
         shell._showtraceback = fold  # to it IPython hands what it has made of the error
         try:
