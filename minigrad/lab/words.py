@@ -41,7 +41,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("idle", r"idle"): "Said of a thread that has no element, or of a piece of hardware with nothing to do.",
         "guard": "The if that keeps a thread without an element from reading or writing.",
         "host": "The computer around the GPU: its CPU, its memory, and the Python program that launches kernels.",
-        ("multiprocessor", r"multiprocessors?|(?-i:SMs?)"): "The part of a GPU that carries out blocks, also called SM. It "
+        ("multiprocessor", r"multiprocessors?|(?-i:SMs?)"): "The part of a GPU that runs blocks, also called SM. It "
         "has its own registers, shared memory and cores. An H200 has 132.",
         ("core", r"(?<!tensor )cores?"): "A circuit in a multiprocessor that makes one addition or multiplication "
         "per clock. It has no program of its own: a warp uses 32 cores at once.",
@@ -189,7 +189,7 @@ class Word:
         return f"<p><b>{escape(self.name)}</b> ({self.link('notebook ')}): {escape(self.meaning)}</p>"
 
     def link(self, before: str = "") -> str:
-        """HTML: a link to the notebook, which lies beside the one that shows it."""
+        """HTML: a link to the notebook, in the folder of the one that shows it."""
         text = f"{before}{self.notebook}"
         return f'<a href="{self.path.name}">{text}</a>' if self.path else text
 
