@@ -29,7 +29,7 @@ def rows(picture):
 
 def test_a_thread_is_followed_forwards_and_backwards():
     assert rows(mg.show.timeline(walked())) == [
-        ("x", "read", "6", "0..4 0"), ("y", "write", "5", "4..0"), ("z", "atomic", "1", "0"),
+        ("x", "read", "6", "0..4, 0"), ("y", "write", "5", "4..0"), ("z", "atomic", "1", "0"),
     ]  # fmt: skip
     assert rows(mg.show.timeline(walked(), thread=1, only=["y"])) == [("y", "write", "5", "9..5")]
 
@@ -56,8 +56,9 @@ def test_what_was_not_touched_is_named():
 
 @pytest.mark.parametrize(
     ("elements", "told"),
-    [([], ""), ([7], "7"), ([0, 1, 2, 2, 1, 0], "0..2 2..0"), ([0, 2, 4], "0 2 4"), ([3, 3, 3], "3"),
-     ([0, 1, 0, 1], "0..1 0..1"), ([1, 0, 5, 5, 6], "1..0 5..6")],
+    [([], ""), ([7], "7"), ([0, 1, 2, 2, 1, 0], "0..2, 2..0"), ([0, 2, 4], "0..4 by 2"), ([3, 3, 3], "3"),
+     ([4, 9], "4, 9"),     ([0, 9, 18, 9, 18, 18, 9], "0..18 by 9, 9, 18, 18, 9"), ([8, 4, 5, 6], "8, 4..6"),
+     ([0, 1, 0, 1], "0..1, 0..1"), ([1, 0, 5, 5, 6], "1..0, 5..6")],
 )  # fmt: skip
 def test_runs_of_neighbours(elements, told):
     assert _spans(elements) == told

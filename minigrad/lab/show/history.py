@@ -1,6 +1,7 @@
 """The accesses of one thread in the order of time, variable by variable."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -21,8 +22,8 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
     """The elements that a thread of the first block touches, from left to right in the order in which it does.
 
     One panel for each variable, in the order of the first touch, or in that of `only`. The numbers below name each run
-    of neighbouring elements, `0..7` upwards and `7..0` downwards. Raises ValueError where the thread touched nothing,
-    or no such variable.
+    of elements with equal steps, `0..7` upwards and `7..0` downwards. Raises ValueError where the thread touched
+    nothing, or no such variable.
     """
     require("timeline", report, Inspection, "a record of mg.inspect")
     rows = report.traffic[(report.traffic["block"] == 0) & (report.traffic["thread"] == thread)]
@@ -61,18 +62,28 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
 
 
 def _spans(elements: Iterable[int]) -> str:
-    """Numbers as runs that go up or down by one: 0..3 1 3..0. An element that is touched again at once counts once."""
+    """Numbers as runs of equal steps: 0..3, 7, 6..0 by 2. An element that is touched again at once counts once."""
     runs: list[list[int]] = []
     again = False
     for n in elements:
-        last = runs[-1] if runs else [n + 2]
-        if n == last[-1]:
+        last = runs[-1] if runs else []
+        if last[-1:] == [n]:
             again = True
             continue
-        step = n - last[-1]
-        if abs(step) == 1 and (len(last) == 1 or step == last[1] - last[0]):
+        if last and (len(last) == 1 or n - last[-1] == last[1] - last[0]):
             last.append(n)
+        elif last and again:
+            runs.append([last[-1], n])
+        elif len(last) == 2 and abs(last[1] - last[0]) > 1:
+            runs.append([last.pop(), n])
         else:
-            runs.append([last[-1], n] if abs(step) == 1 and again else [n])
+            runs.append([n])
         again = False
-    return " ".join(f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join(map(_span, runs))
+
+
+def _span(run: list[int]) -> str:
+    steps = {abs(b - a) for a, b in pairwise(run)}
+    if not steps - {1}:
+        return f"{run[0]}..{run[-1]}" if steps else str(run[0])
+    return f"{run[0]}..{run[-1]} by {steps.pop()}" if len(run) > 2 else f"{run[0]}, {run[1]}"
