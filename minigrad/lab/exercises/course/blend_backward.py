@@ -47,10 +47,10 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
 """,
     hints=[
         "Which threads of the forward kernel read x[5]? Each of them has a dy, and a weight.",
-        "Thread 4 reads x[5] as its right neighbour, with weight 0.5. So dx[5] collects 0.5 times dy[4]: left and right "
-        "change sides.",
-        "Each of the three portions needs a guard of its own, since dy[0] and dy[n - 1] count for nothing: dy[i - 1] is "
-        "good from i = 2 on, and dy[i + 1] up to i = n - 3. The threads 0 and n - 1 own an element, too.",
+        "Thread 4 reads x[5] as its right neighbour, with weight 0.5. So dx[5] collects 0.5 times dy[4]: left and "
+        "right change sides.",
+        "Each of the three portions needs a guard of its own, since dy[0] and dy[n - 1] count for nothing: dy[i - 1] "
+        "is good from i = 2 on, and dy[i + 1] up to i = n - 3. The threads 0 and n - 1 own an element, too.",
     ],
     score="atomics",
     wrong=[

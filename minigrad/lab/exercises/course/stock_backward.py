@@ -64,8 +64,8 @@ extern "C" __global__ void stock_backward(
     hints=[
         "Take two years and one lake, and write down what kept[0] and kept[1] have to be.",
         "The growth of year j depends on the stock at the start of year j. Is that what kept[j] holds?",
-        "The catch of the last year changes y alone; that of the first year changes every year after it. Does dcaught of "
-        "year 0 need the first d_p, or one that has come through all later years?",
+        "The catch of the last year changes y alone; that of the first year changes every year after it. Does dcaught "
+        "of year 0 need the first d_p, or one that has come through all later years?",
     ],
     wrong=[
         Wrong("int j = years - 1; j >= 0; --j", "int j = 0; j < years; ++j", "value",

@@ -23,8 +23,8 @@ y[i] = scaled * scaled;
 ```
 
 Write its adjoint: from `dy`, the gradients `da` and `db`. The values of `sum` and `scaled` are there already. Follow
-the lines from the last one to the first, and do not look for a formula of the whole. `da` and `db` may hold anything when
-the kernel starts.
+the lines from the last one to the first, and do not look for a formula of the whole. `da` and `db` may hold anything
+when the kernel starts.
 """,
     solution="""
 extern "C" __global__ void three_lines_backward(
