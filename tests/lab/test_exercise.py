@@ -13,8 +13,8 @@ from minigrad.lab import notebook as magic
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
 from minigrad.lab.exercises import KernelExercise, Prediction, PythonExercise
-from minigrad.lab.exercises.exercise import bare
 from minigrad.lab.exercises.course import all_exercises
+from minigrad.lab.exercises.exercise import bare
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 EXERCISES = all_exercises()
@@ -51,7 +51,7 @@ def test_a_wrong_version_is_rejected_for_its_reason(exercise, wrong):
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
 def test_the_skeleton_is_no_solution(exercise):
-    """It is unfinished; complete only in a hunt for a bug, where it is at fault, or for a score, where it is wasteful."""
+    """It is unfinished; only in the hunt for a bug it is complete and at fault, and for a score it may be wasteful."""
     found = exercise.check(exercise.skeleton)
     assert not found.correct and f'mg.exercise("{exercise.name}").hint()' in found.text, found
     if exercise.bug or (exercise in KERNELS and exercise.score and found.kind == "wasteful"):
