@@ -109,5 +109,5 @@ def _taped(derived: Derived, tape: Tape) -> Choice:
     trips, how = "counted as it runs" if tape.trips is None else expression(tape.trips), "global tape"
     if tape.every > 1:
         how, why = f"global tape, every {EVERY}th round", f"{why}; the rounds in between run again"
-        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]}"
+        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]} bytes"
     return Choice(tape.name, how, why, f"{size}{inside} x rounds ({trips})", moved, again)

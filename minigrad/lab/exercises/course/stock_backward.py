@@ -1,8 +1,12 @@
 """15: a loop reversed by hand, with two of its rules broken."""
 
+from typing import Any
+
 import numpy as np
 
+import minigrad as mg
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.microscope import Inspection
 
 
 def reference(x: np.ndarray, caught: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -15,6 +19,11 @@ def reference(x: np.ndarray, caught: np.ndarray, dy: np.ndarray) -> tuple[np.nda
         return (change * dy).astype(np.float32)
 
     return influence(True, 0), np.stack([influence(False, year) for year in range(len(caught))])
+
+
+def years(record: Inspection) -> Any:
+    """The years in the order in which the first thread comes to them; None where it touches nothing."""
+    return mg.show.timeline(record) if (record.traffic["thread"] == 0).any() else None
 
 
 stock_backward = KernelExercise(
@@ -37,7 +46,8 @@ most 16 years, and `dx` and `dcaught` may hold anything at the start.
 """,
     solution="""
 extern "C" __global__ void stock_backward(
-    const float* x, const float* caught, const float* dy, float* dx, float* dcaught, int n, int years) {
+    const float* x, const float* caught, const float* dy,
+    float* dx, float* dcaught, int n, int years) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         float kept[16];
@@ -61,6 +71,7 @@ extern "C" __global__ void stock_backward(
 }
 """,
     bug=True,
+    show=years,
     hints=[
         "Take two years and one lake, and write down what kept[0] and kept[1] have to be.",
         "The growth of year j depends on the stock at the start of year j. Is that what kept[j] holds?",
