@@ -182,7 +182,7 @@ IN_BLOCK = [
     (
         "__shared__ float s[64];\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\nfor (int j = 32; j; j /= 2) {\n"
         "if (!(t & j) && s[t] < s[t ^ j]) { float v = s[t]; s[t] = s[t ^ j]; s[t ^ j] = v; }\n}",
-        "add to it with atomicAdd. Where they take turns, put a __syncthreads() into the loop.",
+        "add to it with atomicAdd. If they take turns, put a __syncthreads() into the loop.",
     ),
 ]
 
@@ -206,7 +206,7 @@ BETWEEN_BLOCKS = [
     (
         "if (threadIdx.x == 0) y[blockIdx.x] = 1;\nif (threadIdx.x == 1) {\n__threadfence();\natomicAdd(&y[9], 1);\n"
         "if (blockIdx.x) y[10] = y[0];\n}",
-        "A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did",
+        "A counter or a flag that both sides touch by atomics or as volatile hands over what its own thread did",
     ),
 ]
 
