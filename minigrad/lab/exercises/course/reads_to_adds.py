@@ -2,7 +2,8 @@
 
 import numpy as np
 
-import minigrad as mg
+from minigrad.adjoint import adjoint
+from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.microscope import Inspection
 
@@ -20,7 +21,7 @@ N = 33
 def run() -> Inspection:
     """The adjoint of the kernel, in one block."""
     ones = np.ones(N, np.float32)
-    return mg.adjoint(SMOOTH).inspect(ones, ones, np.zeros(N, np.float32), N, dy=[ones], grid=1, block=64)[0]
+    return adjoint(SMOOTH).inspect(ones, ones, np.zeros(N, np.float32), N, dy=[ones], grid=1, block=64)[0]
 
 
 def truth(record: Inspection) -> dict[str, int]:
@@ -57,7 +58,7 @@ meet = 2
 """,
     run=run,
     truth=truth,
-    show=lambda record: mg.show.sectors(record, "d_x"),
+    show=lambda record: show.sectors(record, "d_x"),
     hints=[
         "How many of the 64 threads pass the guard?",
         "For each of the three reads of a thread, ask which other threads read the same element.",

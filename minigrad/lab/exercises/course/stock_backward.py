@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-import minigrad as mg
+from minigrad.lab import show
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 from minigrad.microscope import Inspection
 
@@ -23,7 +23,7 @@ def reference(x: np.ndarray, caught: np.ndarray, dy: np.ndarray) -> tuple[np.nda
 
 def years(record: Inspection) -> Any:
     """The years in the order in which the first thread comes to them; None where it touches nothing."""
-    return mg.show.timeline(record) if (record.traffic["thread"] == 0).any() else None
+    return show.timeline(record) if (record.traffic["thread"] == 0).any() else None
 
 
 stock_backward = KernelExercise(

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-import minigrad as mg
+from minigrad.adjoint import adjoint, ladder
+from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.microscope import Inspection
 
@@ -13,7 +14,7 @@ def run() -> Inspection:
     """The adjoint of a product down each column, two blocks of 32 threads."""
     x = np.ones(ROUNDS * COLUMNS, np.float32)
     y, dy = np.zeros(COLUMNS, np.float32), np.ones(COLUMNS, np.float32)
-    made = mg.adjoint(mg.adjoint.ladder("product"))
+    made = adjoint(ladder("product"))
     return made.inspect(x, y, COLUMNS, ROUNDS, dy=[dy], grid=2, block=32, blocks=2)[0]
 
 
@@ -49,7 +50,7 @@ first = 2
 """,
     run=run,
     truth=truth,
-    show=lambda record: mg.show.timeline(record, only=("x", "p_tape", "d_x")),
+    show=lambda record: show.timeline(record, only=("x", "p_tape", "d_x")),
     hints=[
         "In which rounds is j % 8 == 0? Begin with j = 0.",
         "Each of the threads has a column of its own, and a float has 4 bytes.",
