@@ -34,6 +34,11 @@ COUNTS = {
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
         "neighbours, and leave the rest to shared memory.",
     ),
+    "requests": AccessCount(
+        total("requests"), "requests of warps",
+        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
+        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
+    ),
     "wavefronts": AccessCount(
         total("wavefronts"), "wavefronts of shared memory",
         "shared memory needs {} wavefronts for it, where {} are enough: lanes that want different words of one bank "
@@ -43,11 +48,6 @@ COUNTS = {
         total("lanes", lambda line: line.space == "shared" and line.kind == "read"), "reads of shared memory",
         "its threads read shared memory {} times, where {} are enough: read a number once, and keep it in a variable "
         "for as long as it is needed.",
-    ),
-    "requests": AccessCount(
-        total("requests"), "requests of warps",
-        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
-        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
     ),
     "barriers": AccessCount(
         lambda record: int(record.traffic["phase"].max(initial=0)), "barriers",
