@@ -139,9 +139,9 @@ class PythonExercise(Exercise):
         """The known mistake with the same outcomes; of several, the one that the text is, or resembles."""
         versions = {wrong.edit(self._solution): wrong for wrong in self.wrong}
         same = {text: wrong for text, wrong in versions.items() if mine == self._outcomes(self._function(text))}
-        if not isinstance(attempt, str) or attempt in same:
-            return same.get(attempt) or next(iter(same.values()), None)
-        return next((wrong for wrong in same.values() if wrong.resembles(attempt)), next(iter(same.values()), None))
+        text = attempt if isinstance(attempt, str) else ""
+        alike = (wrong for wrong in same.values() if text and wrong.resembles(text))
+        return same.get(text) or next(alike, None) or next(iter(same.values()), None)
 
     def _outcomes(self, function: Callable) -> list[str]:
         """The result of every case, or its error."""
