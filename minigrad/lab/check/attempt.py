@@ -5,7 +5,7 @@ Launches run under the microscope, which finds races, undefined values and the t
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
+from minigrad.lab import show as pictures
 from minigrad.lab.check.answer import Answer, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
@@ -30,6 +31,8 @@ ALL_BLOCKS = 2**31 - 1
 TIMEOUT = 5.0  # seconds a launch: the cases are small, and an endless loop is a common mistake
 SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compared
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
+NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
+LOST = ". A comparison with nan is false, and max and min take the other number: let nan through"
 WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
 
@@ -84,6 +87,25 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
         yield outcome
 
 
+def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int = 1) -> list[Inspection]:
+    """The kernel's launches in the largest case, with the first `blocks` blocks of each counted. Prints nothing.
+
+    Empty where a launch had to be stopped: its counts depend on the time.
+    """
+    largest = max(trial.cases, key=lambda case: min(case.arrays(trial.dtypes[0])[0].shape, default=0))
+    sim: Any = get(check("sim"))
+    with through(sim.using(write=str, timeout=SHORT_TIMEOUT)), watching(blocks) as report:
+        list(trial.pairs(kernel.using(**values), largest, trial.dtypes[0]))
+    launches = [record for record in report.launches if record.kernel == kernel.name]
+    stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)
+    return [] if stopped else launches
+
+
+def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | None = None) -> list[Any]:
+    """The picture of the last launch: its costliest accesses, or what `show` makes of its record."""
+    return [part for record in launches[-1:] if (part := (show or pictures.costliest)(record)) is not None]
+
+
 class Fault(Exception):
     """The first error of a reader's kernel, and the lines of the text that cause it."""
 
@@ -117,8 +139,9 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
         return None
     at = tuple(wrong[0])
     element = int(np.ravel_multi_index(at, got.shape)) if at else 0
+    text = in_words(got, wanted, wrong, name) + LOST * bool(np.isnan(wanted[at]))
     nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == UNWRITTEN * (got.itemsize // len(UNWRITTEN))
-    return Difference(name, got.size, element, nan, undefined, in_words(got, wanted, wrong, name))
+    return Difference(name, got.size, element, nan, undefined, text)
 
 
 def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
@@ -135,7 +158,7 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     if wrong.undefined:
-        words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."
+        words += f" It is read before that, and {wrong.name} starts undefined: write with =, or set it to 0 first."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
 
 
@@ -249,7 +272,7 @@ class CaseRun:
             text = f"The compiler does not accept it.\n{error}"
             if re.search("redefinition|redeclared", text) and not hint(str(error)):
                 own = self.trial.kernel.source.name
-                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
+                text += f"\nEverything in {own} except its kernels stands before your text already: leave it out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():
