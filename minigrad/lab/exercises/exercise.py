@@ -181,6 +181,6 @@ def same_code(one: Any, other: Any) -> bool:
 
 
 def _content(code: CodeType) -> tuple:
-    """What a function does: its bytecode with its names and constants, among them the functions within it."""
+    """The bytecode of a function, its names and constants, and the content of the functions within it."""
     inner = (_content(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
     return code.co_code, code.co_names, *inner
