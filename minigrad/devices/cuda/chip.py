@@ -25,6 +25,7 @@ class Chip:
     reserved: int  # bytes of shared memory that the driver takes per block
     threads: int
     blocks: int
+    memory: int = 0  # bytes of global memory; 0 in records from before 2026-11-23
 
     def peak(self, unit: str = "float32") -> float | None:
         """FLOP/s = multiprocessors * FLOPs per clock * clock, for float32, tf32 or bfloat16; None if unknown."""
@@ -52,4 +53,5 @@ def chip_of(gpu: Any) -> Chip:
         reserved=of("RESERVED_SHARED_MEMORY_PER_BLOCK"),
         threads=of("MAX_THREADS_PER_MULTIPROCESSOR"),
         blocks=of("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        memory=gpu.total_memory,
     )
