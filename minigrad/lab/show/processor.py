@@ -37,8 +37,8 @@ def chip(found: Levels | None = None) -> Picture:
     _all(axes, gpu)
     _level(axes, 17, 37.6, 77, ROSE, "L2 cache", f"{_size(gpu.l2)}, copies of what was used last")
     _level(axes, 17, 49.4, 77, ROSE, "global memory", f"{_size(gpu.memory)}, every array".removeprefix("0 KB, "))
-    _arrow(axes, 55.5, 43.2, 49.2, levels["global memory"])
-    _arrow(axes, 55.5, 31.4, 37.4, levels["L2"])
+    _arrow(axes, 40, 43.2, 49.2, levels["global memory"])
+    _arrow(axes, 40, 31.4, 37.4, levels["L2"])
     _host(axes, levels["host"])
     return Picture(figure, title, _numbers(found))
 
@@ -79,7 +79,7 @@ def _all(axes: Axes, gpu: Chip) -> None:
     boxes(axes, left, top, 0.8 * unit, 0.8 * unit, fill, linewidths=0.8)
     for y in (1.6, 31.2):
         axes.plot([67, 69.5], [y, 5.6 + (y > 5) * 0.8 * unit], color=INK, linewidth=0.8, linestyle=":")
-    write(axes, 69.5, 34.4, "GB/s: all of them together\nns: a thread waits so long", ha="left", fontsize=SMALL)
+    write(axes, 69.5, 34.4, "GB/s: all of them together\nns: the wait of one thread", ha="left", fontsize=SMALL)
 
 
 def _level(axes: Axes, left: float, top: float, width: float, fill: str, name: str, about: str) -> None:
