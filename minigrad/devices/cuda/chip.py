@@ -28,7 +28,7 @@ class Chip:
     reserved: int  # bytes of shared memory that the driver takes per block
     threads: int
     blocks: int
-    memory: int = 0  # bytes of global memory; 0 in records from before 2026-11-23
+    memory: int = 0  # bytes of global memory; 0 in older records
 
     def peak(self, unit: str = "float32") -> float | None:
         """FLOP/s = multiprocessors * FLOPs per clock * clock, for float32, tf32 or bfloat16; None if unknown."""
