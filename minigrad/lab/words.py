@@ -67,8 +67,10 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
         ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
         "gives the gradients of its inputs.",
-        ("topological order", r"topological(?:ly| order)?"): "An order in which each operation comes after everything that "
-        "it needs.",
+        (
+            "topological order",
+            r"topological(?:ly| order)?",
+        ): "An order in which each operation comes after everything that it needs.",
     },
     "03": {
         ("elementwise", r"elementwise"): "Done to each element by itself: y[i] depends on x[i] alone.",
