@@ -34,7 +34,10 @@ _FUNCTIONS = {
     "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
     "memory": "minigrad.lab.memory",
+    "mine": "minigrad.lab.own",
+    "progress": "minigrad.lab.progress",
     "tune": "minigrad.lab.tune",
+    "using": "minigrad.lab.own",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision", "randn",

@@ -6,11 +6,12 @@ nothing here imports IPython.
 
 import os
 import sys
+from dataclasses import replace
 from keyword import iskeyword
 from types import TracebackType
 from typing import Any
 
-from minigrad.lab import check
+from minigrad.lab import check, progress
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.exercises.course import all_exercises, exercise
 from minigrad.op import OPS, Op
@@ -59,7 +60,8 @@ def register(shell: Any) -> None:
             chosen = exercise(name)
         except ValueError as error:
             return Answer(False, str(error), "usage")
-        return _store(chosen.check(cell), name, "yours", shell.user_ns)
+        found = _store(chosen.check(cell), name, "yours", shell.user_ns)
+        return _kept(found, "exercise", name, chosen.notebook, cell)
 
     shell.register_magic_function(kernel, "cell", "kernel")
     shell.register_magic_function(exercise_, "cell", "exercise")
@@ -76,7 +78,8 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
-    return _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+    found = _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+    return _kept(found, "kernel", f"{op.name} {words[1]}", progress.notebook_number(), cell)
 
 
 def _split(name: str) -> list[str]:
@@ -100,3 +103,9 @@ def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer
         return found
     names[name] = found.result
     return Answer(True, f"{found.text}\n`{name}` is now {what}.", result=found.result)
+
+
+def _kept(found: Answer, kind: str, name: str, notebook: str, text: str) -> Answer:
+    """After a pass, keep the text for later sessions; the answer says where that went wrong."""
+    note = progress.remember(kind, name, notebook, text) if found.correct else ""
+    return replace(found, text=f"{found.text}\n{note}") if note else found

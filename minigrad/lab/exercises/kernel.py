@@ -14,6 +14,7 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import attempt, outcomes
 from minigrad.lab.check.compare import TOLERANCE, Pair
+from minigrad.lab.exercises.as_op import AsOp
 from minigrad.lab.exercises.exercise import Exercise, Wrong, bare
 from minigrad.microscope import Inspection, watching
 from minigrad.op import Case
@@ -47,9 +48,10 @@ class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text runs under the microscope, at every size and block size.
 
     reference(*arrays) is the truth in NumPy, a tuple for several outputs. arguments(*arrays) gives the shape of each
-    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. through names shared
-    arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
-    grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
+    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. An output whose value is
+    one of the arrays starts as a copy of it: an update in place. op: the op as which the kernel can run. through names
+    shared arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no
+    pass. grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
     tunables that the solution names are constants. content is that of Exercise.
     """
 
@@ -67,11 +69,13 @@ class KernelExercise(Exercise):
         block: tuple[str, ...] = ("BLOCK",),
         zeros: bool = False,
         through: Sequence[str] = (),
+        op: AsOp | None = None,
         tunables: Mapping[str, tuple[int, ...]] = MappingProxyType({"BLOCK": (32, 1, 33, 256)}),
         **content: Any,
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
+        self.op = op
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
@@ -84,6 +88,10 @@ class KernelExercise(Exercise):
         device, dtype, values = arrays[0].device, arrays[0].dtype, self.arguments(*arrays)
         fill, inputs = Array.zeros if self.zeros else Array.empty, iter(arrays)
         outputs = {name: fill(device, shape, dtype) for name, shape in values.items() if isinstance(shape, tuple)}
+        for name, start in values.items():
+            if isinstance(start, Array):
+                outputs[name] = fill(device, start.shape, dtype)
+                outputs[name].copy_from(start)
         values |= outputs
         names = [param.name for param in self.kernel.signature.params]
         launch = kernel.launch(*(values[name] for name in self.kernel.sizes))

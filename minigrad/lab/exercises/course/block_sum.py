@@ -1,6 +1,7 @@
 """05: a tree of additions in shared memory, with a barrier at each level."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import everything, reduced
 
 block_sum = KernelExercise(
     "05",
@@ -64,4 +65,5 @@ extern "C" __global__ void block_sum(const float* x, float* y, int n) {
     sizes="blocks",
     through=("sums",),
     tunables={"BLOCK": (32, 1, 2, 64, 256)},
+    op=AsOp("sum", refuses=everything, finish=reduced),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """04: a transpose through shared memory: a tile, a barrier, and the indices the other way round."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import swapped_axes
 
 transpose_tile = KernelExercise(
     "04",
@@ -60,4 +61,5 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
     sizes="rows cols",
     through=("tile",),
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("transpose", refuses=swapped_axes),
 )  # fmt: skip
