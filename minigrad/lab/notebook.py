@@ -50,7 +50,9 @@ def register(shell: Any) -> None:
 
         After a pass NAME is the op with your kernel.
         """
-        return _kernel(line.split(), cell, shell.user_ns)
+        words = line.split()
+        found = kernel_answer(words, cell, shell.user_ns)
+        return _kept(found, "kernel", " ".join(_named(words)[:2]), progress.notebook_number(), cell)
 
     def exercise_(line: str, cell: str) -> Answer:
         """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
@@ -67,8 +69,9 @@ def register(shell: Any) -> None:
     shell.register_magic_function(exercise_, "cell", "exercise")
 
 
-def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
-    words = [*_split(words[0]), *words[1:]] if words else []
+def kernel_answer(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
+    """The answer to a cell with these words after %%kernel; a pass goes into `names`."""
+    words = _named(words)
     op = OPS.get(words[0]) if words else None
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
         ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled, or %%kernel matmul_tiled."
@@ -78,8 +81,12 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
     if words[2:] and not isinstance(names.get(words[2], op), Op):
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
-    found = _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
-    return _kept(found, "kernel", f"{op.name} {words[1]}", progress.notebook_number(), cell)
+    return _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+
+
+def _named(words: list[str]) -> list[str]:
+    """Op, kernel and the words after them."""
+    return [*_split(words[0]), *words[1:]] if words else []
 
 
 def _split(name: str) -> list[str]:

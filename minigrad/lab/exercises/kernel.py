@@ -86,10 +86,11 @@ class KernelExercise(Exercise):
     def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:
         """The outputs of a kernel. Arguments go by their position in the solution: a reader may rename them."""
         device, dtype, values = arrays[0].device, arrays[0].dtype, self.arguments(*arrays)
-        fill, inputs = Array.zeros if self.zeros else Array.empty, iter(arrays)
-        outputs = {name: fill(device, shape, dtype) for name, shape in values.items() if isinstance(shape, tuple)}
+        fill, inputs, outputs = Array.zeros if self.zeros else Array.empty, iter(arrays), dict[str, Array]()
         for name, start in values.items():
-            if isinstance(start, Array):
+            if isinstance(start, tuple):
+                outputs[name] = fill(device, start, dtype)
+            elif isinstance(start, Array):
                 outputs[name] = fill(device, start.shape, dtype)
                 outputs[name].copy_from(start)
         values |= outputs
