@@ -42,7 +42,7 @@ class OwnKernel:
     kernel: Kernel
     notebook: str = ""
     exercise: KernelExercise | None = None
-    refused: Counter[str] = field(default_factory=Counter)
+    unfit: Counter[str] = field(default_factory=Counter)
     before: int = 0  # launches before this record was made
 
     @property
@@ -55,14 +55,14 @@ class OwnKernel:
         assert self.exercise and self.exercise.op
         reason = "its numbers are no float32" * any(x.dtype != np.float32 for x in arrays)
         reason = reason or "mg.precision asks for fewer bits" * (params.get("precision", "float32") != "float32")
-        reason = reason or self.exercise.op.refuses(*arrays, **params)
+        reason = reason or self.exercise.op.unfit(*arrays, **params)
         if not reason:
             try:
                 (y,) = self.exercise.launch(self.kernel, *arrays)
                 return self.exercise.op.finish(y, *arrays, **params)
             except LaunchError as error:  # a grid beyond CUDA's limits
                 reason = str(error)
-        self.refused[reason] += 1
+        self.unfit[reason] += 1
         return None
 
 
@@ -109,7 +109,7 @@ class Mine(Tabular):
 
     def table(self) -> Table:
         rows = [
-            (each.name, own.name, own.notebook, f"{own.launches:,}", _refusals(own))
+            (each.name, own.name, own.notebook, f"{own.launches:,}", _unfit(own))
             for each in self.ops
             for own in each.kernels
         ]
@@ -260,7 +260,7 @@ def _update_with(own: OwnKernel, course: Callable) -> Callable:
             if p.dtype == np.float32:
                 own.kernel.launch(p.size)(p, g, v, self.lr, self.momentum, p.size)
             else:
-                own.refused["its numbers are no float32"] += 1
+                own.unfit["its numbers are no float32"] += 1
                 course(self, [(p, g, v)])
 
     return launch
@@ -270,7 +270,7 @@ def _update_with(own: OwnKernel, course: Callable) -> Callable:
 
 
 def _taken(given: Any) -> OwnOp:
-    """What `using` takes, with launches counted from now on. Raises TypeError."""
+    """The op of what is given to `using`, with launches counted from now on. Raises TypeError."""
     if isinstance(given, OwnOp):
         return given
     if isinstance(given, ReaderKernel) and (exercise := _as_op(given.name)):
@@ -314,8 +314,8 @@ def _launches(kernel: Kernel) -> int:
     return sum(kernel.launched.values()) if isinstance(kernel, ReaderKernel) else 0
 
 
-def _refusals(own: OwnKernel) -> str:
-    return "; ".join(f"{count:,}: {reason}" for reason, count in own.refused.items())
+def _unfit(own: OwnKernel) -> str:
+    return "; ".join(f"{count:,}: {reason}" for reason, count in own.unfit.items())
 
 
 # --- the registered op for the time of a block ---

@@ -1,4 +1,4 @@
-"""What a reader has solved, kept over sessions: `mg.progress()`.
+"""A reader's solved exercises and own kernels, kept over sessions: `mg.progress()`.
 
 After a pass of `%%exercise` or `%%kernel` the text of the cell goes with its date into one JSON file in the user's data
 folder, or in the file that MINIGRAD_PROGRESS names; MINIGRAD_PROGRESS=off keeps nothing.
@@ -62,7 +62,7 @@ class Progress(Tabular):
 
 
 def progress() -> Progress:
-    """What you have solved, in this and in earlier sessions."""
+    """The exercises that you have solved, and your own kernels, of this and of earlier sessions."""
     path = file()
     if path is None:
         return Progress((), "MINIGRAD_PROGRESS=off: nothing is kept.")

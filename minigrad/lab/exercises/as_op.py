@@ -18,14 +18,14 @@ class AsOp:
     """The op as which the kernel of an exercise can run, on the arrays that its `launch` takes.
 
     name: "matmul", or "SGD" for the update of a parameter in place, with p, g, v, lr, momentum and n as arguments. way:
-    "forward", or "backward_a" for the product dy @ b^T in the gradient of a matmul. refuses(*arrays, **params) is empty
+    "forward", or "backward_a" for the product dy @ b^T in the gradient of a matmul. unfit(*arrays, **params) is empty
     for a call that the kernel can do, else the reason in words; the course's kernel runs then. finish(y, *arrays,
     **params) makes the op's result of the kernel's.
     """
 
     name: str
     way: str = "forward"
-    refuses: Callable[..., str] = any_call
+    unfit: Callable[..., str] = any_call
     finish: Callable[..., Array] = lambda y, *arrays, **params: y
 
 

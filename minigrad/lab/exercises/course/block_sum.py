@@ -65,5 +65,5 @@ extern "C" __global__ void block_sum(const float* x, float* y, int n) {
     sizes="blocks",
     through=("sums",),
     tunables={"BLOCK": (32, 1, 2, 64, 256)},
-    op=AsOp("sum", refuses=everything, finish=reduced),
+    op=AsOp("sum", unfit=everything, finish=reduced),
 )  # fmt: skip

@@ -65,5 +65,5 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     sizes="m n",
     through=("a_tile", "b_tile"),
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", refuses=two_matrices),
+    op=AsOp("matmul", unfit=two_matrices),
 )  # fmt: skip

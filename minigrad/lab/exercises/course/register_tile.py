@@ -73,5 +73,5 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
     sizes="m n",
     through=("a_tile", "b_tile"),
     tunables={"EDGE": (8, 16), "EACH": (4, 2)},
-    op=AsOp("matmul", refuses=two_matrices),
+    op=AsOp("matmul", unfit=two_matrices),
 )  # fmt: skip

@@ -72,5 +72,5 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1000,), (numbers(2, 3) - 1e6,)],
     sizes="rows",
     tunables={"BLOCK": (32, 1, 33)},
-    op=AsOp("softmax", refuses=rows_of_a_matrix),
+    op=AsOp("softmax", unfit=rows_of_a_matrix),
 )  # fmt: skip

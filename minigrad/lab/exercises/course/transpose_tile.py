@@ -61,5 +61,5 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
     sizes="rows cols",
     through=("tile",),
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("transpose", refuses=swapped_axes),
+    op=AsOp("transpose", unfit=swapped_axes),
 )  # fmt: skip
