@@ -38,6 +38,7 @@ _FUNCTIONS = {
     "progress": "minigrad.lab.progress",
     "tune": "minigrad.lab.tune",
     "using": "minigrad.lab.own",
+    "word": "minigrad.lab.words",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision", "randn",

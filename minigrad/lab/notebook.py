@@ -55,14 +55,14 @@ def register(shell: Any) -> None:
         return _kept(found, "kernel", " ".join(_named(words)[:2]), progress.notebook_number(), cell)
 
     def exercise_(line: str, cell: str) -> Answer:
-        """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
+        """%%exercise NAME: check the cell; after a pass NAME is the kernel, function or record that it is about."""
         if not (name := line.strip()):
             return Answer(False, f"Write %%exercise and a name: {', '.join(all_exercises())}.", "usage")
         try:
             chosen = exercise(name)
         except ValueError as error:
             return Answer(False, str(error), "usage")
-        found = _store(chosen.check(cell), name, "yours", shell.user_ns)
+        found = _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
         return _kept(found, "exercise", name, chosen.notebook, cell)
 
     shell.register_magic_function(kernel, "cell", "kernel")
@@ -109,7 +109,7 @@ def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer
     if not found.correct:
         return found
     names[name] = found.result
-    return Answer(True, f"{found.text}\n`{name}` is now {what}.", result=found.result)
+    return replace(found, text=f"{found.text}\n`{name}` is now {what}.")
 
 
 def _kept(found: Answer, kind: str, name: str, notebook: str, text: str) -> Answer:
