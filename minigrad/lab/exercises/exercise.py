@@ -121,6 +121,7 @@ class PythonExercise(Exercise):
     ):
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call = truth, tuple(cases), call
+        self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
@@ -134,8 +135,13 @@ class PythonExercise(Exercise):
         if same_code(function, self._function(self.skeleton)):
             return self._explained(found, None) if self.bug else self._unfinished()
         mine = self._outcomes(function)
-        known = (wrong for wrong in self.wrong if mine == self._outcomes(self._function(wrong.edit(self._solution))))
-        return self._explained(found, next(known, None))
+        return self._explained(found, next((wrong for wrong in self.wrong if mine == self._known(wrong)), None))
+
+    def _known(self, wrong: Wrong) -> list[str]:
+        """The outcomes of a wrong version, computed once."""
+        if wrong not in self._known_outcomes:
+            self._known_outcomes[wrong] = self._outcomes(self._function(wrong.edit(self._solution)))
+        return self._known_outcomes[wrong]
 
     def _outcomes(self, function: Callable) -> list[str]:
         """The result of every case, or its error."""
