@@ -5,6 +5,7 @@ Launches run under the microscope, which finds races, undefined values and the t
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -183,7 +184,7 @@ class ReaderKernel(Kernel):
         self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
-        self.launched: set[base.Dim3] = set()  # block sizes
+        self.launched: Counter[base.Dim3] = Counter()  # launches by block size
         self.printed = False  # the reader has seen its output
         self.report: Microscope | None = None  # the microscope of the running launches
         params = right.signature.params, self.signature.params
@@ -205,8 +206,8 @@ class ReaderKernel(Kernel):
         pairs = zip(self.signature.params, args, strict=False)
         self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
         self.numbers |= values
-        self.launched.add(block)
         super().run(args, grid, block, shared, values)
+        self.launched[block] += 1
         if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
             raise Endless
 
