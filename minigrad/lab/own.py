@@ -113,12 +113,14 @@ class Mine(Tabular):
             for each in self.ops
             for own in each.kernels
         ]
+        if not rows:
+            none = "No kernel is yours yet: solve an exercise whose kernel is an op, or change a kernel by %%kernel."
+            return table([], (), folded(f"{none} {self.note}".rstrip()))
         names = [each.name for each in self.ops]
         rest = [name for name, op in OPS.items() if op.kernels and name not in names]
         rest += [UPDATE] * (UPDATE not in names)
-        head = "Your own kernels" if rows else "No kernel is yours yet: solve an exercise, or change one in %%kernel"
-        caption = f"{head}. The course's are {', '.join(rest)}. {self.note}".rstrip()
-        return table(rows, ("op", "your kernel", "notebook", "launches", "calls that it cannot do"), folded(caption))
+        caption = folded(f"Your own kernels. The course's are {', '.join(rest)}. {self.note}".rstrip())
+        return table(rows, ("op", "your kernel", "notebook", "launches", "calls that it cannot do"), caption)
 
 
 def mine() -> Mine:
