@@ -33,7 +33,7 @@ COUNTS = {
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
-        "neighbours, and leave the rest to shared memory.",
+        "neighbours, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",

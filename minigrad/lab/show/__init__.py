@@ -21,7 +21,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".barriers": ("phases",),
     ".history": ("timeline",),
     ".adjoint": ("adjoint_costs", "adjoint_growth"),
-    ".training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
+    ".training": ("memory", "confusion", "images", "loss_curve", "step_time", "wrong_predictions"),
     ".maps": ("fields", "lines"),
     ".draw.picture": ("Picture",),
     "minigrad.display": ("Table", "highlight", "table"),

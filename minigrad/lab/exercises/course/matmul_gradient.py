@@ -61,5 +61,5 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", "backward_a", two_matrices),
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

@@ -86,5 +86,5 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     through=("a_tile", "b_tile"),
     limits={"sectors": 1.5},
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", unfit=two_matrices),
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip
