@@ -29,12 +29,19 @@ METRICS = {  # (attribute of a Line, memory space, kind of access) -> metric of 
 
 
 def launch(device: str) -> None:
-    """Run the kernels to compare: transposes of (256, 256), products of (64, 64), sums of 4096 numbers."""
+    """Run the kernels to compare: transposes of (256, 256), products of (64, 64), sums of 4096 numbers.
+
+    Products in larger tiles are of (128, 128): one tile.
+    """
     wide, square = (tensor(np.arange(n * n, dtype=np.float32).reshape(n, n) % 17, device=device) for n in (256, 64))
     for variant in ("naive", "tiled", "padded"):
         OPS["transpose"].using(variant, TILE=32)(wide)
     for variant in ("naive", "coalesced", "tiled"):
         OPS["matmul"].using(variant, TILE=16)(square, square)
+    tile = tensor(np.ones((128, 128), np.float32), device=device)
+    for variant in ("register_tile_1d", "register_tile_2d", "vectorized", "double_buffered"):
+        OPS["matmul"].using(variant)(tile, tile)
+    OPS["matmul"].using("warp_tiled", ROWS=128, COLUMNS=128)(tile, tile)
     for variant in ("atomic", "tree", "warp", "columns"):
         OPS["sum"].using(variant, BLOCK=256)(square, axis=0 if variant == "columns" else None)
 
