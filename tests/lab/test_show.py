@@ -14,6 +14,7 @@ from show_pictures import H200, fits, searched
 
 import minigrad as mg
 from minigrad import bench
+from minigrad.kernels.kernel import Kernel
 from minigrad.lab.show.draw import grid
 from minigrad.lab.show.draw.picture import Picture
 

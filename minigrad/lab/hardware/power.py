@@ -22,17 +22,14 @@ from minigrad.devices.tensor_map import TensorMap
 from minigrad.errors import DeviceError
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.record import versions
+from minigrad.lab.hardware.counters import RUNGS, SIDE
 from minigrad.lab.hardware.nvml import Sensors, summary
 from minigrad.op import OPS
-from minigrad.ops.matmul.kernels import TENSOR_CORES
 from minigrad.ops.matmul.shapes import ONE
 from minigrad.source import PACKAGE
 from minigrad.tape import no_grad
 
 FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "power", PACKAGE / "records" / "power")
-SIDE = 4096
-FLOAT32 = ("naive", "coalesced", "tiled", "register_tile_1d", "register_tile_2d", "vectorized", "double_buffered")
-RUNGS = (*FLOAT32, "warp_tiled", *TENSOR_CORES)
 CLOCKED = Kernel(
     "matmul/wgmma_clocked.cu", "matmul_wgmma_clocked", ("processors", "1"), ("384",), "m n k processors", shared=196672
 )
