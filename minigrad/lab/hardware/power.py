@@ -18,10 +18,13 @@ import numpy as np
 from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.devices.array import Array
+from minigrad.devices.cuda.chip import FLOPS_PER_CLOCK
 from minigrad.devices.tensor_map import TensorMap
+from minigrad.display import Table, table
 from minigrad.errors import DeviceError
+from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.record import versions
+from minigrad.lab.bench.record import records, versions
 from minigrad.lab.hardware.counters import RUNGS, SIDE
 from minigrad.lab.hardware.nvml import Sensors, summary
 from minigrad.op import OPS
@@ -33,6 +36,7 @@ FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "power", PACKAGE / "record
 CLOCKED = Kernel(
     "matmul/wgmma_clocked.cu", "matmul_wgmma_clocked", ("processors", "1"), ("384",), "m n k processors", shared=196672
 )
+ROWS, COLUMNS = 128, 256  # of its tiles
 BURST, KEPT = 6000, 60  # launches one after another, and the number of them in the record
 SECONDS = 0.6  # of work before a measurement, and of the measurement
 Matrices = tuple[np.ndarray, np.ndarray]
@@ -143,6 +147,38 @@ def measured() -> dict[str, Any]:
         works |= {name: (work, torch.cuda.synchronize) for name, work in torch_works().items()}
         found["sustained"] = {name: sustained(sensors, *both) for name, both in works.items()}
     return found
+
+
+def account(record: dict[str, Any] | None = None) -> Table:
+    """The speed of matmul_wgmma as a part of the peak: the product of three parts, for each kind of numbers.
+
+    The turns of tiles that blocks fill, of all that the multiprocessors have; the ticks in which a multiprocessor with
+    the most tiles must multiply, of all its ticks; the clock, of the highest one.
+    """
+    found = newest() if record is None else record
+    chip: Any = next((each.chip for each in records(found["device"]) if each.chip), None)
+    tiles, per_tick = (SIDE // ROWS) * (SIDE // COLUMNS), FLOPS_PER_CLOCK["bfloat16"][chip.compute]
+    turns = ceil_div(tiles, chip.sms)
+    busy = turns * 2 * ROWS * COLUMNS * SIDE / per_tick
+    rows = []
+    for kind, burst in found["bursts"].items():
+        for when, part in (("in the first 10 ms", slice(1, 40)), ("after a second", slice(-3, None))):
+            us, mhz, ticks = (float(np.median(burst[key][part])) for key in ("us", "mhz", "ticks"))
+            shares = tiles / (turns * chip.sms), busy / ticks, mhz * 1e6 / chip.clock
+            speed = 2 * SIDE**3 / us * 1e6
+            cells = (*shares, float(np.prod(shares)), speed / chip.peak("bfloat16"))
+            rows.append((f"{kind}, {when}", *(f"{share:.1%}" for share in cells), f"{speed / 1e12:.0f}"))
+    return table(rows, ("numbers", "tiles", "ticks", "clock", "product", "of peak", "TFLOP/s"))
+
+
+def watts(record: dict[str, Any] | None = None) -> Table:
+    """Time, power and energy of each kernel that was repeated for a second."""
+    rows = []
+    for name, seen in (newest() if record is None else record)["sustained"].items():
+        joules = seen["watts"] * seen["us"] / 1e6
+        speed, each = f"{2 * SIDE**3 / seen['us'] / 1e6:.1f}", f"{joules / (2 * SIDE**3) * 1e12:.3g}"
+        rows.append((name, f"{seen['us']:.0f}", speed, f"{seen['watts']:.0f}", each, ", ".join(seen["reasons"])))
+    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
 
 
 def newest() -> dict[str, Any]:
