@@ -14,7 +14,8 @@ Its author wrote one guard at the top, as in an elementwise kernel, and left the
 edge of the matrix, and mend it. Run the cell as it is to see the first fault.
 """,
     solution="""
-extern "C" __global__ void early_return(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void early_return(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tile[TILE][TILE], b_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;

@@ -13,7 +13,8 @@ the other, and `buffer` says which is which. On a GPU it gave the right result o
 Mend it. One barrier a step is enough: a second one would cost time, and the answer counts them.
 """,
     solution="""
-extern "C" __global__ void one_barrier(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void one_barrier(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tiles[2][TILE][TILE], b_tiles[2][TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;

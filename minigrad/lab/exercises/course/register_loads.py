@@ -1,13 +1,18 @@
 """07: the loads of a register tile, which follow from its two sides."""
 
+from typing import TYPE_CHECKING
+
 from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
+
+if TYPE_CHECKING:
+    from minigrad.lab.show.matmul_ladder import RungCounts
 
 TILES = {"EDGE": 64, "EACH": 4}
 
 
-def run():
-    from minigrad.lab.show.matmul_ladder import counted
+def run() -> "RungCounts | None":
+    from minigrad.lab.show.matmul_ladder import counted  # which imports matplotlib
 
     return counted("register_tile_2d", **TILES)
 

@@ -17,7 +17,8 @@ the block fetch it once: a tile of $a$ and a tile of $dc$ for every `TILE` rows.
 thread `(x, y)` with `p` from `y` and `j` from `x`. The score counts sectors.
 """,
     solution="""
-extern "C" __global__ void weights_gradient(const float* a, const float* dc, float* db, int m, int n, int k) {
+extern "C" __global__ void weights_gradient(
+    const float* a, const float* dc, float* db, int m, int n, int k) {
     int x = threadIdx.x, y = threadIdx.y;
     int p = blockIdx.y * TILE + y, j = blockIdx.x * TILE + x;
     //>     float sum = 0;

@@ -1,6 +1,5 @@
 """07b: an index map of a tensor core's first factor in which two halves are exchanged."""
 
-
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 CORNERS = ((0, 0), (8, 0), (0, 8), (8, 8))  # of the quarter that each register of a lane belongs to
