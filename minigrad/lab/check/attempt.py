@@ -32,6 +32,7 @@ TIMEOUT = 5.0  # seconds a launch: the cases are small, and an endless loop is a
 SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compared
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
 NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
+LOST = ". A comparison with nan is false, and max and min take the other number: let nan through"
 WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
 
@@ -138,8 +139,9 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
         return None
     at = tuple(wrong[0])
     element = int(np.ravel_multi_index(at, got.shape)) if at else 0
+    text = in_words(got, wanted, wrong, name) + LOST * bool(np.isnan(wanted[at]))
     nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == UNWRITTEN * (got.itemsize // len(UNWRITTEN))
-    return Difference(name, got.size, element, nan, undefined, in_words(got, wanted, wrong, name))
+    return Difference(name, got.size, element, nan, undefined, text)
 
 
 def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:

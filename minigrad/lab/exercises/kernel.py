@@ -183,8 +183,8 @@ class KernelExercise(Exercise):
     def _view(self, text: str) -> list[Any]:
         """The picture of the text's accesses, and their counts next to those of the solution."""
         launches = self._inspected(ReaderKernel(self.kernel, text))
-        columns = {"yours": counts(launches), "solution": self._best} | ({"given": self._given} if self.score else {})
-        shown = {name: column for name, column in columns.items() if column}
+        rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
+        shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
         return [*drawn(launches, picture), *(counted(shown, record) for record in launches[-1:])]
 

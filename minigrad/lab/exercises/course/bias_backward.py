@@ -30,11 +30,15 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     hints=[
         "the guard asks whether there is a column j.",
         "a thread walks down its column: a loop over i, with a sum that starts from 0.",
-        "inside the loop: sum += dy[i * cols + j]. After it: db[j] = sum.",
+        "on the way down, j stays and i grows. How far apart in memory are element (i, j) and the one below it?",
+        "db[j] is written once, after the loop, by the thread that has the sum.",
     ],
     wrong=[
         Wrong("sum +=", "sum =", "value", "`=` keeps the last row alone. Every row is added: `+=`."),
         Wrong("i * cols + j", "j * rows + i", "value", "Row i starts at i * cols, and j counts on from there."),
+        Wrong("i * cols + j", "j * cols + i", "value",
+              "dy[j * cols + i] is element (j, i), in row j: this adds up a row. Column j is made of the elements "
+              "(0, j), (1, j), (2, j), ..., each a whole row further on."),
         Wrong("i * cols + j", "i * rows + j", "out-of-bounds", "A row has cols elements, so row i starts at i * cols."),
         Wrong("i * cols + j", "i, j", "value",
               "C++ reads `dy[i, j]` as `dy[j]`: the comma drops what is before it. Write dy[i * cols + j]."),
