@@ -158,7 +158,7 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     if wrong.undefined:
-        words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."
+        words += f" It is read before that, and {wrong.name} starts undefined: write with =, or set it to 0 first."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
 
 
@@ -272,7 +272,7 @@ class CaseRun:
             text = f"The compiler does not accept it.\n{error}"
             if re.search("redefinition|redeclared", text) and not hint(str(error)):
                 own = self.trial.kernel.source.name
-                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
+                text += f"\nEverything in {own} except its kernels stands before your text already: leave it out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():
