@@ -15,6 +15,7 @@ from show_pictures import H200, fits, searched
 
 import minigrad as mg
 from minigrad import bench
+from minigrad.kernels.kernel import Kernel
 from minigrad.lab.show.draw import grid
 from minigrad.lab.show.draw.picture import Picture
 
@@ -125,7 +126,9 @@ def test_idle_threads_are_those_that_a_walk_over_the_grid_finds(kernel, sizes):
         told = f"{idle} thread" + "s" * (idle != 1)
         assert (told if idle else "every thread has an element") in grid.headline(launch)
         assert f"= {told}" in grid.facts(launch)
-    batch = TILED.launch(5, 7, 3, batch=3, TILE=4)
+    grid_of_batch = ("n/TILE", "m/TILE", "batch")
+    stack = Kernel("matmul.cu", "matmul_tiled", grid_of_batch, ("TILE", "TILE"), "m n k batch", TILE=(4,))
+    batch = stack.launch(5, 7, 3, batch=3)
     assert grid.idle_threads(batch) == 3 * 29 and "shown  one of 3 equal parts of the grid" in grid.facts(batch)
 
 

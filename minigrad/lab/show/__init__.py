@@ -14,6 +14,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".tunables": ("tuning", "tuning_slider", "regret"),
     ".rooflines": ("roofline",),
     ".matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
+    ".clock": ("clock_under_load",),
     ".broadcasting": ("broadcast",),
     ".accesses": ("banks", "costliest", "sectors"),
     ".warps": ("divergence", "idle"),
