@@ -35,6 +35,7 @@ _FUNCTIONS = {
     "inspect": "minigrad.microscope",
     "memory": "minigrad.lab.memory",
     "tune": "minigrad.lab.tune",
+    "word": "minigrad.lab.words",
 }
 __all__ = [
     "OPS", "Tensor", "devices", "kernel", "kernel_device", "manual_seed", "no_grad", "ones", "precision", "randn",

@@ -19,6 +19,7 @@ from minigrad.kernels.launch import Launch
 from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.source_kernel import source_of
 from minigrad.microscope.counts import Branch, Line
+from minigrad.microscope.op_kernel import FirstLaunch, OpKernel, not_on_gpu
 from minigrad.microscope.problem import Access, Problem
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
@@ -50,14 +51,22 @@ def inspect(
     outputs: Sequence[str] = (),
     name: str | None = None,
     defines: Mapping[str, Any] | None = None,
+    dy: Any = None,
+    **named: Any,
 ) -> Inspection:
     """Run a kernel on `sim` and return the record: problems, counts of each line, traffic of each thread.
 
-    kernel: one of the package, `mg.transpose["tiled"]`; a planned launch of it, `.launch(64, 64)`, which brings its
-    grid and block; or CUDA C++ with one kernel, or with several and `name`. args: as for a launch; NumPy arrays are
-    uploaded, and the results copied back into them. blocks: the number of blocks to count; all are checked. outputs:
-    names of parameters of which every element must be written, and none with NaN. __device__ variables start as the
-    file sets them in each call.
+    A kernel of an op takes the op's inputs, parameters and its own tunables, `mg.inspect(mg.sum["tree"], x, axis=0,
+    BLOCK=16)`: the op runs by this kernel, and the record is that of its first launch. For a kernel of the gradient the
+    op runs forward, then backward from dy, the gradient of the output, by default ones.
+
+    Any kernel also takes its own arguments, with grid= and block=: one of the package; a planned launch of it,
+    `.launch(64, 64)`, which brings its grid and block; or CUDA C++ with one kernel, or with several and `name`. args
+    are then as for a launch, and results are copied back into NumPy arrays.
+
+    Inputs are NumPy arrays or tensors of a CPU device. The record's `outputs` has the results by the names of the
+    kernel's parameters. blocks: the number of blocks to count; all are checked. outputs: names of parameters of which
+    every element must be written, and none with NaN. __device__ variables start as the file sets them in each call.
 
     A race is two accesses of one element, at least one of them a write, with no happens-before order between them
     under any schedule of the threads. Such an order comes from __syncthreads, from __syncwarp for the lanes of its
@@ -99,8 +108,13 @@ def inspect(
         "mg.inspect", kernel, Kernel | Launch | str | Path, "a kernel, a planned launch, CUDA C++ or a .cu file's path"
     )
     require("mg.inspect: outputs", outputs, str | Sequence, "a parameter's name or several")
+    outputs = (outputs,) if isinstance(outputs, str) else outputs
+    if isinstance(kernel, Kernel) and grid is None and block is None and (found := OpKernel.find(kernel)):
+        return found.inspect(FirstLaunch(kernel, blocks, _names(outputs, kernel)), args, named, dy)
     planned, launch = _launch(kernel, name, defines, grid, block, shared)
-    microscope = Microscope(blocks, _names((outputs,) if isinstance(outputs, str) else outputs, planned), reset=True)
+    if unknown := [*named, *["dy"] * (dy is not None)]:
+        raise TypeError(f"mg.inspect: {unknown[0]}= goes with a kernel of an op and the op's inputs, without a grid.")
+    microscope = Microscope(blocks, _names(outputs, planned), reset=True)
     _check_outputs(args, planned)
     uploaded = _on_sim(args)
     with through(microscope):
@@ -174,10 +188,7 @@ def _on_sim(args: Sequence[Any]) -> list[Any]:
     """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
     sim, given = get(check("sim")), {}
     for arg in args:
-        array = getattr(arg, "array", arg)
-        if isinstance(array, Array) and array.device.is_gpu:
-            name = array.device.name
-            raise LaunchError(f"the microscope looks at kernels on sim, and an array is on {name}. Use x.to('sim').")
+        not_on_gpu(getattr(arg, "array", arg))
         if _is_array(arg) and id(arg) not in given:
             given[id(arg)] = Array.upload(sim, arg)
     return [given.get(id(arg), arg) for arg in args]

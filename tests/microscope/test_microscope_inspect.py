@@ -103,3 +103,98 @@ def test_a_kernel_that_is_left_out_by_if_0_does_not_count(text, names):
 def test_a_default_value_is_no_part_of_a_parameter():
     text = source("y[threadIdx.x] = n;", "const float* x, float* y, int n = 8")
     assert mg.inspect(text, X, np.zeros_like(X), 5, grid=1, block=8).outputs["y"][7] == 5
+
+
+A, B = (np.arange(24, dtype=np.float32).reshape(shape) % 7 - 3 for shape in ((4, 6), (6, 4)))
+SIM = [mg.tensor(array, device="sim") for array in (A, B)]
+
+
+def empty(*shape):
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    "kernel, inputs, named, launch, arguments",
+    [
+        (mg.sum["tree"], [X[:16]], {"BLOCK": 16}, {"outputs": 1, "n": 16}, [X[:16], empty(1), 1, 16, 1, 8192, 1.0]),
+        (mg.sum["warp"], [X[:64]], {"BLOCK": 32, "CHUNK": 32}, {"outputs": 1, "n": 64}, [X[:64], empty(2), 1, 64, 1, 32, 1.0]),
+        (mg.sum["atomic"], [A], {"axis": 0}, {"size": 24}, [A, empty(6), 6, 4, 6, 4, 1.0]),
+        (mg.transpose["naive"], [A], {"TILE": 8}, {"rows": 4, "cols": 6}, [A, empty(6, 4), 4, 6]),
+        (mg.transpose["tiled"], SIM[:1], {"TILE": 8}, {"rows": 4, "cols": 6}, [A, empty(6, 4), 4, 6]),
+        (mg.transpose["padded"], [mg.tensor(A, device="numpy")], {}, {"rows": 4, "cols": 6}, [A, empty(6, 4), 4, 6]),
+        (mg.relu["forward"], [A.astype(np.float64)], {}, {"n": 24}, [A.astype(np.float64), np.zeros((4, 6)), 24]),
+        (
+            mg.add["forward"], [A, B[0, :1]], {"BLOCK": 32}, {"n": 24},
+            [A, B[0, :1], empty(4, 6), mg.view.broadcast((4, 6), (4, 6)), mg.view.broadcast((1,), (4, 6)), 24],
+        ),
+        (mg.matmul["naive"], [A, B], {"TILE": 4}, {"m": 4, "n": 4, "k": 6}, None),
+        (mg.matmul["tiled"], SIM, {"TILE": 4}, {"m": 4, "n": 4, "k": 6}, None),
+        (mg.softmax["forward"], [A], {"axis": 1}, {"rows": 4}, [A, empty(4, 6), 6, 1]),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)  # fmt: skip
+def test_a_kernel_of_an_op_finds_its_own_launch_and_arguments(kernel, inputs, named, launch, arguments):
+    if arguments is None:  # a batch of one matrix
+        views = [mg.view.broadcast((), (1,))] * 2
+        arguments = [A, B, empty(4, 4), 4, 4, 6, *views]
+    record = mg.inspect(kernel, *inputs, **named)
+    tunables = {key: value for key, value in named.items() if key in kernel.tunables}
+    explicit = mg.inspect(kernel.launch(**launch, **tunables), *arguments)
+    assert (record.kernel, record.grid, record.block) == (explicit.kernel, explicit.grid, explicit.block)
+    assert record.table() == explicit.table() and record.ok
+    assert record.outputs.keys() == explicit.outputs.keys() == set(kernel.outputs)
+    for name, wanted in explicit.outputs.items():
+        np.testing.assert_array_equal(record.outputs[name].ravel(), wanted.ravel())
+
+
+@pytest.mark.parametrize("dy", [None, 2.0 * A, mg.tensor(2 * A, device="sim")])
+def test_a_kernel_of_the_gradient_runs_after_the_forward_pass(dy):
+    wanted = np.ones_like(A) if dy is None else 2 * A
+    record = mg.inspect(mg.relu["backward"], A, dy=dy)
+    np.testing.assert_array_equal(record.outputs["dx"], wanted * (A > 0))
+    record = mg.inspect(mg.softmax["backward"], A, axis=-1, dy=dy, BLOCK=32)
+    assert (record.kernel, record.grid, record.block) == ("softmax_backward", (4, 1, 1), (32, 1, 1))
+    y = np.exp(A) / np.exp(A).sum(1, keepdims=True)
+    np.testing.assert_allclose(record.outputs["dx"], y * (wanted - (y * wanted).sum(1, keepdims=True)), atol=1e-5)
+
+
+def test_a_kernel_of_an_op_keeps_its_own_tunables_and_the_inputs_their_values():
+    before = A.copy()
+    assert mg.inspect(mg.sum["tree"].using(BLOCK=64), A).block == (64, 1, 1)
+    assert mg.inspect(mg.sum["tree"].using(BLOCK=64), A, BLOCK=128, blocks=0).block == (128, 1, 1)
+    assert mg.inspect(mg.sum["vectorized_backward"], A).outputs["dx"].tolist() == np.ones((4, 6)).tolist()
+    assert (before == A).all() and mg.sum["tree"].values["BLOCK"] != 64
+
+
+def test_of_several_launches_of_the_kernel_the_record_is_that_of_the_first():
+    record = mg.inspect(mg.sum["tree"], X, BLOCK=32, CHUNK=100, outputs="y")
+    assert record.grid == (1, 10, 1) and record.outputs["y"].tolist() == X.reshape(10, 100).sum(1).tolist()
+
+
+def test_a_readers_kernel_is_found_by_the_one_that_it_replaces():
+    text = mg.relu["forward"].text.replace("int i", "int k").replace("[i]", "[k]")
+    mine = mg.check.kernel(mg.relu, "forward", text.replace("if (i < n)", "if (k < n)")).result
+    record = mg.inspect(mine["forward"], A, BLOCK=64)
+    assert record.source is mine["forward"].source and record.block == (64, 1, 1)
+    assert record.outputs["y"].tolist() == np.maximum(A, 0).tolist()
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: mg.inspect(mg.softmax["held"], A), LaunchError, "softmax_held is not launched .* softmax takes"),
+        (lambda: mg.inspect(mg.sum["tree"], A, TILE=4), LaunchError, "sum_tree knows no TILE=.*axis, keepdims, BLOCK"),
+        (lambda: mg.inspect(mg.sum["tree"], A, BLOCK=0), LaunchError, "BLOCK=0 must be a whole number"),
+        (lambda: mg.inspect(mg.sum["tree"], A, axis=2), ValueError, "axis 2 does not exist"),
+        (lambda: mg.inspect(mg.sum["tree"], A, empty(1), 1, 24, 1, 24, 1.0), TypeError, "sum takes .x, axis, keepdims"),
+        (lambda: mg.inspect(mg.sum["tree"], A, dy=A), LaunchError, "sum_tree computes no gradient"),
+        (lambda: mg.inspect(mg.relu["backward"], A, dy=X), LaunchError, r"dy has shape \(1000,\), and the output"),
+        (lambda: mg.inspect(mg.relu["forward"], X[:0]), LaunchError, "nothing to see"),
+        (lambda: mg.inspect(mg.add["forward"], A, X), ValueError, "do not broadcast"),
+        (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, BLOCK=4), TypeError, "BLOCK= goes with a kernel of"),
+        (lambda: mg.inspect(source(""), X, X, 1, grid=1, block=1, dy=X), TypeError, "dy= goes with a kernel of an op"),
+    ],
+)
+def test_an_op_s_kernel_that_cannot_be_inspected_says_why(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

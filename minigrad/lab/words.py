@@ -1,0 +1,244 @@
+"""The words of the course: for each its one meaning, and the notebook that introduces it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from html import escape
+from pathlib import Path
+
+from minigrad.display import Table, Tabular, table
+from minigrad.source import PACKAGE
+
+NOTEBOOKS = PACKAGE.parent / "notebooks"  # a wheel comes without them
+
+# By notebook: the word, or in brackets the word and the pattern of the spellings that count as its use, then its
+# meaning. Without a pattern the word itself counts, and its plural with s. Case is of no account, except in capitals.
+# An everyday word that is a term as well ("stage") has a pattern that leaves the everyday uses out.
+_COURSE: dict[str, dict[str | tuple[str, str], str]] = {
+    "00": {
+        "automatic differentiation": "Finding the gradient of a whole calculation by a program that applies the rule "
+        "of each step, from the last step to the first.",
+        ("GPU", r"GPUs?"): "A graphics processor: a chip that does the same small thing to many numbers at once.",
+        "kernel": "A function that runs on the GPU, started from outside of it.",
+        ("tensor", r"tensors?(?! cores?| maps?)"): "An array that remembers how it was calculated.",
+        "gradient": "For each number of an array, how fast the result grows when that number grows.",
+        "tape": "The record of every step of a calculation. Walking back along it gives the gradients.",
+        ("leaf", r"leaf|leaves"): "A tensor that you made yourself, rather than calculated. backward stores its "
+        "gradient.",
+        ("device", r"devices?"): "A place where arrays lie and operations run: numpy, sim, or cuda.",
+        ("forward", r"forward(?: pass)?"): "From the inputs to the result: the calculation itself.",
+        ("backward", r"backward(?: pass)?"): "From the result to the inputs: the walk back that finds the gradients.",
+    },
+    "01": {
+        "thread": "One worker of a kernel. It runs the whole text of the kernel with numbers of its own.",
+        "block": "A group of threads that start together on the same multiprocessor. All blocks of a launch have "
+        "the same number of threads, at most 1024.",
+        "grid": "All the blocks of a launch.",
+        ("launch", r"launch(?:es|ed|ing)?"): "Starting a kernel: its arguments, the number of blocks, and the threads "
+        "of a block.",
+        ("idle", r"idle"): "Said of a thread that has no element, or of a piece of hardware with nothing to do.",
+        "guard": "The if that keeps a thread without an element from reading or writing.",
+        "host": "The computer around the GPU: its CPU, its memory, and the Python program that launches kernels.",
+        ("multiprocessor", r"multiprocessors?|(?-i:SMs?)"): "The part of a GPU that runs blocks, also called SM. It "
+        "has its own registers, shared memory and cores. An H200 has 132.",
+        ("core", r"(?<!tensor )cores?"): "A circuit in a multiprocessor that makes one addition or multiplication "
+        "per clock. It has no program of its own: a warp uses 32 cores at once.",
+        "warp": "32 neighbouring threads of a block, which the hardware runs together, one instruction at a time for "
+        "all of them.",
+        "register": "A place in a multiprocessor that holds one variable of one thread, 4 bytes. The fastest memory.",
+        ("shared memory", r"shared memory|shared arrays?"): "A small, fast memory in each multiprocessor. The threads "
+        "of a block use it together.",
+        ("global memory", r"global memory"): "The large memory of the GPU, in which arrays lie. Every thread can "
+        "reach it, and it is the slowest.",
+        ("cache", r"caches?|cached"): "A memory that keeps copies of what was fetched last, so that it need not be "
+        "fetched again.",
+        ("L1", r"L1"): "The cache of one multiprocessor. It is in the same place as the shared memory.",
+        ("L2", r"L2"): "The cache between all multiprocessors and global memory.",
+        ("latency", r"latency|latencies"): "The time from asking for a number to having it.",
+        ("bandwidth", r"bandwidths?"): "The bytes that can be moved in a second.",
+        "upstream gradient": "The gradient with respect to the output of an operation, which the way back starts "
+        "from: dy.",
+        "central difference": "A slope measured by two small steps: (f(x + e) - f(x - e)) / 2e.",
+        ("memory-bound", r"memory[- ]bound"): "Limited by the time that moving the data takes, not by arithmetic.",
+    },
+    "02": {
+        "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
+        ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
+        "gives the gradients of its inputs.",
+        ("topological order", r"topological(?:ly)?"): "An order in which each operation comes after everything that "
+        "it needs.",
+    },
+    "03": {
+        ("elementwise", r"elementwise"): "Done to each element by itself: y[i] depends on x[i] alone.",
+        ("broadcasting", r"broadcast(?:s|ed|ing)?"): "Repeating an array along an axis where its extent is 1, so that "
+        "it fits a larger one.",
+        ("axis", r"axis|axes"): "One direction of an array: a matrix has two, axis 0 down and axis 1 across.",
+        "extent": "The size of an array along one axis.",
+        "stride": "How many elements lie in memory from one element to the next along an axis.",
+        "view": "The same memory read with another shape or other strides, without a copy.",
+        "kink": "A corner of a function, where it has no single slope.",
+    },
+    "03b": {
+        ("fusion", r"(?:kernel )?fusion|fuse[sd]?|fusing"): "One kernel in place of several, so that the numbers "
+        "between them stay in registers.",
+        ("trace", r"(?:a|the) traces?|traced"): "A run of a function that notes which operations it calls.",
+    },
+    "04": {
+        "lane": "One of the 32 places of a warp, numbered 0 to 31.",
+        "sector": "32 neighbouring bytes, the smallest piece that global memory brings or takes.",
+        "request": "One read or write instruction of a warp: up to 32 addresses at once.",
+        ("coalesced", r"(?:un)?coalesced|coalesc(?:e|es|ing)"): "Said of a request whose lanes use every byte of the "
+        "sectors that it touches.",
+        "tile": "A rectangular part of a matrix, on which one block works.",
+        "barrier": "A line that no thread of a block passes before all of them have reached it: __syncthreads().",
+        ("phase", r"phases?"): "What a kernel does from one barrier to the next.",
+        ("bank", r"banks?"): "One of the 32 parts of shared memory, each of which serves one address at a time.",
+        "bank conflict": "Several lanes of a request that need different addresses of one bank, and so wait for each "
+        "other.",
+        "wavefront": "One pass of a request through shared memory, in which each bank serves one address.",
+    },
+    "05": {
+        "reduction": "Many numbers made into one, as by a sum or a maximum.",
+        ("race", r"(?:data )?races?|racy"): "Two threads use one address, at least one of them writes, and nothing "
+        "says which comes first.",
+        ("atomic", r"atomics?|atomically"): "Said of a read, change and write that no other thread can come between.",
+        ("divergence", r"diverge(?:nce|nt|s|d)?|diverging"): "Lanes of one warp that take different branches, which "
+        "then run one after the other.",
+        "shuffle": "An instruction by which a lane reads a register of another lane of its warp.",
+        "softmax": "exp of each number of a row, divided by the sum of the row: numbers from 0 to 1 that add up to 1.",
+        ("scatter", r"scatter(?:s|ed|ing)?"): "Each thread adds what it has wherever it belongs: many writes may meet.",
+        ("gather", r"gather(?:s|ed|ing)?"): "Each thread owns one result and reads what it needs for it.",
+    },
+    "06": {},
+    "07": {
+        ("FLOP", r"FLOPs?|[TG]FLOPs?(?:/s)?"): "One addition or multiplication of floating-point numbers.",
+        "arithmetic intensity": "Floating-point operations for each byte moved.",
+        "roofline": "The bound on the speed of a kernel by bandwidth and by arithmetic, drawn over its arithmetic "
+        "intensity.",
+        "register tile": "The elements of the result that one thread keeps in its registers.",
+        "vector load": "One instruction by which a thread reads 16 neighbouring bytes.",
+        ("double buffering", r"double[- ]buffer(?:ing|ed|s)?"): "Two places for tiles: one is filled while the other "
+        "is used.",
+        ("pipeline stage", r"pipeline stages?"): "A place for one tile on its way through a kernel that fetches "
+        "several tiles ahead.",
+        "warp tile": "The part of a block's tile on which one warp works.",
+    },
+    "07b": {
+        "tensor core": "A circuit that multiplies two small matrices and adds the product to a third, in one "
+        "instruction of a whole warp.",
+        ("TF32", r"TF32"): "float32 with 10 bits after the point in place of 23, as tensor cores read it.",
+        ("bfloat16", r"bfloat16|bf16"): "A number of 2 bytes with the range of float32 and 7 bits after the point.",
+        ("PTX", r"PTX"): "The assembly language of NVIDIA's GPUs.",
+        "copy engine": "Hardware that copies whole tiles from global to shared memory while threads do other work.",
+        "warp group": "Four warps that use the tensor cores together.",
+        "tensor map": "A description of an array, its address, shape and strides, that the copy engine reads.",
+    },
+    "08": {
+        ("occupancy", r"occupancy|occupancies"): "The warps that are on a multiprocessor, as a part of the most that "
+        "it can hold.",
+        ("wave", r"waves?"): "The blocks that run on the GPU at the same time.",
+        ("tail", r"(?:the|a|its|this) tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
+        ("regret", r"regrets?"): "How much longer the chosen kernel takes than the best one would have.",
+    },
+    "09": {
+        "logit": "A score before softmax: any number, larger for what is more likely.",
+        ("cross-entropy", r"cross[- ]entropy"): "-log of the probability that was given to the right answer.",
+        ("mini-batch", r"mini-?batch(?:es)?"): "The few examples from which one step of learning takes its gradient.",
+        ("momentum", r"momentum"): "An average of the last gradients, which a step follows in place of the newest one.",
+        "learning rate": "The factor between a gradient and the step against it.",
+        "epoch": "One pass over all examples.",
+        "confusion matrix": "A table of how often each digit was taken for each other one.",
+    },
+    "15": {
+        "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
+        ("checkpoint", r"checkpoint(?:s|ed|ing)?"): "A value stored on the way forward, from which the way back "
+        "computes the following ones again.",
+    },
+    "16": {
+        ("sensitivity", r"sensitivity|sensitivities"): "A gradient with respect to a quantity of physics.",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the course, its meaning, the notebook that introduces it, and the pattern of its uses in prose."""
+
+    name: str
+    notebook: str  # its number: 03b
+    meaning: str
+    uses: str
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The uses as whole words. Where a pattern begins with two capitals or digits, their case counts."""
+        capitals = re.match(r"[A-Z0-9\[]{2}", self.uses) is not None
+        return re.compile(rf"(?<![\w-])(?:{self.uses})(?!\w)", 0 if capitals else re.I)
+
+    @property
+    def path(self) -> Path | None:
+        """The notebook's file, where there is one."""
+        return next(NOTEBOOKS.glob(f"{self.notebook}_*.ipynb"), None)
+
+    def __repr__(self) -> str:
+        return f"{self.name} (notebook {self.notebook}): {self.meaning}"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.name)}</b> ({self.link('notebook ')}): {escape(self.meaning)}</p>"
+
+    def link(self, before: str = "") -> str:
+        """HTML: a link to the notebook, in the folder of the one that shows it."""
+        text = f"{before}{self.notebook}"
+        return f'<a href="{self.path.name}">{text}</a>' if self.path else text
+
+
+@dataclass(frozen=True, repr=False)
+class Glossary(Tabular):
+    """Words in the order of the alphabet."""
+
+    words: tuple[Word, ...]
+
+    def __iter__(self) -> Iterator[Word]:
+        return iter(self.words)
+
+    def table(self) -> Table:
+        return table([(word.name, word.notebook, word.meaning) for word in self], ("word", "notebook", "meaning"))
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left;vertical-align:top"'
+        cells = ((f"<b>{escape(word.name)}</b>", word.link(), escape(word.meaning)) for word in self)
+        rows = "".join("<tr>" + "".join(f"<td {left}>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+        head = "".join(f"<th {left}>{header}</th>" for header in ("word", "notebook", "meaning"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+@cache
+def course() -> dict[str, Word]:
+    """All words by name, in the order of the notebooks that introduce them."""
+    words: dict[str, Word] = {}
+    for notebook, entries in _COURSE.items():
+        for key, meaning in entries.items():
+            name, uses = (key, re.escape(key) + "s?") if isinstance(key, str) else key
+            if name in words:
+                raise ValueError(f"{name!r} has two meanings, in {words[name].notebook} and in {notebook}.")
+            words[name] = Word(name, notebook, meaning, uses)
+    return words
+
+
+def word(name: str | None = None) -> Word | Glossary:
+    """The meaning of a word of the course: `mg.word("sector")`, or any spelling of it; without a name all words.
+
+    Raises ValueError for a word that is not in the list.
+    """
+    words = course()
+    if name is None:
+        return Glossary(tuple(sorted(words.values(), key=lambda each: each.name.lower())))
+    if found := words.get(name) or next(
+        (each for each in words.values() if each.pattern.fullmatch(name.strip())), None
+    ):
+        return found
+    near = get_close_matches(name.lower(), words, 3) or [each for each in words if name.lower() in each][:3]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise ValueError(f"{name!r} is not a word of the course; {hint}mg.word() lists them.")
