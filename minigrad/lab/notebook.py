@@ -6,6 +6,7 @@ nothing here imports IPython.
 
 import os
 import sys
+from dataclasses import replace
 from keyword import iskeyword
 from types import TracebackType
 from typing import Any
@@ -52,14 +53,14 @@ def register(shell: Any) -> None:
         return _kernel(line.split(), cell, shell.user_ns)
 
     def exercise_(line: str, cell: str) -> Answer:
-        """%%exercise NAME: check the cell; after a pass NAME is the object that it defines."""
+        """%%exercise NAME: check the cell; after a pass NAME is the kernel, function or record that it is about."""
         if not (name := line.strip()):
             return Answer(False, f"Write %%exercise and a name: {', '.join(all_exercises())}.", "usage")
         try:
             chosen = exercise(name)
         except ValueError as error:
             return Answer(False, str(error), "usage")
-        return _store(chosen.check(cell), name, "yours", shell.user_ns)
+        return _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
 
     shell.register_magic_function(kernel, "cell", "kernel")
     shell.register_magic_function(exercise_, "cell", "exercise")
@@ -99,4 +100,4 @@ def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer
     if not found.correct:
         return found
     names[name] = found.result
-    return Answer(True, f"{found.text}\n`{name}` is now {what}.", result=found.result)
+    return replace(found, text=f"{found.text}\n`{name}` is now {what}.")

@@ -1,12 +1,12 @@
 """Instant answers to exercises: the learner's function against the true one, case by case, and the first error."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minigrad.display import folded
+from minigrad.display import Text, folded
 from minigrad.errors import require
 
 TOLERANCE = 1e-5
@@ -18,7 +18,8 @@ class Answer:
 
     kind: the error in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
     "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty after a pass. line: the line
-    of the text, if known. result: after a pass, the op, kernel or function to use.
+    of the text, if known. result: after a pass, the op, kernel or function to use. view: what a notebook shows below
+    the text, made when it is shown: a picture of the attempt's own accesses, and their counts.
     """
 
     correct: bool
@@ -26,9 +27,18 @@ class Answer:
     kind: str = ""
     line: int | None = None
     result: Any = None
+    view: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return folded(self.text)
+
+    def _ipython_display_(self) -> None:
+        if self.view is None:
+            raise NotImplementedError  # so IPython shows the text alone, as it shows any object
+        from IPython.display import display
+
+        for part in (Text(self), *self.view()):
+            display(part)
 
 
 def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:

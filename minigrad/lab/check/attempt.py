@@ -5,7 +5,7 @@ Launches run under the microscope, which finds races, undefined values and the t
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from minigrad.devices.hints import hint
 from minigrad.errors import CompileError, DeviceError, KernelError, LaunchError
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.launch import Launch
+from minigrad.lab import show as pictures
 from minigrad.lab.check.answer import Answer, differing, in_words
 from minigrad.lab.check.compare import Pair, largest
 from minigrad.microscope import Inspection, Microscope, Problem, watching
@@ -30,6 +31,7 @@ ALL_BLOCKS = 2**31 - 1
 TIMEOUT = 5.0  # seconds a launch: the cases are small, and an endless loop is a common mistake
 SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compared
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
+NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
 WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
 
@@ -82,6 +84,25 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
         if (outcome := CaseRun(trial, mine, {}, case, trial.dtypes[0]).outcome()) is None:
             return
         yield outcome
+
+
+def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int = 1) -> list[Inspection]:
+    """The kernel's launches in the largest case, with the first `blocks` blocks of each counted. Prints nothing.
+
+    Empty where a launch had to be stopped: its counts depend on the time.
+    """
+    largest = max(trial.cases, key=lambda case: min(case.arrays(trial.dtypes[0])[0].shape, default=0))
+    sim: Any = get(check("sim"))
+    with through(sim.using(write=str, timeout=SHORT_TIMEOUT)), watching(blocks) as report:
+        list(trial.pairs(kernel.using(**values), largest, trial.dtypes[0]))
+    launches = [record for record in report.launches if record.kernel == kernel.name]
+    stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)
+    return [] if stopped else launches
+
+
+def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | None = None) -> list[Any]:
+    """The picture of the last launch: its costliest accesses, or what `show` makes of its record."""
+    return [part for record in launches[-1:] if (part := (show or pictures.costliest)(record)) is not None]
 
 
 class Fault(Exception):

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -14,8 +14,10 @@ from minigrad.display import Text, folded
 from minigrad.lab.check.answer import Answer, answer, arguments_of, raised
 from minigrad.source import blank
 
-# `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead.
-_REGION = re.compile(r"^([ \t]*)(?://|#)>[ \t]?([^\n]*)\n(.*?)^[ \t]*(?://|#)<[ \t]*\n", re.M | re.S)
+# `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead, which
+# may be several such lines. A single `//>` without text leaves no line.
+_REGION = re.compile(r"((?:^[ \t]*(?://|#)>[^\n]*\n)+)(.*?)^[ \t]*(?://|#)<[ \t]*\n", re.M | re.S)
+_MARK = re.compile(r"^([ \t]*)(?://|#)>[ \t]?(.*)$", re.M)
 _NAME = re.compile(r"(?:__global__ void|^def) (\w+)", re.M)
 
 
@@ -40,20 +42,36 @@ class Wrong:
         return new in text and (old not in text or old in new)
 
 
+def _given(region: re.Match) -> str:
+    """The lines of a region in the skeleton, as far to the right as the marks and their texts."""
+    lines = [f"{indent}{text}".rstrip() for indent, text in _MARK.findall(region[1])]
+    return "\n".join(lines) + "\n" if any(lines) else ""
+
+
 def bare(text: str) -> str:
     """The text without spaces, comments and the insides of strings."""
     return re.sub(r"\s", "", blank(text))
 
 
 class Exercise:
-    """A task with its solution, the text in which markers enclose the reader's part."""
+    """A task with its solution, the text in which markers enclose the reader's part.
 
-    def __init__(self, notebook: str, *, task: str, solution: str, hints: Sequence[str], wrong: Sequence[Wrong]):
+    bug: the skeleton is complete and wrong, and the reader mends it. Checked unchanged it is answered as any attempt,
+    by its first fault and without the reason.
+    """
+
+    becomes = "yours"  # in a notebook, the variable of this name after a pass
+
+    def __init__(
+        self, notebook: str, name: str = "", *, task: str, solution: str, hints: Sequence[str], wrong: Sequence[Wrong],
+        bug: bool = False,
+    ):  # fmt: skip
         self.notebook, self.task, self.hints, self.wrong = notebook, task.strip(), tuple(hints), tuple(wrong)
-        self.skeleton = Text(_REGION.sub(r"\1\2\n", solution.lstrip("\n")))
-        self._solution = Text(_REGION.sub(r"\3", solution.lstrip("\n")))
+        self.skeleton = Text(_REGION.sub(_given, solution.lstrip("\n")))
+        self._solution = Text(_REGION.sub(r"\2", solution.lstrip("\n")))
+        self.bug = bug
         found = _NAME.search(self._solution)
-        self.name = found[1] if found else ""
+        self.name = name or (found[1] if found else "")
         self.title = self.task.split("**")[1].rstrip(".")  # the first words of the task, in bold
         self.call = f'mg.exercise("{self.name}")'  # as a reader writes it
         self._hinted = 0
@@ -69,13 +87,15 @@ class Exercise:
         """One way to write it."""
         return self._solution
 
-    def check(self, attempt: Any) -> Answer:
-        """The answer to an attempt: the text, or for an exercise in Python the function."""
+    def check(self, attempt: Any, names: Mapping[str, Any] | None = None) -> Answer:
+        """The answer to an attempt: the text, or for an exercise in Python the function.
+
+        names: the variables that a text in Python may use, beyond `np` and `mg`.
+        """
         raise NotImplementedError
 
-    def _unfinished(self) -> Answer:
-        text = f"Not yet: the marked lines are still to be written. A first hint: {self.call}.hint()"
-        return Answer(False, text, "unfinished")
+    def _unfinished(self, missing: str = "the marked lines are still to be written.") -> Answer:
+        return Answer(False, f"Not yet: {missing} A first hint: {self.call}.hint()", "unfinished")
 
     def _explained(self, answer: Answer, mistake: Wrong | None) -> Answer:
         """The answer with the explanation of a known mistake and the way to a hint."""
@@ -102,17 +122,17 @@ class PythonExercise(Exercise):
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call = truth, tuple(cases), call
 
-    def check(self, attempt: str | Callable) -> Answer:
+    def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
         try:
-            function = self._function(attempt) if isinstance(attempt, str) else attempt
+            function = self._function(attempt, names) if isinstance(attempt, str) else attempt
         except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases)
         if found.correct:
             return replace(found, result=function)
         if same_code(function, self._function(self.skeleton)):
-            return self._unfinished()
+            return self._explained(found, None) if self.bug else self._unfinished()
         mine = self._outcomes(function)
         known = (wrong for wrong in self.wrong if mine == self._outcomes(self._function(wrong.edit(self._solution))))
         return self._explained(found, next(known, None))
@@ -127,12 +147,18 @@ class PythonExercise(Exercise):
                 outcomes.append(raised(error))
         return outcomes
 
-    def _function(self, text: str) -> Callable:
-        names: dict[str, Any] = {"np": np, "mg": import_module("minigrad")}  # the names that notebooks import
-        exec(text, names)
-        if self.name not in names:
+    def _function(self, text: str, names: Mapping[str, Any] | None = None) -> Callable:
+        defined = executed(text, {key: value for key, value in (names or {}).items() if key != self.name})
+        if self.name not in defined:
             raise NameError(f"it defines no function {self.name}")
-        return names[self.name]
+        return defined[self.name]
+
+
+def executed(text: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The variables after the text has been run with these, and with the names that notebooks import."""
+    defined = {**(names or {}), "np": np, "mg": import_module("minigrad")}
+    exec(text, defined)
+    return defined
 
 
 def slopes(f: Callable, a: float, b: float, step: float = 1e-5) -> np.ndarray:

@@ -1,46 +1,31 @@
 """An exercise whose answer is a kernel. A correct kernel that wastes threads or memory is no pass yet."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import eq
+from dataclasses import replace
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from minigrad.devices import check, get, through
+from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
+from minigrad.lab import show as pictures
 from minigrad.lab.check.answer import Answer
-from minigrad.lab.check.attempt import attempt, outcomes
+from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
 from minigrad.lab.check.compare import TOLERANCE, Pair
+from minigrad.lab.exercises.counts import COUNTS, counted, counts, wasted
 from minigrad.lab.exercises.exercise import Exercise, Wrong, bare
-from minigrad.microscope import Inspection, watching
+from minigrad.microscope import Inspection
 from minigrad.op import Case
 from minigrad.source import CUDA, Source
 
-
-class Waste(NamedTuple):
-    """A count over launches, the multiple of the solution's count that is too much, and the answer to it."""
-
-    count: Callable[[Sequence[Inspection]], int]
-    multiple: int
-    text: str  # with places for the count and for that of the solution
-
-
-ALONE = Waste(
-    lambda launches: max((sum(record.per_thread.values()) for record in launches), default=0), 4,
-    "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
-)  # fmt: skip
-ATOMICS = Waste(
-    lambda launches: sum(int((record.traffic["kind"] == "atomic").sum()) for record in launches), 1,
-    "it makes {} atomic operations, which wait for each other, where {} are needed.",
-)  # fmt: skip
-SECTORS = Waste(
-    lambda launches: sum(line.sectors for record in launches for line in record.lines if line.space == "global"), 2,
-    "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write neighbours, "
-    "and leave the rest to shared memory.",
-)  # fmt: skip
+ENOUGH = {"accesses": 4, "atomics": 1}  # times the solution's count, in every exercise
+THROUGH = {"sectors": 2}  # in one that goes through shared memory
+SHARED = ("wavefronts", "shared_reads")  # scores that a picture of banks explains
+SCORED = 1.1  # times the solution's count, of the one that is the score
 
 
 class KernelExercise(Exercise):
@@ -51,6 +36,12 @@ class KernelExercise(Exercise):
     arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
     grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
     tunables that the solution names are constants. content is that of Exercise.
+
+    A correct kernel is wasteful if one of its counts in the first `blocks` blocks is more than a multiple of the
+    solution's: limits gives the multiple by the name of the count, as in COUNTS, on top of those that hold in every
+    exercise. score names the count that the answer compares with the solution's, and with that of the cell as given
+    where that is a correct kernel, to be made better; its limit is 1.1 times the solution's. The answer shows the
+    reader's own accesses: show(record) makes the picture, by default that of the costliest ones.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -68,10 +59,19 @@ class KernelExercise(Exercise):
         zeros: bool = False,
         through: Sequence[str] = (),
         tunables: Mapping[str, tuple[int, ...]] = MappingProxyType({"BLOCK": (32, 1, 33, 256)}),
+        limits: Mapping[str, float] = MappingProxyType({}),
+        score: str = "",
+        show: Callable[[Inspection], Any] | None = None,
+        blocks: int = 1,
         **content: Any,
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
+        self.score, self._show, self._blocks = score, show, blocks
+        self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
+        if unknown := self.limits.keys() - COUNTS.keys():
+            raise ValueError(f"{self.name}: there is no count {min(unknown)!r}; there are {', '.join(COUNTS)}.")
+        self._outcomes: dict[str, Any] = {}  # of the wrong versions
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
@@ -102,48 +102,91 @@ class KernelExercise(Exercise):
         for name, array, host in zip(inputs, arrays, hosts, strict=False):
             yield f"the input {name}", array, host, 0
 
-    def check(self, text: str) -> Answer:
+    def check(self, text: str, names: Mapping[str, Any] | None = None) -> Answer:
         """Run the text. The answer names the first fault, and the reason where the mistake is known."""
-        if bare(require(self.call, text, str, "the text of the kernel")) == bare(self.skeleton):
+        given = bare(require(self.call, text, str, "the text of the kernel")) == bare(self.skeleton)
+        if given and not self.bug and not (self.score and self._given):
             return self._unfinished()
         answer = attempt(self, text)
         if answer.correct:
-            return self._wasteful(answer.result) or answer
-        return self._explained(answer, self._known_mistake(text, answer.kind))
+            answer = self._judged(answer)
+        if not answer.correct:
+            answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
+        if answer.kind in NOT_RUN:
+            return answer
+        return replace(answer, view=partial(self._view, text))
 
-    def _known_mistake(self, text: str, kind: str) -> Wrong | None:
-        """The known mistake with the same outcomes as this text; of several, the one that the text resembles."""
-        candidates = [wrong for wrong in self.wrong if wrong.kind == kind]
-        if not candidates or not (mine := list(outcomes(self, text))):
-            return None
-        same = [wrong for wrong in candidates if all(map(eq, mine, outcomes(self, wrong.edit(self._solution))))]
-        alike = [wrong for wrong in same if wrong.resembles(text)]
-        return next(iter(alike or same[: len(same) == 1]), None)
-
-    def _wasteful(self, kernel: Kernel) -> Answer | None:
-        """The answer to a correct kernel that leaves a shared array unused, or wastes what the solution saves."""
-        mine, best = self._inspected(kernel), self._inspected(self.kernel)
+    def _judged(self, answer: Answer) -> Answer:
+        """The answer to a correct kernel: a pass, or no pass where it leaves a shared array unused, or is wasteful."""
+        kernel = answer.result
+        mine = self._inspected(kernel)
         lines = [line for record in mine for line in record.lines if line.space == "shared"]
         filled, read = ({line.variable for line in lines if line.kind == kind} for kind in ("write", "read"))
-        limits = [ALONE, ATOMICS, *[SECTORS] * bool(self.through)]
-        counts = [(waste, waste.count(mine), waste.count(best)) for waste in limits]
-        texts = (waste.text.format(n, enough or "none") for waste, n, enough in counts if n > waste.multiple * enough)
+        waste = next(iter(wasted(found := counts(mine), self._best, self.limits)), "")
         if len(filled & read) < len(self.through):
             name = next((name for name in self.through if name not in filled & read), self.through[0])
             kind, text = "unused", f"{name} is not used: fill it, wait, and read from it."
         else:
-            kind, text = "wasteful", next(texts, "")
+            kind, text = "wasteful", waste
+        score = f"\n{self._scored(found)}" if self.score else ""
+        if not text:
+            return replace(answer, text=f"{answer.text}{score}")
         right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
-        return self._explained(Answer(False, f"Not yet. {right}, but {text}", kind), None) if text else None
+        return Answer(False, f"Not yet. {right}, but {text}{score}", kind)
+
+    def _scored(self, mine: Mapping[str, int]) -> str:
+        """The score in a sentence."""
+        given = f", the cell as given {self._given[self.score]}" if self._given else ""
+        unit = COUNTS[self.score].unit
+        return f"Your score: {mine[self.score]} {unit}. The solution needs {self._best[self.score]}{given}."
+
+    @cached_property
+    def _best(self) -> dict[str, int]:
+        """The solution's counts."""
+        return counts(self._inspected(self.kernel))
+
+    @cached_property
+    def _given(self) -> dict[str, int]:
+        """The counts of the cell as given; empty where it is no correct kernel."""
+        found = attempt(self, self.skeleton)
+        return counts(self._inspected(found.result)) if found.correct else {}
+
+    def _known_mistake(self, text: str, kind: str) -> Wrong | None:
+        """The known mistake with the same outcome as this text; of several, the one that the text resembles."""
+        candidates = {wrong.edit(self._solution): wrong for wrong in self.wrong if wrong.kind == kind}
+        if text in candidates:
+            return candidates[text]
+        if not candidates or not (mine := self._outcome(text, kind)):
+            return None
+        for version, wrong in candidates.items():
+            if wrong.resembles(text) and self._known_outcome(version, kind) == mine:
+                return wrong
+        same = [wrong for version, wrong in candidates.items() if self._known_outcome(version, kind) == mine]
+        return next(iter(same[: len(same) == 1]), None)
+
+    def _outcome(self, text: str, kind: str) -> Any:
+        """The counts of a correct kernel; the results or problems of a wrong one, case by case."""
+        if kind in ("wasteful", "unused"):
+            return counts(self._inspected(ReaderKernel(self.kernel, text)))
+        return list(outcomes(self, text))
+
+    def _known_outcome(self, version: str, kind: str) -> Any:
+        """The outcome of a wrong version, which is kept."""
+        if version not in self._outcomes:
+            self._outcomes[version] = self._outcome(version, kind)
+        return self._outcomes[version]
 
     def _inspected(self, kernel: Kernel) -> list[Inspection]:
-        """The first block of a kernel, with the largest block size, in the case with the largest input."""
-        largest = max(self.cases, key=lambda case: min(case.inputs[0].shape))
-        blocks = {key: max(legal) for key, legal in kernel.tunables.items()}
-        sim: Any = get(check("sim"))
-        with through(sim.using(write=str)), watching(blocks=1) as report:  # what it prints has been shown
-            list(self.pairs(kernel.using(**blocks), largest, "float32"))
-        return report.launches
+        """The launches of a kernel with the largest block size, in the case with the largest input."""
+        return observe(self, kernel, {key: max(legal) for key, legal in kernel.tunables.items()}, self._blocks)
+
+    def _view(self, text: str) -> list[Any]:
+        """The picture of the text's accesses, and their counts next to those of the solution."""
+        launches = self._inspected(ReaderKernel(self.kernel, text))
+        columns = {"yours": counts(launches), "solution": self._best} | ({"given": self._given} if self.score else {})
+        shown = {name: column for name, column in columns.items() if column}
+        picture = self._show or (pictures.banks if self.score in SHARED else None)
+        return [*drawn(launches, picture), *(counted(shown, record) for record in launches[-1:])]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

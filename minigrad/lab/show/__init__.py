@@ -15,7 +15,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".rooflines": ("roofline",),
     ".matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
     ".broadcasting": ("broadcast",),
-    ".accesses": ("banks", "sectors"),
+    ".accesses": ("banks", "costliest", "sectors"),
     ".warps": ("divergence", "idle"),
     ".barriers": ("phases",),
     ".adjoint": ("adjoint_costs", "adjoint_growth"),

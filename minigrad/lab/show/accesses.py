@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from math import gcd
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,12 +17,13 @@ from minigrad.microscope.record import Inspection
 
 VERB = {"read": "read", "write": "write", "atomic": "change"}
 SITES = 4  # accesses in one picture
+TALL = 8  # wavefronts of a request, above which a second access does not fit on the screen
 
 
 def _select(
-    name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str
+    name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str, most: int
 ) -> tuple[list[Line], list[np.ndarray], str]:
-    """The accesses in a source line or of a variable, of more than four the costliest; one request of each; a title.
+    """The accesses in a source line or of a variable, of more than `most` the costliest; one request of each; a title.
 
     The cost of an access is the number of sectors or wavefronts, the `noun`, per request.
     """
@@ -35,7 +36,7 @@ def _select(
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
     cost = attrgetter(f"{noun}s_per_request")
-    chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:SITES])
+    chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:most])
     lines = [report.lines[i] for i in chosen]
     each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
     return lines, [request_of(name, report, i, request) for i in chosen], f"{report.kernel}, a warp: {', '.join(each)}"
@@ -66,13 +67,27 @@ def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndar
     return rows[rows["request"] == requests[number]]
 
 
-def sectors(report: Inspection, at: int | str | None = None, request: int = 0) -> Picture:
+def costliest(report: Inspection, most: int = 2) -> Picture | None:
+    """The accesses that cost a warp most beyond the fewest sectors or wavefronts: `sectors` or `banks` of them.
+
+    None where the inspected blocks touch no memory.
+    """
+    require("costliest", report, Inspection, "a record of mg.inspect")
+    moved = max((x.sectors / x.ideal_sectors for x in report.lines if x.space == "global"), default=0)
+    passes = [(x.wavefronts / (x.wavefronts - x.bank_conflicts), x) for x in report.lines if x.space == "shared"]
+    waits, line = max(passes, key=itemgetter(0), default=(0, None))
+    if line is None or moved >= waits:
+        return sectors(report, most=most) if moved else None
+    return banks(report, most=1 if line.wavefronts_per_request > TALL else most)
+
+
+def sectors(report: Inspection, at: int | str | None = None, request: int = 0, most: int = SITES) -> Picture:
     """The lanes of a warp and the 32-byte sectors of global memory that they touch: `sectors(mg.inspect(...), "y")`.
 
-    at is a source line or a variable; without it, the costliest accesses are drawn. request counts the instructions of
-    warps in each access, from 0. Raises ValueError where there is no such access.
+    at is a source line or a variable; without it, the costliest accesses are drawn, `most` of them. request counts the
+    instructions of warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    lines, requests, title = _select("sectors", report, at, request, "global", "sector")
+    lines, requests, title = _select("sectors", report, at, request, "global", "sector", most)
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
@@ -122,12 +137,12 @@ def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes:
         write(axes, left[i], top + 2.98, str(number[i]), ha="left", fontsize=10, color=GREY)
 
 
-def banks(report: Inspection, at: int | str | None = None, request: int = 0) -> Picture:
+def banks(report: Inspection, at: int | str | None = None, request: int = 0, most: int = SITES) -> Picture:
     """The lanes of a warp in the 32 banks of shared memory, one row a wavefront: `banks(mg.inspect(...), "tile")`.
 
-    A bank serves one word a wavefront. at and request as for `sectors`. Raises ValueError without such an access.
+    A bank serves one word a wavefront. at, request and most as for `sectors`. Raises ValueError without such an access.
     """
-    lines, requests, title = _select("banks", report, at, request, "shared", "wavefront")
+    lines, requests, title = _select("banks", report, at, request, "shared", "wavefront", most)
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
     high = sum(heights) + 2.5 * len(lines)

@@ -1,0 +1,84 @@
+"""Named counts of a kernel's accesses: what an exercise scores and limits, and the sentence about too much of each."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from minigrad.display import Table, table
+from minigrad.microscope import Inspection, Line
+
+
+class AccessCount(NamedTuple):
+    """A number read off the record of a launch, its unit, and the advice where a kernel has too much of it."""
+
+    of: Callable[[Inspection], int]
+    unit: str
+    advice: str  # with places for the number and for the one that is enough
+
+
+def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Callable[[Inspection], int]:
+    """The sum of a field over the chosen accesses of a record."""
+    return lambda record: sum(getattr(line, field) for line in record.lines if chosen(line))
+
+
+COUNTS = {
+    "accesses": AccessCount(
+        lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
+        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
+    ),
+    "atomics": AccessCount(
+        total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
+        "it makes {} atomic operations, which wait for each other, where {} are needed.",
+    ),
+    "sectors": AccessCount(
+        total("sectors"), "sectors of global memory",
+        "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
+        "neighbours, and leave the rest to shared memory.",
+    ),
+    "wavefronts": AccessCount(
+        total("wavefronts"), "wavefronts of shared memory",
+        "shared memory needs {} wavefronts for it, where {} are enough: lanes that want different words of one bank "
+        "wait for each other.",
+    ),
+    "shared_reads": AccessCount(
+        total("lanes", lambda line: line.space == "shared" and line.kind == "read"), "reads of shared memory",
+        "its threads read shared memory {} times, where {} are enough: read a number once, and keep it in a variable "
+        "for as long as it is needed.",
+    ),
+    "requests": AccessCount(
+        total("requests"), "requests of warps",
+        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
+        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
+    ),
+    "barriers": AccessCount(
+        lambda record: int(record.traffic["phase"].max(initial=0)), "barriers",
+        "a block waits at {} barriers, where {} are enough: one is needed where a thread uses what another has "
+        "written, or overwrites what another has still to read.",
+    ),
+}  # fmt: skip
+
+
+def counts(records: Sequence[Inspection]) -> dict[str, int]:
+    """Every count of the launches together; of barriers and of one thread's accesses the largest."""
+    largest = ("accesses", "barriers")
+    return {
+        name: (max if name in largest else sum)([count.of(record) for record in records] or [0])
+        for name, count in COUNTS.items()
+    }
+
+
+def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str, float]) -> Iterable[str]:
+    """The advice for each count that is more than the given multiple of the best one."""
+    for name, count in COUNTS.items():
+        if name in limits and mine[name] > limits[name] * best[name]:
+            yield count.advice.format(mine[name], best[name] or "none")
+
+
+def counted(columns: Mapping[str, Mapping[str, int]], record: Inspection) -> Table:
+    """The counts that are not 0, one row each, with a column for each kernel."""
+    rows = [
+        [count.unit, *(column[name] for column in columns.values())]
+        for name, count in COUNTS.items()
+        if any(column[name] for column in columns.values())
+    ]
+    blocks = "the first block" if record.blocks == 1 else f"the first {record.blocks} blocks"
+    return table(rows, ["", *columns], f"Counted in {blocks} of {record.kernel}:")
