@@ -30,8 +30,8 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
 }
 """,
     hints=[
-        "At turn k = 0, which elements do threads 0, 1 and 2 of block 0 touch? Write them down, and then those that you "
-        "want.",
+        "At turn k = 0, which elements do threads 0, 1 and 2 of block 0 touch? Write them down, and then those "
+        "that you want.",
         "Thread t of a block starts at the block's element t. How far is it to the element of the next turn, if all "
         "BLOCK threads of the block have one in between?",
         "The block starts at blockIdx.x * 4 * BLOCK, its thread at threadIdx.x behind that, and each turn goes on by "
@@ -43,19 +43,20 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
               "as many elements as the block has threads."),
         Wrong("blockIdx.x * 4 * BLOCK", "blockIdx.x * BLOCK", "race",
               "The blocks overlap: a block owns 4 * BLOCK elements, so the next one starts that much further on."),
-        Wrong("blockIdx.x * 4 * BLOCK + threadIdx.x", "(blockIdx.x * BLOCK + threadIdx.x) * 4", "race",
-              "Turns of BLOCK elements go with threads that start beside each other. These start four apart, and meet."),
+        Wrong("blockIdx.x * 4 * BLOCK + threadIdx.x", "(blockIdx.x * BLOCK + threadIdx.x) * 4", "never-written",
+              "Turns of BLOCK elements go with threads that start beside each other. These start four apart, and leave "
+              "out the places between."),
         Wrong("if (i < n)", "if (first < n)", "out-of-bounds",
               "Each turn has an element of its own. Ask whether this one exists, not whether the first one does."),
         Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: element n is behind the array."),
         Wrong("k < 4", "k < 3", "never-written", "A quarter of the elements is left out: k takes 0, 1, 2 and 3."),
         Wrong("2 * x[i]", "2 * x[first]", "value", "Each turn reads its own element, x[i], not the first one again."),
-        Wrong("k * BLOCK", "k * 32", "race",
+        Wrong("k * BLOCK", "k * 32", "never-written",
               "Turns of 32 elements fit blocks of 32 threads only. A block has BLOCK threads."),
-        Wrong("k * BLOCK", "k * n / 4", "race",
-              "A stretch of n / 4 is for the whole grid. Within a block of 4 * BLOCK elements a turn goes on by BLOCK."),
+        Wrong("k * BLOCK", "k * gridDim.x * BLOCK", "race",
+              "That is the stride of a loop over the whole grid. Here a block owns 4 * BLOCK neighbouring elements."),
         Wrong("4 * BLOCK", "3 * BLOCK", "race",
-              "With four elements a thread, a block owns 4 * BLOCK of them. Here the last quarter is the next block's."),
+              "With four elements a thread, a block owns 4 * BLOCK of them. The last quarter is the next block's."),
         Wrong("4 * BLOCK + threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n        int i = first + k * BLOCK",
               "4 * BLOCK + 2 * threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n"
               "        int i = first + k / 2 * 2 * BLOCK + k % 2", "wasteful",

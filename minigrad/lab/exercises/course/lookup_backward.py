@@ -51,8 +51,8 @@ extern "C" __global__ void lookup_backward(
 }
 """,
     hints=[
-        "The whole number j has no gradient: find it again, as the forward kernel does. What is left is a product and a "
-        "sum.",
+        "The whole number j has no gradient: find it again, as the forward kernel does. What is left is a product and "
+        "a sum.",
         "f grows as fast as x[i]. If f grows by a little, how much does (1 - f) * table[j] + f * table[j + 1] change?",
         "y[i] has the share 1 - f of table[j] and the share f of table[j + 1]. Which threads may add to one point of "
         "the table?",
@@ -75,7 +75,7 @@ extern "C" __global__ void lookup_backward(
         Wrong("(1 - f) * dy[i]", "1 - f", "value", "Each share of the table is multiplied by dy[i] as well."),
         Wrong("min((int)x[i], points - 2)", "(int)x[i]", "out-of-bounds",
               "At the last point of the table there is no next one: the forward kernel takes the interval before it."),
-        Wrong("atomicAdd(&dtable[j + 1], f * dy[i]);", "", "value",
+        Wrong("atomicAdd(&dtable[j + 1], f * dy[i]);", "", "never-written",
               "Two points of the table have a share in y[i]: the second one is missing."),
         Wrong("min((int)x[i], points - 2)", "min((int)(x[i] + 0.5f), points - 2)", "value",
               "(int) cuts off, as the forward kernel does. Rounding finds another interval."),

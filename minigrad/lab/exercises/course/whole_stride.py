@@ -27,9 +27,6 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
         "knows the number of blocks as gridDim.x.",
     ],
     wrong=[
-        Wrong("i += gridDim.x * blockDim.x", "i += blockDim.x", "race",
-              "A stride of one block takes each thread to the elements of the next block. All blocks do the same work, "
-              "and write the same sums."),
         Wrong("i += gridDim.x * blockDim.x", "i += gridDim.x", "race",
               "gridDim.x counts blocks. The stride is counted in elements: as many as the grid has threads."),
         Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x", "int i = threadIdx.x", "race",
