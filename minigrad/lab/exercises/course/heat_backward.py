@@ -64,7 +64,7 @@ extern "C" __global__ void heat_backward(const float* k, const float* dy, float*
         Wrong("dx[i] = (1 - 2 * k[i]) * dy[i] + k[left] * dy[left] + k[right] * dy[right];",
               "dx[i] = (1 - 2 * k[i]) * dy[i];\n        atomicAdd(&dx[left], k[i] * dy[i]);\n"
               "        atomicAdd(&dx[right], k[i] * dy[i]);", "race",
-              "The plain write of thread i and the atomic additions of its neighbours meet in one element, in any order."),
+              "A plain write and the atomic additions of the neighbours meet in one element, in any order."),
         Wrong("dx[i] = (1 - 2 * k[i]) * dy[i] +", "atomicAdd(&dx[i], (1 - 2 * k[i]) * dy[i]); dx[i] +=", "wasteful",
               "Only thread i comes to dx[i] now: add the three terms up, and write them with =."),
     ],
