@@ -11,11 +11,12 @@ right. Then came the clock: three blocks took no less time than one. Find the fa
 """,
     solution="""
 extern "C" __global__ void whole_stride(const float* x, const float* y, float* z, int n) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         //> i += blockDim.x) {
-         i += gridDim.x * blockDim.x) {
-         //<
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    while (i < n) {
         z[i] = x[i] + y[i];
+        //> i += blockDim.x;
+        i += gridDim.x * blockDim.x;
+        //<
     }
 }
 """,
