@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,6 +162,10 @@ class Kernel:
         if title not in self.parts:
             raise ValueError(f"{self.name} has no part {title!r}; its parts are {', '.join(self.parts) or 'none'}.")
         return self.source.parts(self.name)[title]
+
+    def standalone(self, path: str | Path, *args: Any, **named: Any) -> Listing:
+        """Write a launch as a CUDA C++ program. Arguments: as for a call with grid= and block=, or for `mg.inspect`."""
+        return import_module("minigrad.lab.standalone").write(path, self, args, named)
 
     @property
     def listing(self) -> Listing:

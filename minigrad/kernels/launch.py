@@ -49,6 +49,11 @@ class Launch:
         if 0 not in self.grid:
             self.kernel.run(args, self.grid, self.block, self.kernel.shared, self.values)
 
+    def standalone(self, path: Any, *args: Any) -> Any:
+        """Write the launch as a CUDA C++ program of its own: see `Kernel.standalone`."""
+        kernel, (grid, block) = self.kernel.using(**self.values), (self.grid, self.block)
+        return kernel.standalone(path, *args, grid=grid, block=block, shared=kernel.shared)
+
     @property
     def blocks(self) -> int:
         return prod(self.grid)

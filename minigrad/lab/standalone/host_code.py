@@ -1,0 +1,231 @@
+"""The host code of one launch: memory, copies, the launch itself, and a look at the results."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from minigrad.devices.device import Dim3
+from minigrad.errors import LaunchError
+from minigrad.kernels.arguments import C_NAMES
+from minigrad.kernels.view import View
+from minigrad.source import Param
+
+LITERAL = 32  # elements of an array that is written out; a formula fills a longer one
+MOST = 1 << 30  # bytes of all arrays; more would need another memory model of the compiler
+SUFFIX = {"float": "f", "unsigned": "u", "unsigned int": "u", "unsigned long long": "ull"}
+
+CHECK = """\
+// Every function of CUDA returns an error code. CHECK stops the program where one reports an error.
+// Without it the program would continue with wrong numbers.
+#define CHECK(call)                                                                        \\
+    do {                                                                                   \\
+        cudaError_t error = (call);                                                        \\
+        if (error != cudaSuccess) {                                                        \\
+            fprintf(stderr, "%s:%d: %s\\n", __FILE__, __LINE__, cudaGetErrorString(error)); \\
+            exit(1);                                                                       \\
+        }                                                                                  \\
+    } while (0)
+
+// Prints the first elements of an array, and the sum of all of them.
+template <class T>
+void PRINT(const char* name, const T* x, int size) {
+    double sum = 0;
+    for (int i = 0; i < size; ++i) sum += double(x[i]);
+    printf("%s:", name);
+    for (int i = 0; i < size && i < 8; ++i) printf(" %.9g", double(x[i]));
+    printf("%s\\n%s: %d elements, their sum is %.9g\\n", size > 8 ? " ..." : "", name, size, sum);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One array of a launch. pointer: the type to which the parameter points; type: that of an element."""
+
+    name: str
+    pointer: str
+    type: str
+    before: np.ndarray  # its contents before the launch
+    written: bool
+
+
+@dataclass(frozen=True)
+class SeenLaunch:
+    """A launch: the value of each parameter is an array, the name of an earlier one, a number, a View, or None."""
+
+    kernel: str
+    params: Sequence[Param]
+    values: Sequence[Any]
+    grid: Dim3
+    block: Dim3
+    shared: int
+    real: str  # its C type
+
+    def c_type(self, param: Param) -> str:
+        """The type of a parameter, or to which it points."""
+        return self.real if param.type == "real" else param.type
+
+
+def host_code(call: SeenLaunch, taken: set[str]) -> str:
+    """The text from CHECK to the end of main. taken: the names of the device code."""
+    names = FreeNames(taken | {param.name for param in call.params} | {"main", "printf", "exit"})
+    print_, grid, block = names.free("print"), names.free("grid"), names.free("block")
+    pairs = list(zip(call.params, call.values, strict=True))
+    written = {v if isinstance(v, str) else p.name for p, v in pairs if p.pointer and not p.const and v is not None}
+    arrays = [Given(p.name, call.c_type(p), element(call, p, v), v, p.name in written) for p, v in pairs if is_array(v)]
+    if sum(x.before.nbytes for x in arrays) > MOST:
+        raise LaunchError(f"{call.kernel}: the arrays have over {MOST >> 30} GiB; give smaller ones.")
+    place = {x.name: names.free(f"d_{x.name}") for x in arrays}
+    arguments = [argument(p, v, place) for p, v in pairs]
+    extents = [grid, block, *([str(call.shared)] if call.shared else [])]
+    blocks, threads = many(prod(call.grid), "block"), many(prod(call.block), "thread")
+    steps = {
+        "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
+            *(line for x in arrays for line in array_lines(x)),
+            *(f"{call.c_type(p)} {p.name} = {scalar(call, p, v)};" for p, v in pairs if not p.pointer),
+        ],
+        "The GPU has a memory of its own. Reserve a place there for each array; d_ stands for device.": [
+            *(f"{x.pointer}* {place[x.name]};" for x in arrays),
+            *(f"CHECK(cudaMalloc(&{place[x.name]}, sizeof({x.name})));" for x in arrays),
+        ],
+        "Copy the arrays to the GPU: to, from, bytes, direction.": [
+            copy(place[x.name], x.name, x.name, "HostToDevice") for x in arrays
+        ],
+        f"Launch {blocks} of {threads}. The kernel gets pointers into the GPU's memory.": [
+            f"dim3 {grid}({extent(call.grid)}), {block}({extent(call.block)});",
+            f"{call.kernel}<<<{', '.join(extents)}>>>({', '.join(arguments)});",
+            "CHECK(cudaGetLastError());       // a launch returns no error code: ask whether it was accepted",
+            "CHECK(cudaDeviceSynchronize());  // it does not wait for the kernel: wait here, and ask how it ended",
+        ],
+        "Copy the results back to the host, and look at them.": [
+            line
+            for x in arrays
+            if x.written
+            for line in (
+                copy(x.name, place[x.name], x.name, "DeviceToHost"),
+                f'{print_}("{x.name}", {x.name}, {x.before.size});',
+            )
+        ],
+        "Give the GPU's memory back.": [f"CHECK(cudaFree({name}));" for name in place.values()],
+    }
+    kept = [(why, lines) for why, lines in steps.items() if lines]
+    body = [[f"// {i}. {why}", *lines] for i, (why, lines) in enumerate(kept, 1)]
+    text = "\n\n".join("\n".join(f"    {line}" for line in lines) for lines in body)
+    return f"{CHECK.replace('PRINT', print_)}\nint main() {{\n{text}\n    return 0;\n}}\n"
+
+
+class FreeNames:
+    """The names in use; a new one gets an underscore where it is among them."""
+
+    def __init__(self, taken: set[str]):
+        self.taken = taken
+
+    def free(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+
+def copy(to: str, source: str, array: str, direction: str) -> str:
+    return f"CHECK(cudaMemcpy({to}, {source}, sizeof({array}), cudaMemcpy{direction}));"
+
+
+def array_lines(given: Given) -> list[str]:
+    """The declaration of an array on the host, and what fills it."""
+    x, name, shape = given.before.ravel(), given.name, given.before.shape
+    declared = f"static {given.type} {name}[{max(x.size, 1)}]"
+    note = f"  // {' x '.join(map(str, shape))}" if len(shape) > 1 else ""
+    if given.written and x.dtype.kind == "f" and np.isnan(x).any():
+        x = np.zeros_like(x)  # memory that nothing has written yet
+    if not x.any():
+        return [f"{declared};{note}{',' if note else '  //'} 0 everywhere"]
+    if x.size <= LITERAL:
+        return wrapped(f"{declared} = {{", [number(value, given.type) for value in x], f"}};{note}")
+    formula, exact = fill(x, given.type)
+    note += "" if exact else f"{',' if note else '  //'} other numbers than in Python"
+    return [f"{declared};{note}", f"for (int i = 0; i < {x.size}; ++i) {name}[i] = {formula};"]
+
+
+def fill(x: np.ndarray, kind: str) -> tuple[str, bool]:
+    """A formula in i for the elements of a long array, in their range; and True if it gives just these numbers."""
+    i, low, high = np.arange(x.size), x.min(), x.max()
+    half = "2.0" if kind == "double" else "2.0f"
+    if x.dtype.kind == "b":
+        known = {"i % 2 == 0": i % 2 == 0}
+    elif x.dtype.kind != "f":
+        known = {"i": i, f"{low} + i % {int(high) - int(low) + 1}": low + i % (int(high) - int(low) + 1)}
+    else:
+        known = {"i": i, "i + 1": i + 1, f"(i % 11 - 5) / {half}": (i % 11 - 5) / 2, f"i % 11 / {half}": i % 11 / 2}
+        known |= {f"(1 + i % 11) / {half}": (1 + i % 11) / 2}
+    known = {number(low, kind): np.full(x.size, low)} | known
+    for formula, values in known.items():
+        if (values == x).all():
+            return formula, True
+    signs = (f"(i % 11 - 5) / {half}", f"i % 11 / {half}", f"(1 + i % 11) / {half}")
+    return (signs[int(low >= 0) + int(low > 0)] if x.dtype.kind == "f" else list(known)[-1]), False
+
+
+def wrapped(start: str, words: Sequence[str], end: str) -> list[str]:
+    """The words between commas, in lines of at most 100 characters."""
+    lines = [start]
+    for i, word in enumerate(words):
+        word += ", " if i + 1 < len(words) else end
+        if len(lines[-1]) + len(word.rstrip()) > 100:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("    ")
+        lines[-1] += word
+    return lines
+
+
+def number(value: Any, kind: str) -> str:
+    """A number as a constant of a C type."""
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind not in ("float", "double"):
+        return f"{int(value)}{SUFFIX.get(kind, '')}"
+    value = np.float32(value) if kind == "float" else np.float64(value)
+    if isfinite(value):
+        return f"{value!s}{SUFFIX.get(kind, '')}"
+    return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+
+
+def scalar(call: SeenLaunch, param: Param, value: Any) -> str:
+    """The value of a parameter that is no pointer."""
+    if not isinstance(value, View):
+        return number(value, call.c_type(param))
+    axes = max(value.ndim, 1)
+    extents, strides = (", ".join(map(str, list(row)[:axes])) for row in (value.shape, value.stride))
+    return f"{{{value.ndim}, {value.offset}, {{{extents}}}, {{{strides}}}}}"
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def element(call: SeenLaunch, param: Param, array: np.ndarray) -> str:
+    """The C type of an element. Raises LaunchError where C++ has none by that name."""
+    if array.dtype not in C_NAMES:
+        known = ", ".join(C_NAMES.values())
+        raise LaunchError(f"{call.kernel}: {param.name} holds {array.dtype}; a program of its own takes {known}.")
+    return C_NAMES[array.dtype]
+
+
+def argument(param: Param, value: Any, place: Mapping[str, str]) -> str:
+    """An argument of the launch: a pointer into the GPU's memory, or a variable by its name."""
+    if not param.pointer:
+        return param.name
+    return "nullptr" if value is None else place[value if isinstance(value, str) else param.name]
+
+
+def many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def extent(sizes: Dim3) -> str:
+    """The sizes without the ones at their end."""
+    return re.sub(r"(, 1)+$", "", ", ".join(map(str, sizes)))
