@@ -144,6 +144,12 @@ def _host(_: str | None, against: Sequence[str], command: str) -> Record:
     return bench.record.todays_record(command, host=cost.times)
 
 
+def _levels(_: str | None, against: Sequence[str], command: str) -> Record:
+    found = bench.memory_levels()
+    print(found)
+    return bench.record.todays_record(command, levels=dict(found.levels))
+
+
 def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
     record = adjoints.run(only, against, lambda subjects: show.progress(subjects, "adjoints"), command)
     print(record)
@@ -166,6 +172,9 @@ BENCHMARKS = {  # by option
     ),
     "host": Benchmark(
         "only what a call costs the host", ("torch",), None, _host, lambda _: [bench.recorded_host()]
+    ),
+    "levels": Benchmark(
+        "only the levels of memory: bandwidth and latency", (), None, _levels, lambda _: [bench.recorded_levels()]
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

@@ -67,7 +67,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
         ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
         "gives the gradients of its inputs.",
-        ("topological order", r"topological(?:ly)?"): "An order in which each operation comes after everything that "
+        ("topological order", r"topological(?:ly| order)?"): "An order in which each operation comes after everything that "
         "it needs.",
     },
     "03": {
@@ -83,7 +83,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     "03b": {
         ("fusion", r"(?:kernel )?fusion|fuse[sd]?|fusing"): "One kernel in place of several, so that the numbers "
         "between them stay in registers.",
-        ("trace", r"(?:a|the) traces?|traced"): "A run of a function that notes which operations it calls.",
+        ("trace", r"traces?|traced"): "A run of a function that notes which operations it calls.",
     },
     "04": {
         "lane": "One of the 32 places of a warp, numbered 0 to 31.",
@@ -139,7 +139,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("occupancy", r"occupancy|occupancies"): "The warps that are on a multiprocessor, as a part of the most that "
         "it can hold.",
         ("wave", r"waves?"): "The blocks that run on the GPU at the same time.",
-        ("tail", r"(?:the|a|its|this) tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
+        ("tail", r"tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
         ("regret", r"regrets?"): "How much longer the chosen kernel takes than the best one would have.",
     },
     "09": {

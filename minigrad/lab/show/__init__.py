@@ -17,6 +17,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".broadcasting": ("broadcast",),
     ".accesses": ("banks", "costliest", "sectors"),
     ".warps": ("divergence", "idle"),
+    ".processor": ("chip",),
     ".barriers": ("phases",),
     ".adjoint": ("adjoint_costs", "adjoint_growth"),
     ".training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
