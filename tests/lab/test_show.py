@@ -5,17 +5,18 @@ import re
 import subprocess
 import sys
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from show_pictures import H200, fits, searched
 
 import minigrad as mg
 from minigrad import bench
 from minigrad.lab.show.draw import grid
-from minigrad.lab.show.draw.picture import Picture
+from minigrad.lab.show.draw.picture import Picture, blank_figure, wrapped
 
 RELU, TRANSPOSE = mg.relu["forward"].using(BLOCK=256), mg.transpose["tiled"]
 TILED, NAIVE = (mg.matmul[name].using(TILE=16) for name in ("tiled", "naive"))
@@ -75,6 +76,22 @@ PICTURES = {
 @cache
 def drawn(name: str) -> Picture:
     return PICTURES[name]()
+
+
+@pytest.mark.parametrize("inches", [1, 3, 8, 9.6])
+def test_a_title_is_wrapped_by_its_measured_width(inches):
+    title = "matmul of 1024 x 1024: COLUMNS=64 WWWWWWWWWWWWWWWWWWWWW takes 58.9 us, iiiiiii times the best $x_1$ of all"
+    figure = blank_figure(inches, 4, title)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    area = figure._suptitle.get_window_extent(renderer)
+    assert area.x0 >= 0 and area.x1 <= inches * figure.dpi
+    lines = figure._suptitle.get_text().split("\n")
+    assert "".join(lines).replace(" ", "") == title.replace(" ", "")
+    assert figure.get_figheight() == pytest.approx(4 + 0.226 * (len(lines) - 1), rel=0.01)
+    for line, after in pairwise(lines):  # no line could hold the next word, too
+        joint = " " if f"{line} {after}" in title else ""
+        assert len(wrapped(f"{line}{joint}{after.split()[0]}", 0.98 * inches)) == 2
 
 
 @pytest.mark.parametrize("name", PICTURES)
