@@ -37,7 +37,8 @@ is full of zeros at the start, and so is `dx`.
 """,
     solution="""
 extern "C" __global__ void lookup_backward(
-    const float* x, const float* table, const float* dy, float* dx, float* dtable, int n, int points) {
+    const float* x, const float* table, const float* dy, float* dx, float* dtable,
+    int n, int points) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         //> // your code
