@@ -19,6 +19,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".warps": ("divergence", "idle"),
     ".processor": ("chip",),
     ".barriers": ("phases",),
+    ".history": ("timeline",),
     ".adjoint": ("adjoint_costs", "adjoint_growth"),
     ".training": ("memory", "confusion", "images", "loss_curve", "wrong_predictions"),
     ".maps": ("fields", "lines"),
