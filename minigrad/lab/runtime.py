@@ -25,7 +25,7 @@ KINDS = {  # of a copy: where it writes, and where it reads
 
 
 class CudaError(RuntimeError):
-    """A call that CUDA refuses; the message begins with the name of its error code."""
+    """A call that CUDA rejects; the message begins with the name of its error code."""
 
 
 @dataclass(eq=False)
@@ -41,10 +41,10 @@ class DevicePointer:
 
 @dataclass(repr=False)
 class Runtime(Tabular):
-    """One program's view of a device, by default `sim`; `calls` lists what it did: the call, and the bytes copied.
+    """A program's view of a device, by default `sim`. `calls` lists its calls: the name, the extent, the bytes copied.
 
     Host arrays are NumPy arrays of float32, 4 bytes an element. New device memory is full of nan; a GPU's holds
-    anything. Raises CudaError for a call that CUDA refuses, and KernelError for a kernel that fails.
+    anything. Raises CudaError for a call that CUDA rejects, and KernelError for a kernel that fails.
     """
 
     device: str = "sim"

@@ -11,7 +11,7 @@ def roof(nbytes: float, flops: float, bandwidth: float, peak: float) -> float:
 at_best = PythonExercise(
     "08",
     task="""
-**The time that no block size can beat.** A kernel has to move `nbytes` bytes and to make `flops` additions and
+**The time that no block size can beat.** A kernel has to move `nbytes` bytes, and to do `flops` additions and
 multiplications. The memory moves `bandwidth` bytes in a second, the chip calculates `peak` FLOPs in a second, and it
 does both at the same time. How many seconds does the kernel take at least? This is the roofline, seen as a time.
 """,
@@ -35,8 +35,8 @@ def at_best(nbytes, flops, bandwidth, peak):
         Wrong("max(nbytes / bandwidth, flops / peak)", "flops / peak", "value",
               "Where there is little to calculate, the memory takes longer than the arithmetic."),
         Wrong("max(nbytes / bandwidth, flops / peak)", "max(bandwidth / nbytes, peak / max(flops, 1))", "value",
-              "That is how often a second does it. The time is the amount over the speed."),
-        Wrong("nbytes / bandwidth", "nbytes // bandwidth", "value", "`//` drops everything behind the point."),
+              "That is how many times it would be done in a second. The time is the amount over the speed."),
+        Wrong("nbytes / bandwidth", "nbytes // bandwidth", "value", "`//` drops everything after the decimal point."),
         Wrong("nbytes / bandwidth", "4 * nbytes / bandwidth", "value",
               "The bytes are counted already: nbytes is not a number of floats."),
     ],

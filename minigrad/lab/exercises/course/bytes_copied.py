@@ -43,7 +43,7 @@ bytes_copied = Prediction(
 **What crosses the bus?** A program adds two arrays of 3000 floats, `z = x + y`, with one thread for each element, in
 blocks of 256 threads. It makes only the copies that it needs.
 
-How many bytes go from the host to the device? How many come back? And which number of blocks stands in `<<<...>>>`?
+How many bytes go from the host to the device? How many come back? And how many blocks does it launch?
 """,
     solution="""
 #> there = ...  # bytes

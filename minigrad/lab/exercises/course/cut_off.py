@@ -21,8 +21,7 @@ cut_off = Prediction(
 **Which branch was taken?** The volume of the gas is 1 and does not change, so the kernel reduces to this: the pressure
 is $p = \frac23 e$, or 0 where that is below 0.2.
 
-A little more energy changes the pressure by how much? Predict the gradient of $p$ with respect to $e$ for three
-energies.
+How fast does the pressure grow with the energy? Predict the gradient of $p$ with respect to $e$ at three energies.
 """,
     solution="""
 #> cold = ...  # at e = 0.1

@@ -68,7 +68,7 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
         "Only the first copy to the device and the last copy back are needed. What has to happen in between, so that "
         "the next step reads what this one has written?",
         "The two pointers can change their roles: in Python dx, dy = dy, dx. No number moves for that.",
-        "After the exchange the newest numbers are in dx. That is what the copy behind the loop has to bring back.",
+        "After the exchange the newest numbers are in dx. That is what the copy after the loop has to bring back.",
     ],
     wrong=[
         Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx", "    cuda.cudaMemcpy(x, dy", "value",
@@ -77,7 +77,7 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
               "After the exchange dy has the numbers of the step before. The newest are in dx."),
         Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)",
               "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "raised",
-              "Nobody looks at the numbers between two steps: one copy back, behind the loop, is enough."),
+              "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
         Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",
               "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
         Wrong("    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)\n", "", "value",

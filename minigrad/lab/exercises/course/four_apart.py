@@ -8,7 +8,7 @@ four_apart = KernelExercise(
     "08",
     task="""
 **Four elements a thread, and a quarter of the sectors.** This kernel doubles `n` numbers. Each thread takes four of
-them, so the GPU has to start only a quarter of the blocks. Every result is right. But at each turn of the loop the
+them, so the GPU has to start only a quarter of the blocks. Every result is right. But at each turn of the loop, the
 threads of a warp touch numbers that lie four apart, and memory moves whole sectors.
 
 Keep four elements a thread, and share them out so that a warp touches 32 neighbours at each turn. A block owns
@@ -34,7 +34,7 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
         "that you want.",
         "Thread t of a block starts at the block's element t. How far is it to the element of the next turn, if all "
         "BLOCK threads of the block have one in between?",
-        "The block starts at blockIdx.x * 4 * BLOCK, its thread at threadIdx.x behind that, and each turn goes on by "
+        "The block starts at blockIdx.x * 4 * BLOCK, its thread threadIdx.x further on, and each turn goes on by "
         "BLOCK elements.",
     ],
     wrong=[
@@ -48,7 +48,7 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
               "out the places between."),
         Wrong("if (i < n)", "if (first < n)", "out-of-bounds",
               "Each turn has an element of its own. Ask whether this one exists, not whether the first one does."),
-        Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: element n is behind the array."),
+        Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: element n is past the end."),
         Wrong("k < 4", "k < 3", "never-written", "A quarter of the elements is left out: k takes 0, 1, 2 and 3."),
         Wrong("2 * x[i]", "2 * x[first]", "value", "Each turn reads its own element, x[i], not the first one again."),
         Wrong("k * BLOCK", "k * 32", "never-written",

@@ -17,12 +17,12 @@ def reference(k: np.ndarray, dy: np.ndarray) -> np.ndarray:
 heat_backward = KernelExercise(
     "16",
     task=r"""
-**The same gradient without atomics.** Heat flows along a rod: each place moves towards the mean of its neighbours, by a
-factor $k_i$ of its own, $y_i = x_i + k_i\,(x_{i-1} - 2 x_i + x_{i+1})$. Outside of the rod, the place at its end counts
-again.
+**The same gradient without atomics.** Heat flows along a rod: each place moves toward the mean of its neighbours, by a
+factor $k_i$ of its own: $y_i = x_i + k_i\,(x_{i-1} - 2 x_i + x_{i+1})$. At an end of the rod, the place
+itself stands in for the missing neighbour.
 
-Below is its adjoint, reversed line by line: thread $i$ takes `dy[i]` and **scatters** it to three places, three atomic
-additions. It is right. Turn the ownership round: thread $i$ owns `dx[i]`, **gathers** what belongs there, and needs no
+Below is its adjoint, reversed line by line: thread $i$ takes `dy[i]` and scatters it to three places, three atomic
+additions. It is right. Turn the ownership around: thread $i$ owns `dx[i]`, gathers what belongs there, and needs no
 atomics at all. `dx` is full of zeros at the start.
 """,
     solution="""

@@ -1,7 +1,7 @@
 """08: a block on a multiprocessor, predicted: the limit of each resource, the blocks held, the occupancy."""
 
-from minigrad.lab.bench.record import newest
 from minigrad.lab.exercises import Prediction, Wrong
+from minigrad.lab.exercises.course.blocks_held import H200
 from minigrad.lab.tune.occupancy import Occupancy
 
 held_at_once = Prediction(
@@ -30,7 +30,7 @@ occupancy = 100 * held * 6 / 64
 """,
     hints=[
         "How many warps are 192 threads? That is what one block takes of the 64.",
-        "The registers of a block: its threads times the registers of each. How often does that fit into 65536?",
+        "The registers of a block: its threads times the registers of each. How many times does that fit into 65536?",
         "The smallest of all limits is held. The occupancy counts the warps that they bring, out of 64.",
     ],
     wrong=[
@@ -46,7 +46,7 @@ occupancy = 100 * held * 6 / 64
         Wrong("100 * held * 6 / 64", "100 * held / 32", "value",
               "Occupancy counts warps, not blocks: those that are there, out of 64."),
     ],
-    run=lambda: Occupancy("kernel", 1056, 192, 40, 0, newest("NVIDIA H200").chip),
+    run=lambda: Occupancy("kernel", 1056, 192, 40, 0, H200),
     truth=lambda seen: {
         "by_warps": seen.limits["warps"], "by_registers": seen.limits["registers"], "held": seen.blocks,
         "occupancy": 100 * seen.share,

@@ -9,6 +9,7 @@ from minigrad.ops.matmul import matmul
 def product() -> Occupancy:
     """The tiled product of two 1500 x 1500 matrices with TILE=32 on an H200, with the registers that nvcc gave it."""
     record = newest("NVIDIA H200")
+    assert record and record.chip
     registers, shared, _ = record.resources["matmul_tiled TILE=32"]
     launch = matmul["tiled"].launch(1500, 1500, 1500, TILE=32)
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
@@ -19,8 +20,8 @@ last_wave = Prediction(
     "08",
     "last_wave",
     task="""
-**What is left for the last wave?** Two matrices of 1500 x 1500 are multiplied by tiles of 32 x 32, one block a tile of
-the result. On the H200 each of the 132 multiprocessors holds 2 such blocks.
+**What is left for the last wave?** Two matrices of 1500 x 1500 are multiplied by tiles of 32 x 32. Each block makes one
+tile of the result. On the H200 each of the 132 multiprocessors holds 2 such blocks.
 
 How many blocks has the grid? How many waves must start until all of them are done, and how many blocks are left for the
 last one?

@@ -40,8 +40,8 @@ states_kept = Prediction(
 **What has to be kept?** The fluid of this page has 64 x 32 cells, and each cell has nine numbers of 8 bytes. It flows
 for 10 steps, each of which makes a new state. For the way back the tape keeps them.
 
-How many bytes has one state? How many bytes do the 10 new states take together? And how often is the adjoint kernel
-launched on the way back?
+How many bytes does one state take? How many bytes do the 10 new states take together? And how many times is the adjoint
+kernel launched on the way back?
 """,
     solution="""
 #> state = ...  # bytes of one state

@@ -16,9 +16,9 @@ upwind_backward = KernelExercise(
 each place takes the share $c$ from its left neighbour: $y_i = x_i - c\,(x_i - x_{i-1})$, where the left neighbour of
 place 0 is place $n-1$.
 
-A colleague has written the adjoint as a **gather**: thread $i$ fetches everything that belongs to `dx[i]`, so no
-atomics are needed. On a field that was the same everywhere, the test passed. Yet the gradients are wrong. Find the
-fault, and keep the gather.
+A colleague has written the adjoint as a gather: thread $i$ fetches everything that belongs to `dx[i]`, so no atomics
+are needed. The test with a gradient that is the same everywhere passed. Still, the result is wrong. Find the fault, and
+keep the gather.
 """,
     solution="""
 extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, int n) {
@@ -37,14 +37,14 @@ extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, 
         "Take place 5 of the ring. Which two results y contain x[5], and with which factors?",
         "x[5] is in y[5], where place 5 keeps its share 1 - c. It is also in the result of a neighbour, whose left "
         "neighbour it is.",
-        "The forward step reads from the left, so the adjoint reads dy from the right: place i + 1, and place 0 behind "
+        "The forward step reads from the left, so the adjoint reads dy from the right: place i + 1, and place 0 after "
         "the last one.",
     ],
     wrong=[
         Wrong("(i + 1) % n", "(i + n - 1) % n", "value",
               "That is the index of the forward step, not mirrored: x[i] is in the result of its right neighbour."),
         Wrong("(i + 1) % n", "i + 1", "out-of-bounds",
-              "The ring closes: behind place n - 1 comes place 0."),
+              "The ring closes: after place n - 1 comes place 0."),
         Wrong("(i + 1) % n", "min(i + 1, n - 1)", "value",
               "The ring closes: the right neighbour of the last place is place 0, not the last place again."),
         Wrong("dx[i] = ", "dx[i] += ", "nan", "dx is not 0 before the launch: a gather writes with =."),

@@ -5,9 +5,9 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 whole_stride = KernelExercise(
     "08",
     task="""
-**More blocks, no faster.** The number of blocks is fixed here, three of them, and each thread goes on until the array
-is done. That is common: such a kernel takes arrays of any size. The author tested it with many sizes, and every sum was
-right. Then came the clock: three blocks took no less time than one. Find the fault and mend it.
+**More blocks, no faster.** This kernel is always launched with three blocks, and its threads go on until the array is
+done. That is common: such a kernel takes arrays of any size. The author tested many sizes, and every sum was right.
+Then the author measured the time, and three blocks were no faster than one. Find the fault and mend it.
 """,
     solution="""
 extern "C" __global__ void whole_stride(const float* x, const float* y, float* z, int n) {
@@ -32,7 +32,7 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
               "gridDim.x counts blocks. The stride is counted in elements: as many as the grid has threads."),
         Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x", "int i = threadIdx.x", "race",
               "Every block starts at element 0 now, so every block takes the same elements. The start was right."),
-        Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: element n is behind the array."),
+        Wrong("i < n", "i <= n", "out-of-bounds", "The elements are 0 to n - 1: element n is past the end."),
         Wrong("i < n", "i < n - 1", "never-written", "The last element is n - 1, and it is left out."),
         Wrong("gridDim.x * blockDim.x", "(gridDim.x - 1) * blockDim.x", "race",
               "The stride is one block short: a block meets the elements of the block before it."),
@@ -42,7 +42,7 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
               "A stride of n ends the loop after one turn. Where there are more elements than threads, the rest is "
               "left."),
         Wrong("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * gridDim.x + threadIdx.x", "race",
-              "A block starts behind the threads of the blocks before it: blockIdx.x * blockDim.x."),
+              "A block starts after the threads of the blocks before it: blockIdx.x * blockDim.x."),
         Wrong("gridDim.x * blockDim.x", "gridDim.x * blockDim.x + 1", "never-written",
               "One more than the threads of the grid: one element is left out at every turn."),
         Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x", "int i = threadIdx.x * gridDim.x + blockIdx.x",

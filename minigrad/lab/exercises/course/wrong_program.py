@@ -56,7 +56,7 @@ def wrong_program(cuda, square, x):
         Wrong("result, dy, 4 * n", "result, dy, n", "value",
               "The copy back brings n bytes, a quarter of the n floats. The rest of result stays as it was."),
         Wrong("-(-n // 256)", "n // 256", "value",
-              "The blocks are rounded down: the elements behind the last full block have no thread."),
+              "The blocks are rounded down: the elements after the last full block have no thread."),
         Wrong("result, dy, 4 * n", "result, dx, 4 * n", "value", "The squares are in dy; dx holds the numbers."),
         Wrong("result, dy, 4 * n, cuda.cudaMemcpyDeviceToHost", "result, dy, 4 * n, cuda.cudaMemcpyHostToDevice",
               "raised", "The way back is from the device to the host."),
