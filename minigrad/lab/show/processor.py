@@ -15,7 +15,7 @@ from minigrad.lab.show.draw.bands import colour
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_GREEN, PALE
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
 
-SMALL = 9.5
+SMALL = 10
 BLOCKS, WARPS, LANES = 2, 3, 32  # drawn in a multiprocessor, a block, a warp
 KB, MB, GB = 2**10, 2**20, 2**30
 ROSE = "#F3D9E6"
@@ -36,7 +36,7 @@ def chip(found: Levels | None = None) -> Picture:
     _multiprocessor(axes, gpu, levels["shared memory"])
     _all(axes, gpu)
     _level(axes, 17, 37.6, 77, ROSE, "L2 cache", f"{_size(gpu.l2)}, copies of what was used last")
-    _level(axes, 17, 49.4, 77, ROSE, "global memory", f"{_size(gpu.memory)}, every array".removeprefix("0 KB, "))
+    _level(axes, 17, 49.4, 77, ROSE, "global memory", f"{_size(gpu.memory)}, every array".removeprefix(", "))
     _arrow(axes, 40, 43.2, 49.2, levels["global memory"])
     _arrow(axes, 40, 31.4, 37.4, levels["L2"])
     _host(axes, levels["host"])
@@ -114,36 +114,46 @@ def _registers(gpu: Chip) -> float:
 
 
 def _size(nbytes: int) -> str:
-    """256 KB, 60 MB: in steps of 1024."""
+    """256 KB, 60 MB: in steps of 1024. Nothing where it is not known."""
+    if not nbytes:
+        return ""
     unit, name = next(((u, n) for u, n in ((GB, "GB"), (MB, "MB")) if nbytes >= u), (KB, "KB"))
     return f"{nbytes / unit:.0f} {name}"
 
 
 def _rate(bandwidth: float) -> str:
-    """Two digits, which is what such a number is good for: 4,800 GB/s."""
+    """Two digits, which is what such a number is good for: 4,800 GB/s. Nothing where it is not known."""
+    if not bandwidth:
+        return ""
     return f"{float(f'{bandwidth / 1e9:.2g}'):,.0f} GB/s"
 
 
 def _numbers(found: Levels) -> str:
     """The figures of the picture, and where each is from."""
     gpu, levels = found.chip, found.levels
-    sizes = {
-        "registers": f"{gpu.registers // 1024} K x 4 bytes = {_size(4 * gpu.registers)} in each multiprocessor",
-        "shared memory": f"up to {_size(gpu.shared)} in each, a block at most {_size(gpu.shared - gpu.reserved)}",
-        "L1": f"what shared memory leaves of {_size(gpu.near)}",
-        "L2": _size(gpu.l2),
-        "global memory": _size(gpu.memory) if gpu.memory else "",
-        "host": "",
+    known = {
+        "registers": (
+            f"{gpu.registers // 1024} K x 4 bytes = {_size(4 * gpu.registers)} in each multiprocessor",
+            Level(_registers(gpu), None),
+        ),
+        "shared memory": (
+            f"up to {_size(gpu.shared)} in each, a block at most {_size(gpu.shared - gpu.reserved)}",
+            levels["shared memory"],
+        ),
+        "L1": (f"what shared memory leaves of {_size(gpu.near)}", levels["L1"]),
+        "L2": (_size(gpu.l2), levels["L2"]),
+        "global memory": (_size(gpu.memory), levels["global memory"]),
+        "host": ("", levels["host"]),
     }
-    rows = [("registers", sizes.pop("registers"), _rate(_registers(gpu)), "")] if gpu.cores else []
-    for name, size in sizes.items():
-        latency = levels[name].latency
-        rows.append((name, size, _rate(levels[name].bandwidth), f"{latency * 1e9:.0f} ns" if latency else ""))
+    rows = [
+        (name, size, _rate(level.bandwidth), f"{level.latency * 1e9:.0f} ns" if level.latency else "")
+        for name, (size, level) in known.items()
+    ]
     cores = f"{gpu.cores} cores, " if gpu.cores else ""
     return "\n".join([
         f"A multiprocessor: {cores}at most {gpu.blocks} blocks and {gpu.threads} threads = {gpu.warps} warps at once, "
         f"{gpu.clock / 1e9:.2f} GHz.",
         repr(table(rows, ("level", "size", "bandwidth", "latency"))),
-        f"Measured on {found.device}, {found.date}, by minigrad bench --levels. Registers: 3 x 4 bytes per core and "
+        f"Measured on {found.device}, {found.date}, by minigrad bench --levels; registers: 12 bytes per core and "
         "clock.\n1 KB is 1024 bytes, MB and GB likewise; 1 GB/s is a billion bytes in a second.",
     ])  # fmt: skip

@@ -20,7 +20,7 @@ SIZE, GUARD, HALF = ("blockDim.x", "256"), ("i < n", "i <= n"), ("0.5f", "1 / 2"
 mean_of_two = KernelExercise(
     "01",
     task=r"""
-**Find the bugs.** This kernel shall take the mean of two arrays.
+**Find the bugs.** This kernel should take the mean of two arrays.
 
 $$y_i = (a_i + b_i) / 2$$
 
