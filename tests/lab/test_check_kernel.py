@@ -123,7 +123,7 @@ def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
             "y[i] +=",
             "nan",
             4,
-            "(0, 0, 0) writes it. Before that it is read, and y begins undefined: write with =",
+            "(0, 0, 0) writes it. It is read before that, and y starts undefined: write with =",
         ),
         ("= b[b_at(i)]", "= 2 * b[b_at(i)]", "value", 4, "y is -0.13848, wanted -0.00637464. Thread (0, 0, 0) of"),
         ("i < n", "i < n && blockDim.x != 64", "never-written", None, "n=1, BLOCK=64: y is nan"),
@@ -254,7 +254,7 @@ def test_the_whole_file_may_be_given():
 def test_what_stands_ahead_already_is_said_to_be_there():
     found = check.kernel(mg.add, "forward", "struct View {};\n" + ADD)
     assert found.kind == "compile" and found.line == 1
-    assert found.text.endswith("Your text follows everything in cuda/add.cu except its kernels: leave that out.")
+    assert found.text.endswith("in cuda/add.cu except its kernels stands before your text already: leave it out.")
 
 
 @pytest.mark.parametrize(

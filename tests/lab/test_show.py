@@ -4,6 +4,7 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -62,6 +63,7 @@ PICTURES = {
     "confusion": lambda: mg.show.confusion(*digits()[1:]),
     "loss": lambda: mg.show.loss_curve(LOSSES),
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
+    "step time": lambda: mg.show.step_time(mg.bench.recorded_step("SGD")),
     "one loss": lambda: mg.show.loss_curve([3.0]),
     "tuning": lambda: mg.show.tuning(searched(mg.sum, (2**20,)), BLOCK=64),
     "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (1024, 1024), (1024, 1024))),
@@ -234,6 +236,21 @@ def test_wrong_predictions_are_the_wrong_ones():
     assert mg.show.confusion([0, 1], [0, 0], names=["a", "b", "never seen"]).numbers.split()[3:] == ["b", "a", "1"]
     assert mg.show.images(images[:3]).title == "3 images"
     assert mg.show.images(images[:3], count=1).title == "1 of 3 images"
+
+
+def test_the_time_of_a_step_is_the_kernels_and_the_wait_for_the_host():
+    found = bench.steps.TrainingStep(
+        "a step", "a GPU", "some day",
+        {name: bench.Timing(t, t, t, 3) for name, t in {"a": 9e-6, "a, graph": 3e-6, "b": 4e-6, "numpy": 1e-3}.items()},
+    )  # fmt: skip
+    shown = mg.show.step_time(found)
+    assert shown.title == "a: kernels run for 3 of the 9 us of a step, else the GPU waits"
+    rows = [line.split() for line in shown.numbers.splitlines()[2:]]
+    assert rows == [["a", "9.0", "3.0", "6.0"], ["a,", "graph", "3.0", "3.0", "0.0"]]
+    with pytest.raises(ValueError, match="a step was not measured as a graph"):
+        mg.show.step_time(replace(found, times={"a": found.times["a"]}))
+    with pytest.raises(TypeError, match="recorded_step"):
+        mg.show.step_time(3)
 
 
 def test_loss_curves_tell_first_lowest_and_last():

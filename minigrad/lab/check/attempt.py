@@ -5,6 +5,7 @@ Launches run under the microscope, which finds races, undefined values and the t
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -168,7 +169,7 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     if wrong.undefined:
-        words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."
+        words += f" It is read before that, and {wrong.name} starts undefined: write with =, or set it to 0 first."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
 
 
@@ -193,7 +194,7 @@ class ReaderKernel(Kernel):
         self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
-        self.launched: set[base.Dim3] = set()  # block sizes
+        self.launched: Counter[base.Dim3] = Counter()  # launches by block size
         self.printed = False  # the reader has seen its output
         self.report: Microscope | None = None  # the microscope of the running launches
         params = right.signature.params, self.signature.params
@@ -215,8 +216,8 @@ class ReaderKernel(Kernel):
         pairs = zip(self.signature.params, args, strict=False)
         self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
         self.numbers |= values
-        self.launched.add(block)
         super().run(args, grid, block, shared, values)
+        self.launched[block] += 1
         if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
             raise Endless
 
@@ -282,7 +283,7 @@ class CaseRun:
             text = f"The compiler does not accept it.\n{error}"
             if re.search("redefinition|redeclared", text) and not hint(str(error)):
                 own = self.trial.kernel.source.name
-                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
+                text += f"\nEverything in {own} except its kernels stands before your text already: leave it out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():

@@ -23,7 +23,8 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
+        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own, "
+        "and keep in a variable what it needs again.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
@@ -32,7 +33,7 @@ COUNTS = {
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
-        "neighbours, and leave the rest to shared memory.",
+        "neighbours, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",

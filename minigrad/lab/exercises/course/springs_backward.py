@@ -24,9 +24,9 @@ if (i < n - 1) {
 }
 ```
 
-Somebody has written its adjoint, for the places and for the strengths: the lines are reversed, each read has become an
-addition, and in a test all values were right. Still one rule is broken. Find where, mend it, and leave alone what is
-right: an atomic where one thread alone adds is time lost. `dx` and `dk` are full of zeros at the start.
+Here is its adjoint, for the places and for the strengths. The lines are reversed, each read has become an addition, and
+in a test all values were right. Still one rule is broken. Find where, mend it, and leave alone what is right: an atomic
+where one thread alone adds is time lost. `dx` and `dk` are full of zeros at the start.
 """,
     solution="""
 extern "C" __global__ void springs_backward(
