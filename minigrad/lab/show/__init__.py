@@ -15,6 +15,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".rooflines": ("roofline",),
     ".matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
     ".broadcasting": ("broadcast",),
+    ".memory_order": ("row_major",),
     ".accesses": ("banks", "costliest", "sectors"),
     ".warps": ("divergence", "idle"),
     ".barriers": ("phases",),
