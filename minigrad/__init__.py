@@ -34,7 +34,10 @@ _FUNCTIONS = {
     "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
     "memory": "minigrad.lab.memory",
+    "mine": "minigrad.lab.own",
+    "progress": "minigrad.lab.progress",
     "tune": "minigrad.lab.tune",
+    "using": "minigrad.lab.own",
     "word": "minigrad.lab.words",
 }
 __all__ = [

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from minigrad.kernels.source_kernel import kernel as compiled
 from minigrad.kernels.source_kernel import source_of
 from minigrad.source import Source
 from minigrad.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minigrad.microscope import Inspection
 
 
 class Adjoint:
@@ -90,6 +93,22 @@ class Adjoint:
         if any(isinstance(a, Tensor) for a in args):
             return [Tensor(d) for d in gradients]
         return [d.numpy() for d in gradients] if any(isinstance(a, np.ndarray) for a in args) else gradients
+
+    def inspect(
+        self, *args: Any, dy: Any = None, grid: Extent | None = None, block: Extent | None = None, blocks: int = 1
+    ) -> list["Inspection"]:
+        """The records of `kernels`, in their order, as `mg.inspect` returns them, from a run of `vjp` on `sim`.
+
+        blocks: the number of blocks to count; all are checked. Raises as `vjp` does, and LaunchError for arrays on a
+        GPU.
+        """
+        from minigrad.microscope import on_sim, watching
+
+        upstream = [dy] if isinstance(dy, Tensor | np.ndarray) else dy
+        with watching(blocks) as report:
+            self.vjp(*on_sim(args), dy=upstream and on_sim(upstream), grid=grid, block=block)
+        names = [kernel.name for kernel in self.kernels]
+        return [record for record in report.launches if record.kernel in names][-len(names) :]
 
     def prepared(self, args: Sequence[Any], grid: Extent | None, block: Extent | None) -> launches.PrimalLaunch:
         """The kernel's own launch, checked. Raises TypeError or LaunchError."""

@@ -71,7 +71,7 @@ def derive_functions(file: KernelFile, derived: Derived, passes: Sequence[Pass])
         if f"{f.name}_adjoint" in called:
             made = derive_function(file, f, passes)
             derived.functions[f.name] = made
-            derived.never |= {t.name: "it is a function's" for t in made.tapes}
+            derived.never |= {t.name: "the loop is inside a function" for t in made.tapes}
             called |= {s.function for s in flatten(made.body) if isinstance(s, ast.CallStmt)}
             check_unchanged(file, f, names_used(made.body), derived.body)
 

@@ -29,7 +29,7 @@ _HINTS = (
     ("return", r"\breturn\b", "A kernel returns nothing: it writes its results to an array."),
     ("expected (a )?['\"]}", "", "A brace that was opened is not closed."),
     ("expected", r"=[^;]*\w\s*//\s*[\w(]",
-     "Text after // is a comment. Two whole numbers divide by / to a whole number."),
+     "Text after // is a comment. Divide with /: two whole numbers give a whole number."),
     ("expected (',' or |a )?['\"];", "",
      "Each statement ends with a semicolon: look at the end of this line, and of the one before."),
 )  # fmt: skip

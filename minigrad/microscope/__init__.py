@@ -116,7 +116,7 @@ def inspect(
         raise TypeError(f"mg.inspect: {unknown[0]}= goes with a kernel of an op and the op's inputs, without a grid.")
     microscope = Microscope(blocks, _names(outputs, planned), reset=True)
     _check_outputs(args, planned)
-    uploaded = _on_sim(args)
+    uploaded = on_sim(args)
     with through(microscope):
         launch(uploaded)
     if not microscope.launches:
@@ -184,7 +184,7 @@ def _is_array(arg: Any) -> bool:
     return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
-def _on_sim(args: Sequence[Any]) -> list[Any]:
+def on_sim(args: Sequence[Any]) -> list[Any]:
     """The arguments with NumPy arrays uploaded, each once. Raises LaunchError for an array on a GPU."""
     sim, given = get(check("sim")), {}
     for arg in args:

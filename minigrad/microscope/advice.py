@@ -38,12 +38,12 @@ def _mend(me: Access, other: Access, scene: Scene) -> str:
 
 
 _LOCKED = (
-    " Where a lock is to order the two, each thread needs a __threadfence() after the atomic that takes it, and one "
+    " If a lock is meant to order the two, each thread needs a __threadfence() after the atomic that takes it, and one "
     "before the atomicExch() that gives it back."
 )
 _HANDED_OVER = (
-    " A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did before "
-    "a __threadfence(), and of other threads what a __syncthreads() has put before that fence."
+    " A counter or a flag that both sides touch by atomics or as volatile hands over what its own thread did before "
+    "a __threadfence(), and what other threads did before a __syncthreads() ahead of that fence."
 )
 
 
@@ -57,8 +57,8 @@ def _atomic(me: Access, other: Access, scene: Scene) -> str:
         return f"A plain write can undo what atomics have added: write {first}, or write by atomicExch."
     end = "in a second kernel, or in the last block to count itself" if blocks else "after a __syncthreads()"
     mend = (
-        f"Read what all have added {end}. Where any value on the way will do, as in front of a loop of atomicCAS, "
-        "which checks it, read through a volatile pointer: a plain read the compiler may move, or make twice."
+        f"Read what all have added {end}. If any value on the way will do, as before a loop of atomicCAS that "
+        "checks it, read through a volatile pointer: the compiler may move a plain read, or make it twice."
     )
     return mend + _HANDED_OVER * (blocks and scene.fenced)
 
@@ -71,7 +71,7 @@ def _own(me: Access, other: Access, scene: Scene) -> str:
     """Advice to give the element to one thread or to use an atomic, of which bool has none."""
     if scene.bytes > 1:
         serial = scene.space == "shared" and scene.in_one_loop and not re.search(r"[-+*/]=|\+\+|--", me.text)
-        wait = " Where they take turns, put a __syncthreads() into the loop." * serial
+        wait = " If they take turns, put a __syncthreads() into the loop." * serial
         return "Let one thread own each element, or add to it with atomicAdd." + wait + _LOCKED * scene.locks
     if me.block == other.block:
         return "Let one thread write it, or ask all threads of the block by __syncthreads_or()."
@@ -94,12 +94,12 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         return f"Line {first} is in the next iteration of the loop: put a __syncthreads() {where}."
     if scene.barrier:
         return (
-            f"The __syncthreads() in line {scene.barrier} does not come between the two. Take it out of its branch, or "
-            "of its #if; or if the first line is reached again after it, as by another call, wait there once more."
+            f"The __syncthreads() in line {scene.barrier} does not come between the two. Move it out of its branch or "
+            "its #if. If the first line is reached again after it, as by another call, wait there once more."
         )
     mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     if me.kind == "write":
-        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later one stays."
+        mend = "Let one thread own each element, or put a __syncthreads() between the two: then the later value stays."
     if scene.one_warp:
         mend += " Where only one warp comes, as inside if (t < 32), that is a __syncwarp()."
     if _same_line(me, other):
@@ -117,7 +117,7 @@ def _who(one: Access, other: Access) -> str:
 
 def outside(access: str, at: str, variable: Variable | None) -> str:
     if variable is None:
-        return f"{_does(access, at)}, where no array is. Check the pointer and the index."
+        return f"{_does(access, at)}, which is in no array. Check the pointer and the index."
     count = f"{variable.size} element{'s' * (variable.size != 1)}"
     size = f"{variable.itemsize} bytes" if variable.single else count
     has = f"{_does(access, at)}, and {variable.name} has {size}"

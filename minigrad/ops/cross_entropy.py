@@ -111,6 +111,7 @@ cross_entropy = Op(
     cases=[
         *(_case(*shape) for shape in ((1, 1), (3, 2), (33, 10), (2, 1025), (3, 1024), (3, 516))),
         *(_case(9, 10, reduction=reduction) for reduction in ("sum", "none")),
+        Case(((5, 3), np.arange(5) % 3), {"reduction": "none"}, nan=True),
         Case((np.array([[1000.0, -1000.0, 0.0]] * 2), np.array([0, 1]))),
     ],
 )

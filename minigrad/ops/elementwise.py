@@ -21,7 +21,8 @@ PAIRS = (
     ((), ()), ((1,), (1,)), ((1025,), (1025,)), ((33, 65), (33, 65)),
     ((33, 65), (65,)), ((33, 1), (1, 65)), ((2, 3, 4), (3, 1)), ((5,), ()), ((0, 3), (3,)), ((2, 1, 3, 1), (4, 1, 5)),
 )  # fmt: skip
-CASES = tuple(Case(pair) for pair in PAIRS)
+WITH_NAN = ((9, 5), (5,))
+CASES = (*(Case(pair) for pair in PAIRS), Case(WITH_NAN, nan=True))
 TIES = Case((np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])))
 
 
@@ -95,6 +96,7 @@ def elementwise(
     several = len(signature(forward).parameters) > 1
     cases = [Case(shapes, positive=positive) for shapes in (PAIRS if several else [(shape,) for shape in RAGGED])]
     more = [TIES] * ties if several else [Case((np.array(extremes, float),))]
+    more += [Case(WITH_NAN[: 1 + several], positive=positive, nan=True)]
     return Op(
         name,
         forward,

@@ -30,6 +30,7 @@ CASES = (
     Case(((3, 1, 7),), {"axis": (1, 2), "keepdims": True}),
     Case(((2, 3),), {"axis": ()}),
     Case(((0, 3),), {"axis": 1}),
+    *(Case(((9, 5),), {"axis": axis}, nan=True) for axis in (0, 1, None)),
 )
 
 

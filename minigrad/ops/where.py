@@ -67,5 +67,6 @@ where = Where(
         Case((flags(33, 1), (1, 65), ())),
         Case((flags(), (3,), (2, 3))),
         Case((flags(5), (), ())),
+        Case((flags(9), (9,), (9,)), nan=True),
     ],
 )

@@ -248,3 +248,26 @@ def test_wrong_sources_and_names(case):
     call, message = CALLS[case]
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         call()
+
+
+def test_the_microscope_watches_the_kernels_of_an_adjoint(made):
+    """One record for each kernel of the adjoint, of the launch alone, whatever sums its copies afterwards."""
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    (record,) = made.inspect(x, y, np.zeros(8, np.int32), 2.0, 6, dy=y, grid=2, block=4)
+    assert (record.kernel, record.grid[0], record.block[0]) == ("f_adjoint", 2, 4) and record.ok
+    assert (record.traffic["block"] == 0).all() and not x[0]
+    square = mg.adjoint(mg.adjoint.ladder("matmul_tiled", TILE=2))
+    a = np.ones(4, np.float32)
+    both = square.inspect(a, a, np.zeros(4, np.float32), 2, 2, 2, dy=[a], grid=1, block=(2, 2), blocks=0)
+    assert [one.kernel for one in both] == [kernel.name for kernel in square.kernels] and len(both) == 2
+    with pytest.raises(LaunchError, match="it takes one for each output"):
+        made.inspect(x, y, np.zeros(8, np.int32), 2.0, 6, dy=[], grid=2, block=4)
+
+
+def test_a_tape_that_was_too_short_leaves_one_record():
+    loop = "float v = x[0]; while (v > 1) v = sqrtf(v) - 0.001f; y[0] = v;"
+    made = mg.adjoint(f"{HEAD} {{ {loop} }}", wrt=["x"])
+    made.slots = 1
+    one = np.full(1, 100, np.float32)
+    (record,) = made.inspect(one, one.copy(), np.zeros(1, np.int32), 0.0, 1, dy=[one], grid=1, block=1)
+    assert made.slots > 1 and record.ok

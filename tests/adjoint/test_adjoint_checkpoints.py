@@ -73,9 +73,9 @@ def test_the_table_shows_both_counts():
     """8 bytes for a tape of all iterations; or an eighth of it, and a multiplication."""
     product, gas = (mg.adjoint(mg.adjoint.ladder(name)).decisions for name in ("product", "equation_of_state"))
     chosen, kept = product["p_tape"], gas["e_tape"]
-    assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8"
-    assert chosen.moved == "1 and 1 operation, as long as 1.12"
-    assert kept.how == "global tape" and kept.moved == "24 a round" and "every 8th round: 3 and " in kept.instead
+    assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8 bytes"
+    assert chosen.moved == "1 byte + 1 operation, about 1.12 bytes of time"
+    assert kept.how == "global tape" and kept.moved == "24 a round" and "every 8th round: 3 bytes + " in kept.instead
 
 
 @pytest.mark.parametrize(("bound", "rows"), [

@@ -141,4 +141,4 @@ def test_no_round_stores_what_others_still_read_of_the_last_one(store, last):
 
 def test_the_table_counts_the_rounds_of_all_loops():
     row = mg.adjoint(SHARED, wrt=["x", "w"]).decisions["s_tape"]
-    assert row.bytes == "24 x rounds (steps)" and "what it reads is overwritten" in row.why
+    assert row.bytes == "24 x rounds (steps)" and "its inputs are overwritten" in row.why

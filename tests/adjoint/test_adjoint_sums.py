@@ -71,7 +71,7 @@ def test_sums(name):
     made = mg.adjoint(f"{HEAD}{(TURNED | STRAIGHT)[name]} }}", wrt=["x", "w", "a"], name="f")
     rng = np.random.default_rng(1)
     oracle.check(made, [rng.random(32) + 0.2, rng.random(6) + 0.1, 0.7, rng.random(32)], 2, (4, 4), rtol=1e-12)
-    assert any(row.how == "ownership turned round" for row in made.decisions.rows) == (name in TURNED)
+    assert any(row.how == "ownership turned around" for row in made.decisions.rows) == (name in TURNED)
 
 
 DOWN = {"j >= 0": "plain =", "j > -1": "plain =", "j >= -1": "global atomic", "j > low": "global atomic"}

@@ -15,32 +15,32 @@ TILE += "for (int j = 0; j < T; ++j) { ROUND } __syncthreads(); } y[(blockIdx.x 
 ROWS = {  # what is asked for, and what the table says
     "an index that data choose": (
         HEAD + "int k = 0; if (x[i] > 0) k = 1; y[i] = x[i] * w[k];", "d_w[k]", "why",
-        "the index may be the same in all threads of a warp, which then add once",
+        "the index may be the same in all threads of a warp; then the warp adds once",
     ),
     "an index that is one for all": (HEAD + "y[i] = x[i] * w[n];", "d_w[n]", "why", "the index is the same in all thr"),
     "a condition on a tape": (
         HEAD + "double v = x[i]; for (int j = 0; j < n; ++j) { if (c[i] > 0) v = v * v; c[i] -= 1; } y[i] = v;",
-        "condition_tape", "why", "c[i] > 0 of each round of the loop at line 3 is needed, and what it reads is overwr",
+        "condition_tape", "why", "c[i] > 0 is needed for every round of the loop at line 3, and its inputs are overwr",
     ),
     "a state on a tape": (
         HEAD + "double v = x[i]; while (v > 1) { v = sin(v); } y[i] = v;",
-        "v_tape", "why", "each round of the loop at line 3 begins with a v of its own",
+        "v_tape", "why", "the loop at line 3 overwrites v in every round",
     ),
     "a state that is never computed again": (
         HEAD + "double v = x[i]; while (v > 1) { v = sin(v); } y[i] = v;",
-        "v_tape", "instead", "every 8th round: not where only the running kernel knows which rounds there are",
+        "v_tape", "instead", "every 8th round: impossible, the rounds are known only while the kernel runs",
     ),
     "a value that changes": (
         HEAD + "double v = x[i]; for (int j = 0; j < n; ++j) { if (c[i] > 0) v = v * v; c[i] -= 1; } y[i] = v;",
-        "v_3", "why", "v changes after line 3, and its value there is needed",
+        "v_3", "why", "v changes after line 3, and its value there is still needed",
     ),
     "a flat tile": (
         TILE.replace("TILE", "T * T").replace("STORE", "ty * T + tx").replace("ROUND", "v += s[ty * T + j] * w[j];"),
-        "d_s[ty * T + j]", "why", "no loop as long as the block and one part of threadIdx, alone in an index each, cou",
+        "d_s[ty * T + j]", "why", "no loop is as long as the block and counts an index that could change places",
     ),
     "rounds in order": (
         TILE.replace("TILE", "T][T").replace("STORE", "ty][tx").replace("ROUND", "v = v * s[ty][j] + w[j];"),
-        "d_s[ty][j]", "why", "the rounds of its loop have to follow one another",
+        "d_s[ty][j]", "why", "the rounds of its loop depend on one another",
     ),
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_a_tile_that_all_blocks_read_says_why_it_needs_atomics():
     table = mg.adjoint(ladder("nbody")).decisions
     inside, outside = table["d_p[3 * (cloud + start + t) + c]"], table["d_p[3 * (cloud + i)]"]
     assert inside.how == outside.how == "global atomic"
-    assert "only where nothing else is added up in memory" in inside.why
+    assert "only in a launch that adds up nothing else in memory" in inside.why
     assert outside.why == "threads of the grid may share the element"
 
 

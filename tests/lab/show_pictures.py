@@ -26,13 +26,14 @@ def fits(picture):
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
     picture.figure.draw(renderer)
     page = picture.figure.bbox.padded(1)
-    (axes,) = picture.figure.axes
-    texts = [*picture.figure.texts, *axes.texts]
-    if axes.axison:
-        ticks = [(axis, tick) for axis in (axes.xaxis, axes.yaxis) for tick in axis.get_major_ticks()]
-        texts += [tick.label1 for axis, tick in ticks if inside(tick.get_loc(), *axis.get_view_interval())]
-        texts += [axes.xaxis.label, axes.yaxis.label]
-    assert texts
+    texts = [*picture.figure.texts]
+    for axes in picture.figure.axes:
+        texts += axes.texts
+        if axes.axison:
+            ticks = [(axis, tick) for axis in (axes.xaxis, axes.yaxis) for tick in axis.get_major_ticks()]
+            texts += [tick.label1 for axis, tick in ticks if inside(tick.get_loc(), *axis.get_view_interval())]
+            texts += [axes.xaxis.label, axes.yaxis.label]
+    assert texts and picture.figure.axes
     for text in texts:
         area = text.get_window_extent(renderer)
         assert page.x0 <= area.x0 and area.x1 <= page.x1 and page.y0 <= area.y0 and area.y1 <= page.y1, text

@@ -101,7 +101,7 @@ def test_a_block_for_which_the_files_own_kernel_is_not_made_is_not_asked_for():
 
 def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
     found = check.kernel(mg.add, "forward", ADD)
-    assert found.correct and found.text.startswith("Correct. 10 cases, with BLOCK = 256, 32, 64, 128, 512, 1024, 33:")
+    assert found.correct and found.text.startswith("Correct. 11 cases, with BLOCK = 256, 32, 64, 128, 512, 1024, 33:")
     x = mg.tensor([1.0, 2.0], device=kernel_device, requires_grad=True)
     y = found.result(x, x)
     y.sum().backward()
@@ -123,7 +123,7 @@ def test_a_pass_gives_the_op_with_the_readers_kernel(kernel_device):
             "y[i] +=",
             "nan",
             4,
-            "(0, 0, 0) writes it. Before that it is read, and y begins undefined: write with =",
+            "(0, 0, 0) writes it. It is read before that, and y starts undefined: write with =",
         ),
         ("= b[b_at(i)]", "= 2 * b[b_at(i)]", "value", 4, "y is -0.13848, wanted -0.00637464. Thread (0, 0, 0) of"),
         ("i < n", "i < n && blockDim.x != 64", "never-written", None, "n=1, BLOCK=64: y is nan"),
@@ -254,7 +254,7 @@ def test_the_whole_file_may_be_given():
 def test_what_stands_ahead_already_is_said_to_be_there():
     found = check.kernel(mg.add, "forward", "struct View {};\n" + ADD)
     assert found.kind == "compile" and found.line == 1
-    assert found.text.endswith("Your text follows everything in cuda/add.cu except its kernels: leave that out.")
+    assert found.text.endswith("in cuda/add.cu except its kernels stands before your text already: leave it out.")
 
 
 @pytest.mark.parametrize(
@@ -314,3 +314,20 @@ def test_a_python_habit_is_answered_in_cpp(line, words):
 def test_without_a_hint_the_compilers_message_stands_alone(line):
     found = relu_of(line)
     assert found.kind == "compile" and found.text.splitlines()[-1] == f"    {line}", found
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "right", "wrong"),
+    [
+        ("relu", "forward", "x[i] < 0 ? 0 : x[i]", "x[i] > 0 ? x[i] : 0"),
+        ("relu", "forward", "x[i] < 0 ? 0 : x[i]", "max(x[i], real(0))"),
+        ("maximum", "forward", "p > q || p != p ? p : q", "p > q ? p : q"),
+        ("minimum", "forward", "p < q || p != p ? p : q", "min(p, q)"),
+    ],
+)
+def test_a_kernel_that_loses_nan_is_no_pass(monkeypatch, op, kernel, right, wrong):
+    monkeypatch.setattr(OpTrial, "tunables", {"BLOCK": (256,)})
+    text = mg.OPS[op][kernel].text
+    assert right in text
+    found = check.kernel(mg.OPS[op], kernel, text.replace(right, wrong))
+    assert found.kind == "value" and "wanted nan" in found.text and "let nan through" in found.text, found

@@ -155,7 +155,7 @@ do {
     text, y = source(loop, "double* y"), np.zeros(1)
     (problem,) = mg.inspect(text, y, grid=2, block=32).problems
     assert (problem.kind, problem.access, problem.line) == ("race", "read", line_of(text, "first")) and y == 64
-    assert "in front of a loop of atomicCAS, which checks it, read through a volatile pointer" in problem.message
+    assert "before a loop of atomicCAS that checks it, read through a volatile pointer" in problem.message
     assert mg.inspect(text.replace("old = *p,", "old = *(volatile unsigned long long*)p,"), y, grid=2, block=32).ok
 
 
@@ -172,7 +172,7 @@ IN_BLOCK = [
     ),
     ("__shared__ float s;\ns = threadIdx.x;", "Let one thread own each element, or add to it with atomicAdd."),
     ("__shared__ float s;\ns += threadIdx.x;", "Let one thread own each element, or add to it with atomicAdd."),
-    ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later one"),
+    ("y[threadIdx.x] = 1;\ny[63 - threadIdx.x] = 2;", "put a __syncthreads() between the two: then the later value"),
     ("atomicAdd(&y[0], 1);\ny[threadIdx.x + 1] = y[0];", "Read what all have added after a __syncthreads()."),
     ("if (threadIdx.x == 40) y[0] = 0;\natomicAdd(&y[0], 1);", "A plain write can undo what atomics have added"),
     (
@@ -182,7 +182,7 @@ IN_BLOCK = [
     (
         "__shared__ float s[64];\nint t = threadIdx.x;\ns[t] = x[t];\n__syncthreads();\nfor (int j = 32; j; j /= 2) {\n"
         "if (!(t & j) && s[t] < s[t ^ j]) { float v = s[t]; s[t] = s[t ^ j]; s[t ^ j] = v; }\n}",
-        "add to it with atomicAdd. Where they take turns, put a __syncthreads() into the loop.",
+        "add to it with atomicAdd. If they take turns, put a __syncthreads() into the loop.",
     ),
 ]
 
@@ -206,7 +206,7 @@ BETWEEN_BLOCKS = [
     (
         "if (threadIdx.x == 0) y[blockIdx.x] = 1;\nif (threadIdx.x == 1) {\n__threadfence();\natomicAdd(&y[9], 1);\n"
         "if (blockIdx.x) y[10] = y[0];\n}",
-        "A counter or a flag, which both sides touch by atomics or as volatile, hands over what its own thread did",
+        "A counter or a flag that both sides touch by atomics or as volatile hands over what its own thread did",
     ),
 ]
 

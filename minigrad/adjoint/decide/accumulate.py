@@ -86,7 +86,7 @@ class Accumulate:
         """Collect the sites; the rows of elements that the kernel stores, which no other thread may touch meanwhile."""
         for s in body:
             if is_sum(s) and target_name(s.target) in self.arrays and s.owned:
-                why, moved = "the thread stores into the element, so that it is its own", str(2 * BYTES[s.target.type])
+                why, moved = "the thread stores into this element, so no other uses it", str(2 * BYTES[s.target.type])
                 row = Choice(expression(s.target), "plain +=", why, "", moved)
                 self.rows.setdefault(row.what, row)
             elif is_sum(s) and target_name(s.target) in self.arrays:
@@ -102,8 +102,8 @@ class Accumulate:
         facts.limits.update(limits)
         why, rows = f"the index belongs to one thread of the {'block' if self.arrays[array] else 'grid'}", []
         if "first stores" in self.enabled and self.store_first(array, sites):
-            both = ", and stores 0 where it does not take the branch" if self.store_zero_otherwise(array, sites) else ""
-            rows = [self.row(sites[0], "plain =", f"{why}, which comes by once{both}")]
+            both = "; where it skips the branch it stores 0" if self.store_zero_otherwise(array, sites) else ""
+            rows = [self.row(sites[0], "plain =", f"{why}, which visits it once{both}")]
             sites = sites[1:]
         return [*rows, *{site.target: self.row(site, "plain +=", why) for site in sites}.values()]
 
@@ -115,17 +115,17 @@ class Accumulate:
             warp = sums and not names_in(site.target.indices) - self.converged
             why = f"threads of the {'block' if shared else 'grid'} may share the element"
             if array in self.passed_on:
-                why = "a function that the kernel calls adds to the array, too"
+                why = "a function called by the kernel also adds to the array"
             elif all(site.facts.unique(site.target.indices, shared) is not None for site in sites):
-                why = f"the array is added to at {len({s.target.indices for s in sites})} indices, which may meet"
+                why = f"sums go to {len({s.target.indices for s in sites})} indices, and two of them may be equal"
             how = f"{'shared' if shared else 'global'} atomic"
             by = "warp_add" if warp else "atomicAdd"
             if sums and array in self.totals:
-                how, why, by = "block sum, then global atomic", "the parameter is shared by all threads", "block_add"
+                how, why, by = "block sum, then global atomic", "all threads read the parameter", "block_add"
             elif warp:
                 surely = not names_in(site.target.indices) - self.uniform
                 why = f"the index {'is' if surely else 'may be'} the same in all threads"
-                how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp, which then add once"
+                how, why = f"warp sum, then {how}", why if surely else f"{why} of a warp; then the warp adds once"
             copies = "copies" in self.enabled and array in self.strides and (by != "atomicAdd" or contended)
             made[site.target] = self.row(site, how + (f" on one of {COPIES} copies" if copies else ""), why)
             self.replace(site, by, copies)

@@ -32,8 +32,9 @@ class TapeCost:
     work: int
 
     def __str__(self) -> str:
+        moved = f"{self.again:g} byte{'s' * (self.again != 1)}"
         count = f"{self.work} operation{'s' * (self.work != 1)}"
-        return f"{self.again:g} and {count}, as long as {self.again + self.work / OPERATIONS:.3g}"
+        return f"{moved} + {count}, about {self.again + self.work / OPERATIONS:.3g} bytes of time"
 
     @property
     def pays(self) -> bool:
@@ -69,7 +70,7 @@ class Checkpoints:
             after = body[body.index(forward) + 1 :] if names and forward in body else []
             back = next((s for s in after if isinstance(s, ast.For) and dataflow.read([s]) & set(names)), None)
             found = TapedLoop(self, forward, back, names, body) if back else None
-            why = found.obstacle if found else "another loop reads it"
+            why = found.obstacle if found else "a different loop reads the tape"
             self.obstacle |= dict.fromkeys(names, why) if why else {}
             if found and not why:
                 self.costs |= dict.fromkeys(names, found.cost)
@@ -127,12 +128,12 @@ class TapedLoop:
         shares = writes - dataflow.declared(self.again) - self.states or writes & self.of.arrays
         counts = count(self.forward) is not None and self.var in ("", self.k.name, *(s.name for s in self.head))
         reasons = {
-            "only the running kernel knows which rounds there are": not counts,
-            "a round needs more than variables that it begins with": not apart,
-            "threads wait for one another in it": dataflow.has_barrier(inside),
-            "a round adds to memory": adds,
-            "a round changes what the next one reads": bool(shares or dataflow.read(self.again) & changed),
-            "a round has a loop of its own": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
+            "the rounds are known only while the kernel runs": not counts,
+            "the tape holds more than the state at the start of a round": not apart,
+            "the loop contains a barrier": dataflow.has_barrier(inside),
+            "a round adds to memory, which must happen only once": adds,
+            "a round run twice would find changed values": bool(shares or dataflow.read(self.again) & changed),
+            "a round has a loop or a call": any(isinstance(s, ast.CallStmt | ast.For) for s in flatten(self.again)),
         }
         return next((why for why, holds in reasons.items() if holds), "")
 

@@ -51,7 +51,7 @@ class NestExchange:
         parts = (e for s in flatten(kept.body) for x in rewrite.own_expressions(s) for e in walk(x))
         work = sum(isinstance(e, ast.Binary | ast.Call) for e in parts)
         if work > COST * len(sums):
-            self.reject(f"the loop would be run twice, with {work} operations for {len(sums)} of its sums")
+            self.reject(f"the loop would run twice: {work} operations more, to own {len(sums)} of its sums")
         self.exchange(kept)
         self.made = None if self.why else kept
         if self.made is not None:
@@ -71,7 +71,7 @@ class NestExchange:
         why = f"{expression(s.target)} would be shared; {self.var.name} and threadIdx.{self.to} have changed places"
         instead = f"atomic: {2 * BYTES[s.target.type]} in shared memory"
         moved = f"{self.moved:.3g} in shared memory"
-        return Choice(expression(target), "ownership turned round", why, "", moved, instead)
+        return Choice(expression(target), "ownership turned around", why, "", moved, instead)
 
     def exchange(self, s: Stmt) -> None:
         """Rewrite a statement for the thread that owns the element."""
@@ -119,7 +119,7 @@ class NestExchange:
         counted = [(i, d) for i, d in zip(indices, dims, strict=False) if i.names & self.counters]
         changes = (e.names - self.counters) & self.changed or e in self.before  # then its value differs
         if array is None or changes or any(not isinstance(i, ast.Name) for i, _ in counted):
-            self.reject(f"it takes another thread's {expression(e)}, which changes in the loop")
+            self.reject(f"it needs {expression(e)} of another thread, which changes in the loop")
             return e
         if e not in self.staged:
             name = self.owners.facts.names.fresh(f"{dataflow.target_name(e)}_of")
@@ -146,8 +146,8 @@ def _slice(nest: ast.For, sums: list[ast.Assign]) -> ast.For:
     return pruned[0]  # type: ignore[return-value]
 
 
-NO_OWNER = "no loop as long as the block and one part of threadIdx, alone in an index each, could change places"
-IN_ORDER = "the rounds of its loop have to follow one another"
+NO_OWNER = "no loop is as long as the block and counts an index that could change places with threadIdx"
+IN_ORDER = "the rounds of its loop depend on one another"
 
 
 class Ownership:

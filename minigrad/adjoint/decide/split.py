@@ -17,7 +17,7 @@ from minigrad.adjoint.language.rewrite import ONE, bodies, copy_without, count_u
 
 Sum = tuple[Assign, int]  # with its number of executions in an iteration of the outer loop
 
-OTHERS = "blocks and rounds change places, in a launch of its own, only where nothing else is added up in memory"
+OTHERS = "blocks and rounds can change places only in a launch that adds up nothing else in memory"
 
 
 class BlockExchange:
@@ -91,8 +91,8 @@ class BlockExchange:
         again = sum(BYTES[x.type] for x in elements_read(front) if x.array in self.memory)
         atomics = sum(2 * BYTES[one.target.type] * times for one, times in sums)
         if not isinstance(loop, For) or header is None or trips is None or again >= atomics:
-            why = f"blockIdx.{axis} and rounds exchanged, {again} bytes are read anew where atomics move {atomics}"
-            why = why if trips else "only the running kernel knows how many rounds there are"
+            why = f"with blockIdx.{axis} and rounds exchanged, {again} bytes are read again; the atomics move {atomics}"
+            why = why if trips else "the number of rounds is known only while the kernel runs"
             self.atomic |= {expression(one.target): why for one, _ in sums}
             return None
         block, blocks = Name(f"block_{axis}", "int"), Name(f"blocks_{axis}", "int")
@@ -106,10 +106,10 @@ class BlockExchange:
         begin = Declare(header.var, "int", value=header.value(Name(place, "int")), place=loop.place)
         each_block = count_up(block, blocks, [*inside, *tiles.body, Barrier()], place=loop.place)
         name = self.parameter[target_name(sums[0][0].target)]
-        note = Comment(f"{place} and the rounds of {header.var} have changed places", loop.place)
-        why = f"{place} and the rounds of {header.var} have changed places, in a launch of its own"
+        note = Comment(f"{place} and the loop over {header.var} have changed places", loop.place)
+        why = f"{place} and the loop over {header.var} have changed places, in a launch of its own"
         instead = f"atomic: {atomics} in L2 a round"
-        row = Choice(f"d_{name}", "ownership turned round", why, "", f"{again} a round", instead)
+        row = Choice(f"d_{name}", "ownership turned around", why, "", f"{again} a round", instead)
         return AdjointLaunch([*outside, note, begin, each_block], name, {extent: trips}, {blocks.name: extent}, (row,))
 
 

@@ -14,7 +14,7 @@ from minigrad.adjoint.language.dataflow import elements_read, own_writes
 from minigrad.adjoint.language.printer import UNARY, expression
 from minigrad.adjoint.language.rewrite import flatten
 
-HEAD = ("value", "decision", "bytes a thread", "bytes moved", "instead", "reason")
+HEAD = ("value", "decision", "bytes per thread", "bytes moved", "alternative", "reason")
 Row = tuple[str, ...]
 LEFT = "text-align:left;vertical-align:top"
 
@@ -56,7 +56,7 @@ def decisions(derived: Derived) -> Decisions:
 def _reread(derived: Derived) -> list[Choice]:
     """Inputs, which the kernel has not overwritten."""
     read = {x.array for x in elements_read(derived.body)} - derived.replayed
-    why = "it is as the kernel found it, so it is read again"
+    why = "the kernel does not change it, so it is read again"
     sizes = {p.name: BYTES[p.type] for p in derived.facts.function.params if p.name in read}
     return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
@@ -75,7 +75,7 @@ def _recomputed(derived: Derived) -> list[Choice]:
             found = {x for e in computed for x in walk(e) if isinstance(x, Index)}
             moved = sum(BYTES[x.type] for x in found if x.array in inputs)
             count = sum(map(work, computed))
-            why = f"its line is run again: {count} operation{'s' * (count != 1)}"
+            why = f"its line runs again: {count or 'no'} operation{'s' * (count != 1)}"
             rows.append(Choice(name, "recompute", why, "0", str(moved), f"tape: {2 * BYTES[d.type]}"))
     return rows
 
@@ -85,21 +85,21 @@ def _saved(derived: Derived) -> list[Choice]:
     rows = []
     for s in flatten(derived.body):
         if isinstance(s, Declare) and s.name in derived.registers and s.value is not None:
-            why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is needed"
+            why = f"{derived.registers[s.name]} changes after line {s.place.line}, and its value there is still needed"
             rows.append(Choice(s.name, "registers", why, str(BYTES[s.type]), "0", f"tape: {2 * BYTES[s.type]}"))
     return rows
 
 
 def _taped(derived: Derived, tape: Tape) -> Choice:
     """Values saved in each iteration of a loop, or in every eighth."""
-    loop = f"each round of the loop at line {tape.place.line}"
-    why = f"{tape.of} of {loop} is needed, and what it reads is overwritten"
-    why = why if tape.of else f"{loop} begins with a {tape.value} of its own"
+    loop = f"the loop at line {tape.place.line}"
+    why = f"{loop} overwrites {tape.value} in every round"
+    why = f"{tape.of} is needed for every round of {loop}, and its inputs are overwritten" if tape.of else why
     extents = [(e, evaluate(e, derived.facts.file.values)) for e in tape.dims]
     size = BYTES[tape.type] * prod(n for _, n in extents if n is not None)
     inside = "".join(f" x {expression(e, UNARY)}" for e, n in extents if n is None)  # iterations of inner loops
-    never = derived.never.get(tape.name, "another loop reads it")
-    moved, again = f"{2 * size} a round", f"every {EVERY}th round: not where {never}"
+    never = derived.never.get(tape.name, "a different loop reads the tape")
+    moved, again = f"{2 * size} a round", f"every {EVERY}th round: impossible, {never}"
     if counted := derived.costs.get(tape.name):
         moved, again = f"{counted.store:g} a round", f"every {EVERY}th round: {counted}"
     if tape.size is not None:
@@ -108,6 +108,6 @@ def _taped(derived: Derived, tape: Tape) -> Choice:
         return Choice(tape.name, "local tape", why, str(rounds * size), f"{moved}, in L1", again)
     trips, how = "counted as it runs" if tape.trips is None else expression(tape.trips), "global tape"
     if tape.every > 1:
-        how, why = f"global tape, every {EVERY}th round", f"{why}; those between are run again"
-        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]}"
+        how, why = f"global tape, every {EVERY}th round", f"{why}; the rounds in between run again"
+        moved, again = str(derived.costs[tape.name]), f"every round: {moved.partition(' ')[0]} bytes"
     return Choice(tape.name, how, why, f"{size}{inside} x rounds ({trips})", moved, again)

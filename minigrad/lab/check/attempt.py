@@ -5,6 +5,7 @@ Launches run under the microscope, which finds races, undefined values and the t
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -32,6 +33,7 @@ TIMEOUT = 5.0  # seconds a launch: the cases are small, and an endless loop is a
 SHORT_TIMEOUT = 1.0  # seconds a launch that is known to be wrong, or only compared
 RIGHT = "every element is right this time.\n"  # of a race without a wrong result
 NOT_RUN = ("compile", "signature", "launch", "timeout", "device", "unfinished")  # answers without accesses to show
+LOST = ". A comparison with nan is false, and max and min take the other number: let nan through"
 WAITS = ("barrier-divergence", "timeout")  # many threads wait in such a launch, so no single one is to blame
 
 
@@ -138,8 +140,9 @@ def _difference(name: str, got: Any, wanted: Any, tolerance: float) -> Differenc
         return None
     at = tuple(wrong[0])
     element = int(np.ravel_multi_index(at, got.shape)) if at else 0
+    text = in_words(got, wanted, wrong, name) + LOST * bool(np.isnan(wanted[at]))
     nan, undefined = bool(got[at] != got[at]), got[at].tobytes() == UNWRITTEN * (got.itemsize // len(UNWRITTEN))
-    return Difference(name, got.size, element, nan, undefined, in_words(got, wanted, wrong, name))
+    return Difference(name, got.size, element, nan, undefined, text)
 
 
 def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
@@ -156,7 +159,7 @@ def written_by(record: Inspection, wrong: Difference, what: str) -> Fault:
     thread, block = index_of(int(last["thread"]), record.block), index_of(int(last["block"]), record.grid)
     words = f"{what} Thread {thread} of block {block} writes it."
     if wrong.undefined:
-        words += f" Before that it is read, and {wrong.name} begins undefined: write with =, or set it to 0 first."
+        words += f" It is read before that, and {wrong.name} starts undefined: write with =, or set it to 0 first."
     return Fault("nan" if wrong.nan else "value", words, line.line if line.file == CELL else None)
 
 
@@ -181,7 +184,7 @@ class ReaderKernel(Kernel):
         self._modules, self._plans = Cache(), Cache()
         self.waits = True
         self.numbers: dict[str, int] = {}  # the integer arguments of the last launch
-        self.launched: set[base.Dim3] = set()  # block sizes
+        self.launched: Counter[base.Dim3] = Counter()  # launches by block size
         self.printed = False  # the reader has seen its output
         self.report: Microscope | None = None  # the microscope of the running launches
         params = right.signature.params, self.signature.params
@@ -203,8 +206,8 @@ class ReaderKernel(Kernel):
         pairs = zip(self.signature.params, args, strict=False)
         self.numbers |= {param.name: arg for param, arg in pairs if param.type == "int" and not param.pointer}
         self.numbers |= values
-        self.launched.add(block)
         super().run(args, grid, block, shared, values)
+        self.launched[block] += 1
         if self.report and any(problem.kind == "timeout" for problem in self.report.launches[-1].problems):
             raise Endless
 
@@ -270,7 +273,7 @@ class CaseRun:
             text = f"The compiler does not accept it.\n{error}"
             if re.search("redefinition|redeclared", text) and not hint(str(error)):
                 own = self.trial.kernel.source.name
-                text += f"\nYour text follows everything in {own} except its kernels: leave that out."
+                text += f"\nEverything in {own} except its kernels stands before your text already: leave it out."
             raise Fault("compile", text, int(line[1]) if line else None) from None
         except LaunchError as error:
             if self._rejected():

@@ -174,7 +174,7 @@ def _pattern(grad: np.ndarray, slopes: np.ndarray) -> str:
     if grad.ndim == 2 and grad.shape[0] == grad.shape[1] and near(slopes.T):
         return "the gradient is transposed"
     if factor and near(factor * slopes):
-        return f"it is {factor:.4g} times what it should be: a path counted so often, or a factor such as 1/n forgotten"
+        return f"it is {factor:.4g} times what it should be: a path counted that often, or a factor such as 1/n missing"
     at = np.unravel_index(int(np.abs(grad - slopes).argmax()), grad.shape)
     where = list(map(int, at))
     return f"the rule; it is most wrong at element {where}, with {grad[at]:.6g} where the slope is {slopes[at]:.6g}"

@@ -53,7 +53,7 @@ class OpTrial:
         try:
             get(check("sim")).build(own.source, own.macros(own.values, np.dtype(self.dtypes[0])))
         except CompileError as error:
-            return f"{own.name} cannot be tried here. Of the file's own the simulator says:\n{error}"
+            return f"{own.name} cannot be tried here. The simulator says about the one in the file:\n{error}"
         except DeviceError as error:  # this machine has no compiler
             return str(error)
         return ""

@@ -23,7 +23,8 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
+        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own, "
+        "and keep in a variable what it needs again.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
@@ -34,6 +35,11 @@ COUNTS = {
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
         "neighbours, and leave the rest to shared memory.",
     ),
+    "requests": AccessCount(
+        total("requests"), "requests of warps",
+        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
+        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
+    ),
     "wavefronts": AccessCount(
         total("wavefronts"), "wavefronts of shared memory",
         "shared memory needs {} wavefronts for it, where {} are enough: lanes that want different words of one bank "
@@ -43,11 +49,6 @@ COUNTS = {
         total("lanes", lambda line: line.space == "shared" and line.kind == "read"), "reads of shared memory",
         "its threads read shared memory {} times, where {} are enough: read a number once, and keep it in a variable "
         "for as long as it is needed.",
-    ),
-    "requests": AccessCount(
-        total("requests"), "requests of warps",
-        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
-        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
     ),
     "barriers": AccessCount(
         lambda record: int(record.traffic["phase"].max(initial=0)), "barriers",
@@ -73,12 +74,10 @@ def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str
             yield count.advice.format(mine[name], best[name] or "none")
 
 
-def counted(columns: Mapping[str, Mapping[str, int]], record: Inspection) -> Table:
-    """The counts that are not 0, one row each, with a column for each kernel."""
-    rows = [
-        [count.unit, *(column[name] for column in columns.values())]
-        for name, count in COUNTS.items()
-        if any(column[name] for column in columns.values())
-    ]
+def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection) -> Table:
+    """The counts that are not 0 for all of these, one row for each."""
+    names = [name for name in COUNTS if any(row[name] for row in rows.values())]
     blocks = "the first block" if record.blocks == 1 else f"the first {record.blocks} blocks"
-    return table(rows, ["", *columns], f"Counted in {blocks} of {record.kernel}:")
+    lines = [[label, *(row[name] for name in names)] for label, row in rows.items()]
+    heads = ["of one thread" if name == "accesses" else name.replace("_", " ") for name in names]
+    return table(lines, ["", *heads], f"Counted in {blocks}:")

@@ -1,6 +1,7 @@
 """03: the gradient of a broadcast row: copies going forward become sums going back."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import columns_of_a_matrix, reduced
 
 bias_backward = KernelExercise(
     "03",
@@ -30,11 +31,15 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     hints=[
         "the guard asks whether there is a column j.",
         "a thread walks down its column: a loop over i, with a sum that starts from 0.",
-        "inside the loop: sum += dy[i * cols + j]. After it: db[j] = sum.",
+        "on the way down, j stays and i grows. How far apart in memory are element (i, j) and the one below it?",
+        "db[j] is written once, after the loop, by the thread that has the sum.",
     ],
     wrong=[
         Wrong("sum +=", "sum =", "value", "`=` keeps the last row alone. Every row is added: `+=`."),
         Wrong("i * cols + j", "j * rows + i", "value", "Row i starts at i * cols, and j counts on from there."),
+        Wrong("i * cols + j", "j * cols + i", "value",
+              "dy[j * cols + i] is element (j, i), in row j: this adds up a row. Column j is made of the elements "
+              "(0, j), (1, j), (2, j), ..., each a whole row further on."),
         Wrong("i * cols + j", "i * rows + j", "out-of-bounds", "A row has cols elements, so row i starts at i * cols."),
         Wrong("i * cols + j", "i, j", "value",
               "C++ reads `dy[i, j]` as `dy[j]`: the comma drops what is before it. Write dy[i * cols + j]."),
@@ -54,4 +59,5 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     arguments=lambda dy: {"db": dy.shape[1:], "rows": dy.shape[0], "cols": dy.shape[1]},
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 1), (3, 2), (1, 33), (33, 31), (0, 3), (3, 0), (5, 1025))],
     sizes="cols",
+    op=AsOp("sum", unfit=columns_of_a_matrix, finish=reduced),
 )  # fmt: skip

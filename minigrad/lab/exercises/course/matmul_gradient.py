@@ -1,6 +1,7 @@
 """06: the gradient of a product of matrices is a product of matrices."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (1, 2, 3), (8, 8, 8), (9, 7, 3), (3, 0, 2), (33, 17, 20))
 
@@ -32,7 +33,7 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
 """,
     hints=[
         "a loop over j from 0 to n - 1 that adds one product each time.",
-        "element (i, j) of dc is dc[i * n + j]. And element (p, j) of b?",
+        "element (i, j) of dc is dc[i * n + j]. And element (p, j) of b? It has as many elements in a row as dc.",
     ],
     wrong=[
         Wrong("sum +=", "sum =", "value", "`=` keeps the last product alone. Every one is added: `+=`."),
@@ -42,6 +43,16 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
         Wrong("j < n", "j < k", "out-of-bounds", "The sum runs along the rows of dc and b, which have n elements."),
         Wrong("j < n", "j < n - 1", "value", "The last element of a row is n - 1, and it is left out."),
         Wrong("int j = 0", "int j = 1", "value", "Elements are counted from 0."),
+        Wrong("b[p * n + j]", "b[p * k + j]", "out-of-bounds", "b has k rows of n elements: row p starts at p * n."),
+        Wrong("dc[i * n + j]", "dc[p * n + j]", "out-of-bounds",
+              "The row of da is the row of dc, which is i; p counts the columns of da and the rows of b."),
+        Wrong("dc[i * n + j] * b[p * n + j]", "dc[i * n + j] + b[p * n + j]", "value",
+              "The formula multiplies the two numbers, and adds up the products."),
+        Wrong("dc[i * n + j] * b[p * n + j]", "dc[i * n + p] * b[p * n + p]", "out-of-bounds",
+              "The index of the sum, j, is missing: every turn of the loop takes the same two numbers."),
+        Wrong("        for (int j = 0; j < n; ++j) {\n            sum += dc[i * n + j] * b[p * n + j];\n        }",
+              "        int j = p;\n        sum += dc[i * n + j] * b[p * n + j];", "out-of-bounds",
+              "One product is not the sum: all columns j count, so a loop goes over j."),
     ],
     reference=lambda dc, b: dc @ b.T,
     arguments=lambda dc, b: {"da": (dc.shape[0], b.shape[0]), "m": dc.shape[0], "n": dc.shape[1], "k": b.shape[0]},
@@ -50,4 +61,5 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("matmul", "backward_a", two_matrices),
 )  # fmt: skip

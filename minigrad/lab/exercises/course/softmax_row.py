@@ -1,8 +1,9 @@
-"""05: a stable softmax: no overflow and no 0 / 0."""
+"""05: a stable softmax of a row by all threads of a block: two reductions through one shared array."""
 
 import numpy as np
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import rows_of_a_matrix
 
 
 def reference(x: np.ndarray) -> np.ndarray:
@@ -14,61 +15,101 @@ def reference(x: np.ndarray) -> np.ndarray:
 softmax_row = KernelExercise(
     "05",
     task=r"""
-**Softmax of large numbers.** For each row of a matrix,
+**Softmax by a block.** For each row of a matrix,
 
 $$y_j = \frac{e^{x_j - M}}{\sum_l e^{x_l - M}}, \qquad M = \max_l x_l$$
 
-$M$ cancels, but without it $e^{1000}$ is infinite, and infinite by infinite is `nan`. One thread takes a whole row, and
-`x` and `y` already point to the beginning of its row. Find $M$, then the sum, then write `y[0]` to `y[cols - 1]`.
+$M$ cancels, but without it $e^{1000}$ is infinite, and infinite by infinite is `nan`. A block takes a row, and `x` and
+`y` already point to its beginning. All threads have found $M$ together: it is in `part[0]`. Write the rest: the sum, by
+all threads in the same way, and then the results. `BLOCK` is a power of two. `part` is the only shared array, and you
+need it again: look who still reads it.
 """,
     solution="""
 extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int cols) {
-    int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < rows) {
-        x += row * cols;
-        y += row * cols;
-        //> // your code
-        float most = x[0];
-        for (int j = 1; j < cols; ++j) {
-            most = fmaxf(most, x[j]);
-        }
-        float sum = 0;
-        for (int j = 0; j < cols; ++j) {
-            sum += expf(x[j] - most);
-        }
-        for (int j = 0; j < cols; ++j) {
-            y[j] = expf(x[j] - most) / sum;
-        }
-        //<
+    __shared__ float part[BLOCK];
+    int t = threadIdx.x;
+    x += blockIdx.x * cols;
+    y += blockIdx.x * cols;
+    float most = -INFINITY;
+    for (int j = t; j < cols; j += BLOCK) {
+        most = fmaxf(most, x[j]);
     }
+    part[t] = most;
+    for (int half = BLOCK / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) {
+            part[t] = fmaxf(part[t], part[t + half]);
+        }
+    }
+    __syncthreads();
+    //> // your code
+    most = part[0];
+    float sum = 0;
+    for (int j = t; j < cols; j += BLOCK) {
+        sum += expf(x[j] - most);
+    }
+    __syncthreads();  // all have read the largest
+    part[t] = sum;
+    for (int half = BLOCK / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) {
+            part[t] += part[t + half];
+        }
+    }
+    __syncthreads();  // the sum is complete
+    for (int j = t; j < cols; j += BLOCK) {
+        y[j] = expf(x[j] - most) / part[0];
+    }
+    //<
 }
 """,
     hints=[
-        "three loops over j, one after another: the largest, the sum, the results.",
-        "start the largest from x[0], and not from 0: all numbers of a row may be negative.",
-        "sum += expf(x[j] - most), and in the last loop y[j] = expf(x[j] - most) / sum.",
+        "it has the shape of the part that is given: a loop over the thread's share of the row, a tree in `part`, and "
+        "then a loop that writes the thread's share of y.",
+        "take M into a variable of your own before `part` gets other numbers. A fast thread may put its sum there "
+        "while a slow one still reads M: what has to stand between the two?",
+        "the tree adds where the given one takes the larger. After it, every thread reads part[0], which thread 0 has "
+        "written last.",
     ],
     wrong=[
-        Wrong("most = fmaxf(most, x[j]);", "most = 0;", "nan",
-              "Without the largest taken off, expf overflows to infinity, and infinite by infinite is nan."),
-        Wrong("float most = x[0]", "float most = 0", "nan",
-              "Where all numbers are far below 0, every expf is 0, and 0 / 0 is nan. Start from x[0]."),
-        Wrong("float most = x[0];\n        for (int j = 1", "float most = -1000;\n        for (int j = 0", "nan",
-              "Whatever number stands here, a row may lie far below it, and then every expf is 0. Start from x[0]."),
+        Wrong("    __syncthreads();  // all have read the largest\n", "", "race",
+              "A thread puts its sum into `part` while another still reads the largest there. Wait in between."),
+        Wrong("    __syncthreads();  // the sum is complete\n", "", "race",
+              "Thread 0 finishes the sum in the last round, and all others read it: wait before they do."),
+        Wrong("        __syncthreads();\n        if (t < half) {\n            part[t] += ",
+              "        if (t < half) {\n            part[t] += ", "race",
+              "What is added here was written by another thread. A barrier goes before each round."),
+        Wrong("    most = part[0];\n    float sum", "    float sum", "value",
+              "`most` is still the largest of this thread's own share. That of the whole row is in part[0]."),
+        Wrong("    most = part[0];\n", "    most = 0;\n", "nan",
+              "Without the largest taken off, expf overflows to infinity, or all of a row are 0: infinite by infinite "
+              "and 0 by 0 are both nan. M is in part[0]."),
+        Wrong("part[t] += ", "part[t] = ", "value", "`=` forgets the front half. Add to it: `+=`."),
+        Wrong("part[t] += part[t + half]", "part[t] = fmaxf(part[t], part[t + half])", "value",
+              "This is the tree of the largest once more. The shares of the sum are added."),
         Wrong("float sum = 0", "float sum", "value",
               "A variable of your own begins with whatever lies in its place. Set it: float sum = 0."),
-        Wrong("sum +=", "sum =", "value", "`=` keeps the last one alone. Every one is added: `+=`."),
-        Wrong("int j = 0; j < cols; ++j) {\n            sum", "int j = 1; j < cols; ++j) {\n            sum", "value",
-              "x[0] belongs to the sum, too."),
-        Wrong("y[j] = expf(x[j] - most) / sum", "y[j] = expf(x[j]) / sum", "value",
+        Wrong("sum += expf(x[j] - most)", "sum += x[j] - most", "value",
+              "What is added up are the exponentials: expf(x[j] - most)."),
+        Wrong("y[j] = expf(x[j] - most) / part[0]", "y[j] = expf(x[j] - most) / sum", "value",
+              "`sum` is the share of this thread. That of the whole row is in part[0] after the tree."),
+        Wrong("y[j] = expf(x[j] - most) / part[0]", "y[j] = expf(x[j]) / part[0]", "value",
               "The largest is taken off above and below the line, or it does not cancel."),
-        Wrong(" / sum", "", "value", "A row of a softmax adds up to 1: divide by the sum."),
-        Wrong("fmaxf", "fminf", "nan", "The largest is taken off, and not the smallest: that one overflows again."),
+        Wrong(" / part[0]", "", "value", "A row of a softmax adds up to 1: divide by the sum."),
+        Wrong("for (int j = t; j < cols; j += BLOCK) {\n        y[j]", "for (int j = 0; j < cols; ++j) {\n        y[j]",
+              "race", "Here every thread writes the whole row. Each writes its share: from t, in steps of BLOCK."),
+        Wrong("for (int j = t; j < cols; j += BLOCK) {\n        y[j]", "int j = t;\n    if (j < cols) {\n        y[j]",
+              "never-written", "A row may be longer than the block: a thread takes t, t + BLOCK, and so on."),
+        Wrong("sum = 0;\n    for (int j = t; j < cols; j += BLOCK) {", "sum = 0;\n    for (int j = 0; j < cols; ++j) {",
+              "value", "Here every thread adds up the whole row, and the tree counts it BLOCK times: take a share."),
     ],
     reference=reference,
     arguments=lambda x: {"y": x.shape, "rows": x.shape[0], "cols": x.shape[1]},
-    inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 3), (33, 5), (0, 3), (3, 65))]
-    + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1000,), (numbers(2, 3) - 1e6,)],
+    inputs=[(numbers(*shape),) for shape in ((2, 3), (1, 1), (33, 5), (0, 3), (3, 65))]
+    + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1e6,)],
+    grid=("rows",),
     sizes="rows",
-    tunables={"BLOCK": (32, 1, 33)},
+    through=("part",),
+    tunables={"BLOCK": (32, 1, 8)},
+    op=AsOp("softmax", unfit=rows_of_a_matrix),
 )  # fmt: skip

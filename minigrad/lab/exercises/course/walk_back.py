@@ -1,4 +1,4 @@
-"""02: the backward walk along a tape, where gradients add up."""
+"""02: the backward walk without a sorted tape: a value hands its gradient on when every use of it has reported."""
 
 from collections.abc import Callable
 
@@ -8,63 +8,85 @@ from minigrad.lab.exercises import PythonExercise, Wrong, slopes
 
 
 class Scalar:
-    """A number on a tape with its parents, and the rule that passes its gradient on to them."""
+    """A number with its parents, the rule that passes its gradient on to them, and the number of its uses."""
 
-    def __init__(self, tape: list, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
-        self.tape, self.data, self.parents, self.rule, self.grad = tape, data, parents, rule, 0.0
-        tape.append(self)
+    def __init__(self, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
+        self.data, self.parents, self.rule, self.grad, self.uses = data, parents, rule, 0.0, 0
+        for parent in parents:
+            parent.uses += 1
 
     def __add__(self, other: "Scalar") -> "Scalar":
-        return Scalar(self.tape, self.data + other.data, (self, other), lambda dy: (dy, dy))
+        return Scalar(self.data + other.data, (self, other), lambda dy: (dy, dy))
 
     def __mul__(self, other: "Scalar") -> "Scalar":
-        return Scalar(self.tape, self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
+        return Scalar(self.data * other.data, (self, other), lambda dy: (dy * other.data, dy * self.data))
 
 
 def gradients(walk_back: Callable, formula: str, a: float, b: float) -> np.ndarray:
     """Both gradients of a formula by the reader's walk."""
-    tape: list[Scalar] = []
-    eval(formula, {"a": Scalar(tape, a), "b": Scalar(tape, b)})
-    walk_back(tape[::-1])
-    return np.array([value.grad for value in tape[:2]])
+    inputs = Scalar(a), Scalar(b)
+    walk_back(eval(formula, dict(zip("ab", inputs, strict=True))))
+    return np.array([value.grad for value in inputs])
 
 
 walk_back = PythonExercise(
     "02",
     task="""
-**The walk back.** You are given the values of a tape: the result first, and each value before those that it was made
-from. A value has `parents`, a `grad` that starts at 0, and a `rule`: `rule(dy)` gives one portion for each parent. Hand
-every gradient on. The check makes tapes of several formulas and compares with central differences.
+**The walk back, without a list.** This time nobody sorts the tape. You get the result alone, and each value knows its
+`parents`, its `rule` (`rule(dy)` gives one portion for each parent), its `grad`, which starts at 0, and `uses`: the
+number of portions that it will be sent. `a * a` uses `a` twice.
+
+`ready` holds the values that may hand their gradient on. Write what happens to a parent when a portion arrives: which
+number changes, and when is the parent ready? PyTorch walks its tapes this way. The check makes tapes of several
+formulas and compares with central differences.
 """,
     solution="""
-def walk_back(values):
-    values[0].grad = 1.0
-    for value in values:
-        #> value.rule(value.grad)  # <- your code: where do these portions go?
+def walk_back(result):
+    result.grad = 1.0
+    ready = [result]
+    while ready:
+        value = ready.pop()
         for parent, portion in zip(value.parents, value.rule(value.grad)):
+            #> parent.grad = portion  # <- your code: is that all?
             parent.grad += portion
-        #<
+            parent.uses -= 1
+            if parent.uses == 0:
+                ready.append(parent)
+            #<
 """,
     hints=[
-        "value.rule(value.grad) gives as many portions as value has parents.",
-        "zip(value.parents, portions) goes through both side by side.",
-        "a value that is used twice gets two portions, and they are added up.",
+        "a value that is used twice is sent two portions, at different times. What is its gradient?",
+        "a value may hand its gradient on when the last of its portions has arrived. uses says how many there will be: "
+        "count them down.",
+        "three lines: add the portion, count it, and where none is missing any more, put the parent on the list.",
     ],
     wrong=[
-        Wrong("    values[0].grad = 1.0\n", "", "value", "The walk starts with the gradient of the result, 1.0."),
+        Wrong("    result.grad = 1.0\n", "", "value", "The walk starts with the gradient of the result, 1.0."),
         Wrong("parent.grad += portion", "parent.grad = portion", "value",
               "`=` forgets the portion that came before. A value that is used twice gets two: `+=`."),
+        Wrong("            if parent.uses == 0:\n                ready.append(parent)",
+              "            ready.append(parent)", "value",
+              "A parent that is used twice goes on the list twice, and hands its first portion on two times. Wait "
+              "until the last portion has arrived."),
+        Wrong("            parent.uses -= 1\n", "", "value",
+              "No line counts the portions, so `uses` never comes down to 0, and the walk ends too early."),
+        Wrong("parent.uses -= 1", "value.uses -= 1", "value",
+              "A portion has arrived at the parent: it is the parent's count that goes down."),
+        Wrong("parent.uses == 0", "parent.uses <= 1", "value",
+              "With one portion still missing the parent is not ready: its gradient is not complete."),
+        Wrong("            parent.uses -= 1\n            if parent.uses == 0:\n                ready.append(parent)",
+              "            if parent.uses == 0:\n                ready.append(parent)\n            parent.uses -= 1",
+              "value", "Count the portion first. Asked before, `uses` is still 1 when the last one arrives."),
         Wrong("value.rule(value.grad)", "value.rule(1.0)", "value",
               "Only the result has the gradient 1. The rule takes what has arrived here: value.grad."),
         Wrong("value.rule(value.grad)", "value.rule(value.data)", "value",
               "The rule takes the gradient that has arrived, value.grad, and not the number itself."),
         Wrong("+= portion", "+= value.grad", "value", "Each parent gets the portion that the rule has worked out."),
-        Wrong("in values:", "in reversed(values):", "value",
-              "A value may hand its gradient on when all of it has arrived: start with the result."),
         Wrong("zip(value.parents,", "zip(reversed(value.parents),", "value",
               "The portions come in the order of the parents."),
     ],
     truth=lambda formula, a, b: slopes(eval(f"lambda a, b: {formula}"), a, b),
     call=gradients,
-    cases=[("a + b", 2.0, 3.0), ("a * b", 2.0, 3.0), ("a * a + b", 2.0, 3.0), ("(a * b + a) * b", 2.0, -3.0)],
+    cases=[("a + b", 2.0, 3.0), ("a * b", 2.0, 3.0), ("a * a + b", 2.0, 3.0), ("(a * b + a) * b", 2.0, -3.0),
+           ("(s := a * b) * s + s", 2.0, -1.0)],
 )  # fmt: skip

@@ -1,0 +1,247 @@
+"""Attempts as readers write them: what an answer says about a mistake, a waste, another right way, an endless loop."""
+
+import re
+
+import pytest
+
+import minigrad as mg
+from minigrad.lab.check.attempt import outcomes
+from minigrad.lab.exercises.course import all_exercises
+
+EXERCISES = all_exercises()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "kind", "words"),
+    [
+        ("bias_backward", {"sum": "s", "float s = 0": "float s"}, "value", "begins with whatever lies in its place"),
+        ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
+        ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
+         "nan", "`db` is not 0 when the kernel starts"),
+        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "min(max(x[i], low), high)"},
+         "value", "fmaxf and fminf take the other number"),
+        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "(low < x[i] < high) ? x[i] : 0.0f"},
+         "value", "C++ takes `low < x < high` as"),
+        ("leaky_backward", {"0.1f * dy[i]": "(1 / 10) * dy[i]"}, "value", "1/10 is 0 in C++"),
+        ("add_bounds", {"int i = blockIdx.x * blockDim.x + threadIdx.x;": "", "i < n": "int j = 0; j < n; j++",
+                        "if": "for", "[i]": "[j]"}, "race", "every thread does the whole array"),
+        ("count_blocks", {"-(-n // BLOCK)": "np.ceil(n / BLOCK)"}, "raised", "1.0 is a float"),
+        ("count_blocks", {"return": ""}, "none", "it returns None: a `return` is missing"),
+        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "raised", "x.grad is None"),
+        ("divide_backward", {"dy / b, ": ""}, "shape", "it gives one number, wanted 2"),
+        ("walk_back", {"result.grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
+        ("walk_back", {"parent.uses -= 1": "pass  # every use"}, "value", "No line counts the portions"),
+        ("bias_backward", {"i * cols + j": "i + j * cols"}, "value", "this adds up a row"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_known_by_what_it_does(name, changes, kind, words):
+    text = EXERCISES[name].solution()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    found = EXERCISES[name].check(text)
+    assert (found.correct, found.kind) == (False, kind) and words in found.text, found
+
+
+def test_a_correct_product_without_tiles_is_no_pass():
+    exercise = EXERCISES["matmul_tile"]
+    loop = "for (int i = start; i < min(start + TILE, k); ++i) sum += a[row * k + i] * b[column * k + i];"
+    loop = f"if (row < m && column < n) {loop}"
+    found = exercise.check(exercise.skeleton.replace("// your code", loop))
+    assert (found.correct, found.kind) == (False, "unused") and "a_tile is not used" in found.text, found
+
+
+def test_no_reason_is_better_than_a_wrong_one():
+    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : x[i]", "? high : 7"))
+    assert found.kind == "value" and len(found.text.splitlines()) == 3, found
+
+
+def test_a_function_that_raises_is_answered():
+    def divide_backward(dy, a, b):
+        return 1 / 0
+
+    found = mg.exercise("divide_backward").check(divide_backward)
+    assert found.kind == "raised" and "ZeroDivisionError: division by zero" in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("def count_blocks(n, BLOCK:", "SyntaxError"), ("x = 1", "NameError: it defines no function count_blocks")],
+)
+def test_python_that_cannot_be_run_is_answered(text, words):
+    found = mg.exercise("count_blocks").check(text)
+    assert found.kind == "raised" and words in found.text
+
+
+def test_a_function_is_the_result_of_a_pass():
+    exercise = mg.exercise("count_blocks")
+    assert exercise.check(exercise.solution()).result(33, 32) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (
+            "sectors of global memory",
+            "    if (row < rows && col < cols) { y[(col + 1) * rows - 1 - row] = tile[threadIdx.y][threadIdx.x]; }\n",
+        ),
+        (
+            "one of its threads makes 514 accesses",
+            """    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        for (int i = 0; i < TILE; ++i) {
+            for (int j = 0; j < TILE; ++j) {
+                int r = blockIdx.y * TILE + i, c = blockIdx.x * TILE + j;
+                if (r < rows && c < cols) { y[(c + 1) * rows - 1 - r] = tile[i][j]; }
+            }
+        }
+    }
+""",
+        ),
+    ],
+)
+def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, code):
+    found = mg.exercise("transpose_tile")
+    answer = found.check(found.skeleton.replace("    // your code\n", code))
+    assert not answer.correct and words in answer.text, answer.text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("add_bounds",
+         "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
+         "99000 accesses to memory, where 3 are enough: let every thread do a share of its own,"),
+        ("gather_backward",
+         "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
+         "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",
+         "accesses to memory, where 4 are enough"),
+        ("block_sum",
+         "__syncthreads(); if (t == 0) { sum = 0; for (int i = 0; i < BLOCK; ++i) { sum += sums[i]; } y[0] = sum; }",
+         "263 accesses to memory, where 32 are enough"),
+        ("block_sum", "if (t == 0) { y[0] = 0; } __syncthreads(); atomicAdd(&y[0], sums[t]);",
+         "256 atomic operations, which wait for each other, where none are needed."),
+    ],
+)  # fmt: skip
+def test_a_correct_kernel_that_leaves_the_work_to_one_thread_is_no_pass(name, code, words):
+    found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
+    assert (found.correct, found.kind) == (False, "wasteful") and words in found.text, found
+
+
+def test_another_correct_way_is_accepted():
+    own = {
+        "bias_backward": "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }",
+        "block_sum": "__syncthreads(); for (int left = BLOCK; left > 1; left = left / 2 + left % 2) { "
+        "if (t < left / 2) { sums[t] += sums[left - 1 - t]; } __syncthreads(); } if (t < 1) { *y = *sums; }",
+        "softmax_row": "most = part[0]; __syncthreads(); part[t] = 0; "
+        "for (int j = t; j < cols; j += BLOCK) { part[t] += y[j] = expf(x[j] - most); } "
+        "for (int half = BLOCK / 2; half; half /= 2) { __syncthreads(); if (t < half) { part[t] += part[t + half]; } } "
+        "__syncthreads(); for (int j = t; j < cols; j += BLOCK) { y[j] /= part[0]; }",
+        "add_bounds": "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) "
+        "{ y[i] = a[i] + b[i]; }",
+        "transpose_tile": "__syncthreads(); int r = blockIdx.y * TILE + threadIdx.x; "
+        "int c = blockIdx.x * TILE + threadIdx.y; if (c < cols) { "
+        "if (r < rows) { y[rows * (c + 1) - r - 1] = tile[threadIdx.x][threadIdx.y]; } }",
+    }
+    for name, code in own.items():
+        found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
+        assert found.correct, (name, found)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "for (int s = 1; s < BLOCK; s *= 2) { __syncthreads(); if (t % (2 * s) == 0 && t + s < BLOCK) "
+        "{ sums[t] += sums[t + s]; } }",
+        "int s = 1; while (s < BLOCK) { __syncthreads(); if ((t & (2 * s - 1)) == 0 && t + s < BLOCK) "
+        "{ sums[t] += sums[t + s]; } s *= 2; }",
+    ],
+)
+def test_a_divergent_tree_is_no_pass(tree):
+    exercise = EXERCISES["block_sum"]
+    found = exercise.check(exercise.skeleton.replace("// your code", f"{tree} if (t == 0) {{ y[0] = sums[0]; }}"))
+    assert found.kind == "wasteful" and "requests to memory" in found.text, found
+    assert "the others idle. Where the front half adds the back half" in " ".join(found.text.split()), found
+
+
+def test_a_register_tile_without_registers_is_no_pass():
+    exercise = EXERCISES["register_tile"]
+    loops = "for (int y = 0; y < EACH; ++y) { for (int i = 0; i < EDGE; ++i) { SUM } }"
+    sum_ = "sum[y] += a_tile[first + y][i] * b_tile[i][x];"
+    text = exercise.solution()
+    start, end = text.index("        for (int i = 0; i < EDGE"), text.rindex("        __syncthreads();")
+    found = exercise.check(text[:start] + loops.replace("SUM", sum_) + text[end:])
+    assert found.kind == "wasteful" and "reads of shared memory. The solution needs" in found.text, found
+
+
+def test_an_endless_loop_is_not_compared(monkeypatch):
+    monkeypatch.setattr("minigrad.lab.check.attempt.SHORT_TIMEOUT", 0.3)
+    exercise = EXERCISES["bias_backward"]
+    endless = exercise.solution().replace("++i", "i += rows > 1")
+    assert list(outcomes(exercise, endless)) == [], "the first case has one row"
+    assert len(list(outcomes(exercise, exercise.solution()))) == len(exercise.cases)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("if (t == 0) { __syncthreads(); }", "32 threads: 1 wait at __syncthreads in line 9, 31 have returned. Move"),
+        ("while (sums[t] == sums[t]) { __syncthreads(); }", "still running after 0.3 s. Look for a loop"),
+    ],
+)
+def test_a_quoted_line_is_not_named_again(monkeypatch, code, said):
+    monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.3)
+    monkeypatch.setattr("minigrad.lab.check.attempt.SHORT_TIMEOUT", 0.3)
+    found = EXERCISES["block_sum"].check(EXERCISES["block_sum"].skeleton.replace("// your code", code))
+    assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
+
+
+def test_the_answer_to_a_racing_adjoint_says_that_its_values_are_right():
+    """Atomics everywhere are safe but wasteful; a plain store passes where no other thread writes."""
+    found = mg.exercise("springs_backward")
+    plain = found.skeleton.replace("dk[i] +=", "dk[i] =")
+    assert "every element is right this time.\nThread (1, 0, 0) reads dx[1], which" in found.check(plain).text
+    atomic = found.solution().replace("dk[i] += 0.5f * stretch * stretch * dy[i]",
+                                      "atomicAdd(&dk[i], 0.5f * stretch * stretch * dy[i])")  # fmt: skip
+    assert "dx and dk are right, but it makes 768 atomic operations" in found.check(atomic).text
+    assert found.check(found.solution().replace("dk[i] +=", "dk[i] =")).correct
+
+
+def test_an_answer_uses_the_names_that_the_reader_gave_to_outputs():
+    found = mg.exercise("springs_backward")
+    renamed = re.sub(r"\bdk\b", "strength", found.solution())
+    assert found.check(renamed).correct
+    wrong = found.check(renamed.replace("0.5f * ", "")).text
+    assert re.search(r": strength\[0\] is .* Thread \(0, 0, 0\) of block \(0, 0, 0\) writes it", wrong), wrong
+
+
+def test_a_sum_without_the_tree_is_no_pass():
+    found = mg.exercise("block_sum")
+    alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"
+    assert not found.check(found.skeleton.replace("    // your code\n", alone)).correct
+
+
+def test_printf_of_an_attempt_is_shown_once(capsys):
+    exercise = mg.exercise("add_bounds")
+    text = exercise.solution().replace("if (i < n) {", 'if (i < n) {\n        if (i == 0) printf("here\\n");')
+    assert exercise.check(text).correct
+    assert capsys.readouterr().out == "n=1, BLOCK=32:\nhere\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("transpose_tile", {"float tile[": "float s[", " tile[": " s["}), ("matmul_tile", {"a_tile": "s", "b_tile": "u"})],
+)
+def test_shared_arrays_may_have_other_names(name, changes):
+    exercise = mg.exercise(name)
+    text = exercise.solution()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    assert exercise.check(text).correct
+
+
+def test_a_race_after_the_tree_is_not_attributed_to_it():
+    exercise = mg.exercise("block_sum")
+    found = exercise.check(exercise.solution().replace("if (t == 0)", "if (t + 1 == blockDim.x)"))
+    assert found.kind == "race" and "goes before each round" not in found.text, found
