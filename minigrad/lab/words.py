@@ -126,6 +126,9 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "softmax": "exp of each number of a row, divided by the sum of the row: numbers from 0 to 1 that add up to 1.",
         ("scatter", r"scatter(?:s|ed|ing)?"): "Each thread adds what it has wherever it belongs: many writes may meet.",
         ("gather", r"gather(?:s|ed|ing)?"): "Each thread owns one result and reads what it needs for it.",
+        ("fence", r"fences?"): "__threadfence(): what a thread wrote before it is there for all other threads before "
+        "anything that it writes after it.",
+        ("scan", r"scans?"): "All the sums on the way: y[i] is the sum of x[0] to x[i].",
     },
     "06": {},
     "07": {

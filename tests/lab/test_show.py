@@ -58,6 +58,9 @@ PICTURES = {
     "three axes": lambda: mg.show.broadcast((2, 3, 4), (3, 1)),
     "numbers": lambda: mg.show.broadcast((), ()),
     "long axis": lambda: mg.show.broadcast((64, 10), 10),
+    "row by row": lambda: mg.show.row_major(3, 8),
+    "one column": lambda: mg.show.row_major(6, 1, 4, 0),
+    "one row": lambda: mg.show.row_major(1, 48, 0, 47),
     "images": lambda: mg.show.images(*digits()),
     "images alone": lambda: mg.show.images(digits()[0].reshape(-1, 8, 8), count=7),
     "mistakes": lambda: mg.show.wrong_predictions(*digits(), count=11),
@@ -125,6 +128,17 @@ def test_names_are_imported_at_first_use_and_listed():
         mg.show.thread  # noqa: B018
     modules = {path.stem for path in Path(mg.show.__file__).parent.glob("*.py")}
     assert not modules & set(mg.show.__all__), "importing the module would replace the function"
+
+
+def test_a_matrix_lies_in_memory_row_after_row():
+    picture = mg.show.row_major(4, 6, 2, 3)
+    flat = np.arange(24).reshape(4, 6)
+    assert picture.title.endswith(f"number 2 * 6 + 3 = {flat[2, 3]} in memory")
+    for line in (flat[2], flat[:, 3]):
+        assert " ".join(map(str, line)) in picture.numbers
+    for wrong, message in (((7, 7), "49 elements"), ((2, 2, 2, 0), "no element"), ((0, 3), "rows=0")):
+        with pytest.raises(ValueError, match=message):
+            mg.show.row_major(*wrong)
 
 
 # --- threads ---

@@ -16,6 +16,7 @@ _HOMES = {  # a public function must not have the name of a module here: importi
     ".matmul_ladder": ("loads", "ladder", "rung", "rung_slider"),
     ".clock": ("clock_under_load",),
     ".broadcasting": ("broadcast",),
+    ".memory_order": ("row_major",),
     ".accesses": ("banks", "costliest", "sectors"),
     ".warps": ("divergence", "idle"),
     ".processor": ("chip",),
