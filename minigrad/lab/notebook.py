@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from minigrad.display import folded
-from minigrad.lab import check
+from minigrad.lab import check, progress
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.exercises.course import all_exercises, exercise
 from minigrad.op import OPS, Op
@@ -101,7 +101,9 @@ def register(shell: Any) -> None:
 
         After a pass NAME is the op with your kernel.
         """
-        return _kernel(line.split(), cell, shell.user_ns)
+        words = line.split()
+        found = kernel_answer(words, cell, shell.user_ns)
+        return _kept(found, "kernel", " ".join(_named(words)[:2]), progress.notebook_number(), cell)
 
     def exercise_(line: str, cell: str) -> Answer:
         """%%exercise NAME: check the cell; after a pass NAME is the kernel, function or record that it is about."""
@@ -111,7 +113,8 @@ def register(shell: Any) -> None:
             chosen = exercise(name)
         except ValueError as error:
             return Answer(False, str(error), "usage")
-        return _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
+        found = _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
+        return _kept(found, "exercise", name, chosen.notebook, cell)
 
     def misplace(sentence: str) -> Callable[[str], None]:
         def magic(line: str) -> None:
@@ -125,8 +128,9 @@ def register(shell: Any) -> None:
         shell.register_magic_function(misplace(_to_first_line(name)), "line", f"%{name}")
 
 
-def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
-    words = [*_split(words[0]), *words[1:]] if words else []
+def kernel_answer(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
+    """The answer to a cell with these words after %%kernel; a pass goes into `names`."""
+    words = _named(words)
     op = OPS.get(words[0]) if words else None
     if op is None or len(words) not in (2, 3) or words[1] not in op.kernels:
         ways = "Write %%kernel, an op and one of its kernels: %%kernel matmul tiled, or %%kernel matmul_tiled."
@@ -137,6 +141,11 @@ def _kernel(words: list[str], cell: str, names: dict[str, Any]) -> Answer:
         return Answer(False, f"`{words[2]}` is something else already; give the op another name.", "usage")
     found = check.kernel(op, words[1], cell)
     return _store(found, words[2] if words[2:] else f"my_{op.name}", f"{op.name} with your kernel", names)
+
+
+def _named(words: list[str]) -> list[str]:
+    """Op, kernel and the words after them."""
+    return [*_split(words[0]), *words[1:]] if words else []
 
 
 def _split(name: str) -> list[str]:
@@ -160,3 +169,9 @@ def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer
         return found
     names[name] = found.result
     return replace(found, text=f"{found.text}\n`{name}` is now {what}.")
+
+
+def _kept(found: Answer, kind: str, name: str, notebook: str, text: str) -> Answer:
+    """After a pass, keep the text for later sessions; the answer says where that went wrong."""
+    note = progress.remember(kind, name, notebook, text) if found.correct else ""
+    return replace(found, text=f"{found.text}\n{note}") if note else found

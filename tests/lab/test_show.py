@@ -4,6 +4,7 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -15,6 +16,7 @@ from show_pictures import H200, fits, searched
 
 import minigrad as mg
 from minigrad import bench
+from minigrad.kernels.kernel import Kernel
 from minigrad.lab.show.draw import grid
 from minigrad.lab.show.draw.picture import Picture, blank_figure, wrapped
 
@@ -56,6 +58,9 @@ PICTURES = {
     "three axes": lambda: mg.show.broadcast((2, 3, 4), (3, 1)),
     "numbers": lambda: mg.show.broadcast((), ()),
     "long axis": lambda: mg.show.broadcast((64, 10), 10),
+    "row by row": lambda: mg.show.row_major(3, 8),
+    "one column": lambda: mg.show.row_major(6, 1, 4, 0),
+    "one row": lambda: mg.show.row_major(1, 48, 0, 47),
     "images": lambda: mg.show.images(*digits()),
     "images alone": lambda: mg.show.images(digits()[0].reshape(-1, 8, 8), count=7),
     "mistakes": lambda: mg.show.wrong_predictions(*digits(), count=11),
@@ -63,6 +68,7 @@ PICTURES = {
     "confusion": lambda: mg.show.confusion(*digits()[1:]),
     "loss": lambda: mg.show.loss_curve(LOSSES),
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
+    "step time": lambda: mg.show.step_time(mg.bench.recorded_step("SGD")),
     "one loss": lambda: mg.show.loss_curve([3.0]),
     "tuning": lambda: mg.show.tuning(searched(mg.sum, (2**20,)), BLOCK=64),
     "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (1024, 1024), (1024, 1024))),
@@ -124,6 +130,17 @@ def test_names_are_imported_at_first_use_and_listed():
     assert not modules & set(mg.show.__all__), "importing the module would replace the function"
 
 
+def test_a_matrix_lies_in_memory_row_after_row():
+    picture = mg.show.row_major(4, 6, 2, 3)
+    flat = np.arange(24).reshape(4, 6)
+    assert picture.title.endswith(f"number 2 * 6 + 3 = {flat[2, 3]} in memory")
+    for line in (flat[2], flat[:, 3]):
+        assert " ".join(map(str, line)) in picture.numbers
+    for wrong, message in (((7, 7), "49 elements"), ((2, 2, 2, 0), "no element"), ((0, 3), "rows=0")):
+        with pytest.raises(ValueError, match=message):
+            mg.show.row_major(*wrong)
+
+
 # --- threads ---
 
 
@@ -140,7 +157,9 @@ def test_idle_threads_are_those_that_a_walk_over_the_grid_finds(kernel, sizes):
         told = f"{idle} thread" + "s" * (idle != 1)
         assert (told if idle else "every thread has an element") in grid.headline(launch)
         assert f"= {told}" in grid.facts(launch)
-    batch = TILED.launch(5, 7, 3, batch=3, TILE=4)
+    grid_of_batch = ("n/TILE", "m/TILE", "batch")
+    stack = Kernel("matmul.cu", "matmul_tiled", grid_of_batch, ("TILE", "TILE"), "m n k batch", TILE=(4,))
+    batch = stack.launch(5, 7, 3, batch=3)
     assert grid.idle_threads(batch) == 3 * 29 and "shown  one of 3 equal parts of the grid" in grid.facts(batch)
 
 
@@ -206,7 +225,9 @@ def test_a_tuning_tells_time_occupancy_waves_and_choice():
 
 def test_the_roofline_tells_the_share_of_the_roof():
     shown = mg.show.roofline(MADE)
-    rows = {line.split(" of 8")[0]: line.split()[-2:] for line in shown.numbers.splitlines()[1:]}
+    slanted, _, *lines = shown.numbers.splitlines()
+    rows = {line.split(" of 8")[0]: line.split()[-2:] for line in lines}
+    assert slanted == "A copy moves 4000 GB/s; clock and bus of the memory allow 4800."
     assert rows == {"relu": ["67", "%"], "matmul tiled": ["13", "%"], "exp": ["25", "%"]}
     with pytest.raises(ValueError, match="has no measurement of softmax"):
         mg.show.roofline(MADE, only=["softmax"])
@@ -214,7 +235,7 @@ def test_the_roofline_tells_the_share_of_the_roof():
     with pytest.raises(TypeError, match=r"show\.roofline takes a record, e\.g\. mg\.bench\.newest\(\); got int 3"):
         mg.show.roofline(3)
     for start, found in (("matmul", ["matmul tiled"]), ("matmul tiled", ["matmul tiled"]), ("relu of", ["relu"])):
-        told = mg.show.roofline(MADE, only=[start]).numbers.splitlines()[1:]
+        told = mg.show.roofline(MADE, only=[start]).numbers.splitlines()[2:]
         assert [line.split(" of 8")[0] for line in told] == found
     with pytest.raises(ValueError, match="has no measurement of mat"):
         mg.show.roofline(MADE, only=["mat"])  # whole words
@@ -251,6 +272,21 @@ def test_wrong_predictions_are_the_wrong_ones():
     assert mg.show.confusion([0, 1], [0, 0], names=["a", "b", "never seen"]).numbers.split()[3:] == ["b", "a", "1"]
     assert mg.show.images(images[:3]).title == "3 images"
     assert mg.show.images(images[:3], count=1).title == "1 of 3 images"
+
+
+def test_the_time_of_a_step_is_the_kernels_and_the_wait_for_the_host():
+    found = bench.steps.TrainingStep(
+        "a step", "a GPU", "some day",
+        {name: bench.Timing(t, t, t, 3) for name, t in {"a": 9e-6, "a, graph": 3e-6, "b": 4e-6, "numpy": 1e-3}.items()},
+    )  # fmt: skip
+    shown = mg.show.step_time(found)
+    assert shown.title == "a: kernels run for 3 of the 9 us of a step, else the GPU waits"
+    rows = [line.split() for line in shown.numbers.splitlines()[2:]]
+    assert rows == [["a", "9.0", "3.0", "6.0"], ["a,", "graph", "3.0", "3.0", "0.0"]]
+    with pytest.raises(ValueError, match="a step was not measured as a graph"):
+        mg.show.step_time(replace(found, times={"a": found.times["a"]}))
+    with pytest.raises(TypeError, match="recorded_step"):
+        mg.show.step_time(3)
 
 
 def test_loss_curves_tell_first_lowest_and_last():

@@ -1,6 +1,7 @@
 """06: the gradient of a product of matrices is a product of matrices."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (1, 2, 3), (8, 8, 8), (9, 7, 3), (3, 0, 2), (33, 17, 20))
 
@@ -16,7 +17,8 @@ Write the simple kernel for it, one thread for each element of $da$. Arrays are 
 $(i, p)$ of $da$ is `da[i * k + p]`.
 """,
     solution="""
-extern "C" __global__ void matmul_gradient(const float* dc, const float* b, float* da, int m, int n, int k) {
+extern "C" __global__ void matmul_gradient(
+    const float* dc, const float* b, float* da, int m, int n, int k) {
     int p = blockIdx.x * blockDim.x + threadIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;
     if (i < m && p < k) {
@@ -60,4 +62,5 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

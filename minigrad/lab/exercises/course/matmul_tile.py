@@ -1,6 +1,7 @@
 """06: a product with a transpose through tiles: which element a thread copies, and which ones it multiplies."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (9, 7, 17), (3, 5, 16), (2, 2, 0), (17, 20, 33))
 
@@ -18,7 +19,8 @@ neighbouring threads (`threadIdx.x`) have to read neighbours in memory, from $a$
 such element, put 0 into the tile.
 """,
     solution="""
-extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void matmul_tile(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tile[TILE][TILE + 1], b_tile[TILE][TILE + 1];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
@@ -85,4 +87,5 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     through=("a_tile", "b_tile"),
     limits={"sectors": 1.5},
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

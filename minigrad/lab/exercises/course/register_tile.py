@@ -1,6 +1,7 @@
 """07: a thread that computes a column of elements, with the operand that they share in a register."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (5, 9, 3), (9, 7, 17), (3, 1, 33), (2, 2, 0), (31, 17, 12))
 
@@ -17,7 +18,8 @@ register_tile = KernelExercise(
 The score is the number of reads of shared memory: `EACH + 1` for `EACH` products.
 """,
     solution="""
-extern "C" __global__ void register_tile(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void register_tile(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tile[EDGE][EDGE], b_tile[EDGE][EDGE];
     int x = threadIdx.x, first = threadIdx.y * EACH;
     int row = blockIdx.y * EDGE + first, column = blockIdx.x * EDGE + x;
@@ -25,7 +27,8 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
     for (int start = 0; start < k; start += EDGE) {
         for (int y = 0; y < EACH; ++y) {
             a_tile[first + y][x] = row + y < m && start + x < k ? a[(row + y) * k + start + x] : 0;
-            b_tile[first + y][x] = start + first + y < k && column < n ? b[(start + first + y) * n + column] : 0;
+            int i = start + first + y;
+            b_tile[first + y][x] = i < k && column < n ? b[i * n + column] : 0;
         }
         __syncthreads();
         //> // your products
@@ -92,4 +95,5 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
     through=("a_tile", "b_tile"),
     score="shared_reads",
     tunables={"EDGE": (8, 16), "EACH": (4, 2)},
+    op=AsOp("matmul", unfit=two_matrices),
 )  # fmt: skip
