@@ -10,8 +10,8 @@ $y_{ij} = s_i \cdot x_{ij}$. Going back, the portions of a whole row add up:
 
 $$ds_i = \sum_j dy_{ij} \cdot x_{ij}$$
 
-Here is the kernel, one thread for each row. Its author tried it once, on a 4 x 4 table, and found the right numbers.
-Two lines are wrong. Find them and mend them.
+Here is the kernel, one thread for each row. Its author tried it once, on a 4 x 4 table, with luck, and found the right
+numbers. Two lines are wrong. Find them and mend them.
 """,
     solution="""
 extern "C" __global__ void scale_backward(const float* dy, const float* x, float* ds, int rows, int cols) {
