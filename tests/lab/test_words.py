@@ -21,14 +21,16 @@ SKIPPED = re.compile(
     r"|\[[^\]]*\]\([^)]*\)|<[^>]*>",  # links and HTML
     re.S | re.M,
 )
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 BOLD = re.compile(r"\*\*[^*]+\*\*")
 
 
 class Piece(NamedTuple):
-    """A heading, a paragraph or a task of an exercise, without what is not prose; `shown` is where it stands."""
+    """A heading, a paragraph or a task of an exercise: where it stands, its prose, and the pieces of code in it."""
 
     shown: str
     text: str
+    code: tuple[str, ...] = ()
     heading: bool = False
     task: bool = False
 
@@ -39,6 +41,7 @@ def pieces(notebook: nbformat.NotebookNode) -> Iterator[Piece]:
         if cell.cell_type == "markdown":
             for line in SKIPPED.sub(" ", cell.source).split("\n"):
                 yield Piece(f"[{number}]", line, heading=line.startswith("#"))
+            yield Piece(f"[{number}]", "", tuple(CODE.findall(cell.source)))
         for output in cell.get("outputs", ()):
             task = output.get("data", {}).get("text/markdown", "")
             yield Piece(f"[{number}]", SKIPPED.sub(" ", "".join(task)).replace("\n", " "), task=True)
@@ -56,8 +59,18 @@ def in_bold(match: re.Match, text: str) -> bool:
     return any(bold.start() <= match.start() and match.end() <= bold.end() for bold in BOLD.finditer(text))
 
 
+def first_code(prose: dict[str, list[Piece]], word: Word) -> str:
+    """The first notebook with this piece of code in its prose."""
+    found = (number for number, read in prose.items() for piece in read if any(map(word.pattern.search, piece.code)))
+    return next(found, "")
+
+
 def faults(prose: dict[str, list[Piece]], words: list[Word]) -> Iterator[str]:
     """Words that are used too early, and those without a first use in bold where they are introduced."""
+    for word in words:
+        if word.code and (first := first_code(prose, word)) != word.notebook:
+            yield f"{first or 'no notebook'} is the first with `{word.name}`, and {word.notebook} introduces it"
+    words = [word for word in words if not word.code]
     order = {number: place for place, number in enumerate(prose)}
     yield from (f"{word.name}: there is no notebook {word.notebook}" for word in words if word.notebook not in order)
     introduced = set()
@@ -118,6 +131,13 @@ def test_a_fault_is_found(first, second, said):
     assert said in list(faults(prose, words))
 
 
+@pytest.mark.parametrize(("texts", "said"), [(("", "`x >> 1`"), []), (("`x >> 1`", "`>>`"), ["0"]), (("", ""), ["no"])])
+def test_code_is_looked_for_where_it_stands(texts, said):
+    cells = [[nbformat.v4.new_markdown_cell(text)] for text in texts]
+    prose = {str(n): list(pieces(nbformat.v4.new_notebook(cells=found))) for n, found in enumerate(cells)}
+    assert [fault.split()[0] for fault in faults(prose, [word(">>", "1", "`[^>]*>>[^>]*`")])] == said
+
+
 def test_a_course_without_faults_has_none():
     sound = "A **sector**.\n```\nbank\n```\nA **bank** has sectors. A **bank conflict** of banks."
     prose = {"0": [Piece("[0]", "All is well.")], "1": [Piece("[0]", SKIPPED.sub(" ", sound))]}
@@ -165,6 +185,12 @@ def test_all_words_are_a_table():
 @pytest.mark.parametrize("each", course().values(), ids=lambda each: each.name)
 def test_a_word_has_one_meaning_that_reads_well(each):
     assert each.meaning.endswith(".") and len(each.meaning.split()) <= 40
+    if each.code:
+        return
     assert each.pattern.fullmatch(each.name), "the word itself is a use of it"
-    others = [other.name for other in course().values() if other is not each and other.pattern.fullmatch(each.name)]
+    others = [
+        other.name
+        for other in course().values()
+        if other is not each and not other.code and other.pattern.fullmatch(each.name)
+    ]
     assert not others, "no other word has this spelling"
