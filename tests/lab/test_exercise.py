@@ -45,7 +45,9 @@ def test_a_wrong_version_is_rejected_for_its_reason(exercise, wrong):
     found = exercise.check(text)
     assert (found.correct, found.kind) == (False, wrong.kind), found
     assert found.text.startswith("Not yet. ") and "Traceback" not in found.text
-    assert (wrong.why in found.text) == (bare(text) != bare(exercise.skeleton)), "a bug hunt does not say where"
+    assert (wrong.why in found.text) == (bare(text, exercise.python) != bare(exercise.skeleton, exercise.python)), (
+        "a bug hunt does not say where"
+    )
     assert f'mg.exercise("{exercise.name}").hint()' in found.text
 
 
