@@ -126,6 +126,9 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "softmax": "exp of each number of a row, divided by the sum of the row: numbers from 0 to 1 that add up to 1.",
         ("scatter", r"scatter(?:s|ed|ing)?"): "Each thread adds what it has wherever it belongs: many writes may meet.",
         ("gather", r"gather(?:s|ed|ing)?"): "Each thread owns one result and reads what it needs for it.",
+        ("fence", r"fences?"): "__threadfence(): what a thread wrote before it is there for all other threads before "
+        "anything that it writes after it.",
+        ("scan", r"scans?"): "All the sums on the way: y[i] is the sum of x[0] to x[i].",
     },
     "06": {},
     "07": {
@@ -159,6 +162,12 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("wave", r"waves?"): "The blocks that run on the GPU at the same time.",
         ("tail", r"tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
         ("regret", r"regrets?"): "How much longer the chosen kernel takes than the best one would have.",
+        "macro": "A word of a C++ text that the compiler replaces by something else, as BLOCK by 256.",
+    },
+    "08b": {
+        ("runtime", r"runtime"): "The library of CUDA that a host program calls: memory, copies, launches.",
+        "pointer": "The address of memory: a number that says where an array begins.",
+        ("PCIe", r"PCIe"): "The connection between host and GPU, much slower than the GPU's own memory.",
     },
     "09": {
         "logit": "A score before softmax: any number, larger for what is more likely.",

@@ -37,8 +37,9 @@ COUNTS = {
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",
-        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
-        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
+        "its warps make {} requests to memory, where {} are enough: a request serves up to 32 lanes with up to 16 "
+        "bytes each. Give the work to neighbouring threads, so that no lane idles, or let a lane take four neighbours "
+        "at once.",
     ),
     "wavefronts": AccessCount(
         total("wavefronts"), "wavefronts of shared memory",

@@ -82,7 +82,7 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
     title = f"A step of {len(found.kernels)} launches holds at most {found.peak:,} bytes, after launch {top}"
     figure, axes = canvas(8, 3.6, title)
     frame(axes, "launch", "bytes in use")
-    marked = [i for i, name in enumerate(found.kernels) if "backward" in name] or [-1]
+    marked = [i for i, name in enumerate(found.kernels) if "backward" in name or name.endswith("_adjoint")] or [-1]
     back = [marked[0] <= i <= marked[-1] for i in range(len(found.kernels))]  # sums of gradients lie between
     colours, hatches = zip(*((LIGHT_ORANGE, "//") if is_back else (LIGHT_BLUE, "") for is_back in back), strict=True)
     axes.bar(range(1, len(found.live) + 1), found.live, 1.0, color=colours, hatch=hatches, edgecolor=BLUE,
