@@ -76,6 +76,7 @@ def test_an_exercise_is_complete(exercise):
     assert len(set(versions)) == len(versions)
     for text in (exercise.solution(), exercise.skeleton):
         assert not re.search(r"(//|#)[<>]", text), "a marker is left"
+        assert max(map(len, text.splitlines())) <= 100, "a line is wider than a cell"
     assert exercise.skeleton != exercise.solution()
 
 
