@@ -11,6 +11,8 @@ import pytest
 
 from minigrad.devices import devices, is_gpu, why_not
 
+os.environ["MINIGRAD_PROGRESS"] = "off"  # also for the notebooks' kernels: what tests solve is not the user's
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

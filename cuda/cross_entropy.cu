@@ -99,3 +99,27 @@ extern "C" __global__ void cross_entropy_lanes_backward(
     for (int j = 0; j < MINE; ++j) own[j] = (own[j] / sum - (mine.at(j) == label ? 1 : 0)) * upstream;
     mine.release(own, dx + mine.row * n);
 }
+
+// From the softmax p of the logits, where another kernel has computed it.
+// loss = -log(p[label]). thread -> one row.
+extern "C" __global__ void cross_entropy_of_softmax(
+    const real* p, const long long* labels, real* losses, int rows, int classes) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) {
+        long long label = labels[row];
+        bool known = 0 <= label && label < classes;
+        losses[row] = known ? -log(p[row * classes + label]) : NAN;
+    }
+}
+
+// dx = (p - onehot(label)) * dy / divisor. thread -> one element of dx, of `size`.
+extern "C" __global__ void cross_entropy_of_softmax_backward(
+    const real* dy, const real* p, const long long* labels, real* dx, int size, int classes, int step, real divisor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < size) {
+        int row = i / classes;
+        long long label = labels[row];
+        bool known = 0 <= label && label < classes;
+        dx[i] = known ? (p[i] - (i % classes == label ? 1 : 0)) * dy[row * step] / divisor : NAN;
+    }
+}

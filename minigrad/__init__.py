@@ -27,6 +27,7 @@ _MODULES = {
     "view": "minigrad.kernels.view",
 }
 _FUNCTIONS = {
+    "Runtime": "minigrad.lab.runtime",
     "differentiable": "minigrad.adjoint",
     "doctor": "minigrad.lab.doctor",
     "exercise": "minigrad.lab.exercises.course",
@@ -34,7 +35,10 @@ _FUNCTIONS = {
     "graph": "minigrad.replay.graph",
     "inspect": "minigrad.microscope",
     "memory": "minigrad.lab.memory",
+    "mine": "minigrad.lab.own",
+    "progress": "minigrad.lab.progress",
     "tune": "minigrad.lab.tune",
+    "using": "minigrad.lab.own",
     "word": "minigrad.lab.words",
 }
 __all__ = [

@@ -1,16 +1,17 @@
-"""The command line: `minigrad doctor` and `minigrad bench`."""
+"""The command line: `minigrad doctor`, `minigrad bench` and `minigrad grade`."""
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from minigrad.devices import why_not
 from minigrad.errors import CompileError, DeviceError, KernelError, require_words
-from minigrad.lab import bench, show, tune
+from minigrad.lab import bench, grade, show, tune
 from minigrad.lab.bench import adjoints, workloads
 from minigrad.lab.bench.record import Record, records_folder
 from minigrad.lab.check import ValueMismatch
@@ -51,11 +52,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one_of.add_argument(f"--{name}", dest="name", action="store_const", const=name, help=benchmark.help)
     timing.add_argument("--save", metavar="FOLDER", help="write the record there, and not under notebooks/records")
     timing.set_defaults(name="")
+    grading = commands.add_parser(
+        "grade", help="for a teacher: check the exercises in notebooks; this runs the students' code on this machine",
+        description="Check every %%exercise and %%kernel cell of these notebooks, without running any other cell. "
+        "Each is checked in a process of its own with a time limit, but nothing else holds it back: THIS RUNS THE "
+        "STUDENTS' CODE, PYTHON AND C++, WITH YOUR RIGHTS. Use an account or a container that has nothing to lose.",
+    )  # fmt: skip
+    grading.add_argument("notebooks", nargs="+", metavar="NOTEBOOK", help="a file *.ipynb")
+    grading.add_argument("--json", metavar="FILE", help="write cells, verdicts and totals there, too")
+    grading.add_argument("--limit", type=float, default=grade.LIMIT, metavar="SECONDS", help="for a cell (%(default)g)")
     options = parser.parse_args(arguments)
     if options.command == "bench":
         return _bench(options)
+    if options.command == "grade":
+        return _grade(options)
     print(doctor())
     return 0
+
+
+def _grade(options: argparse.Namespace) -> int:
+    """Print the verdicts. Returns 0, or 2 if a file is no notebook or the JSON cannot be written."""
+    notebooks, code = [], 0
+    for path in options.notebooks:
+        try:
+            grade.code_cells(path)
+            notebooks.append(path)
+        except (OSError, ValueError) as error:
+            code = _refuse(error)
+    if not notebooks:
+        return code
+    found = grade.grade(notebooks, options.limit)
+    print(found)
+    try:
+        if options.json:
+            Path(options.json).write_text(found.json(), encoding="utf-8")
+    except OSError as error:
+        return _refuse(error)
+    return code
+
+
+def _refuse(error: Exception) -> int:
+    """Say what is wrong with a file."""
+    if isinstance(error, OSError):
+        error = ValueError(f"{error.filename}: {error.strerror}.")
+    print(f"minigrad grade: {error}", file=sys.stderr)
+    return 2
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -144,6 +185,12 @@ def _host(_: str | None, against: Sequence[str], command: str) -> Record:
     return bench.record.todays_record(command, host=cost.times)
 
 
+def _levels(_: str | None, against: Sequence[str], command: str) -> Record:
+    found = bench.memory_levels()
+    print(found)
+    return bench.record.todays_record(command, levels=dict(found.levels))
+
+
 def _adjoints(only: str | None, against: Sequence[str], command: str) -> Record:
     record = adjoints.run(only, against, lambda subjects: show.progress(subjects, "adjoints"), command)
     print(record)
@@ -166,6 +213,9 @@ BENCHMARKS = {  # by option
     ),
     "host": Benchmark(
         "only what a call costs the host", ("torch",), None, _host, lambda _: [bench.recorded_host()]
+    ),
+    "levels": Benchmark(
+        "only the levels of memory: bandwidth and latency", (), None, _levels, lambda _: [bench.recorded_levels()]
     ),
     "adjoint": Benchmark(
         "only the ladder's kernels, each beside its adjoint", ("warp",), adjoints.rungs, _adjoints,

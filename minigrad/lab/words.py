@@ -15,7 +15,8 @@ NOTEBOOKS = PACKAGE.parent / "notebooks"  # a wheel comes without them
 
 # By notebook: the word, or in brackets the word and the pattern of the spellings that count as its use, then its
 # meaning. Without a pattern the word itself counts, and its plural with s. Case is of no account, except in capitals.
-# An everyday word that is a term as well ("stage") has a pattern that leaves the everyday uses out.
+# An everyday word that is a term as well ("stage") has a pattern that leaves the everyday uses out. A pattern between
+# backquotes is one of code: it is looked for in the pieces of code within the prose.
 _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     "00": {
         "automatic differentiation": "Finding the gradient of a whole calculation by a program that applies the rule "
@@ -43,8 +44,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "host": "The computer around the GPU: its CPU, its memory, and the Python program that launches kernels.",
         ("multiprocessor", r"multiprocessors?|(?-i:SMs?)"): "The part of a GPU that runs blocks, also called SM. It "
         "has its own registers, shared memory and cores. An H200 has 132.",
-        ("core", r"(?<!tensor )cores?"): "A circuit in a multiprocessor that makes one addition or multiplication "
-        "per clock. It has no program of its own: a warp uses 32 cores at once.",
+        "core": "A circuit in a multiprocessor that multiplies and adds. It has no text of its own to follow: an "
+        "instruction of a warp uses 32 cores at once.",
         "warp": "32 neighbouring threads of a block, which the hardware runs together, one instruction at a time for "
         "all of them.",
         "register": "A place in a multiprocessor that holds one variable of one thread, 4 bytes. The fastest memory.",
@@ -58,6 +59,13 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("L2", r"L2"): "The cache between all multiprocessors and global memory.",
         ("latency", r"latency|latencies"): "The time from asking for a number to having it.",
         ("bandwidth", r"bandwidths?"): "The bytes that can be moved in a second.",
+        ("BLOCK", r"`BLOCK`"): "The number of threads of a block, where the compiler is given it as a constant: "
+        'defines={"BLOCK": 128}.',
+        (
+            "real",
+            r"`real`",
+        ): "float or double, as the arrays of a call ask. minigrad's own kernels are written with it.",
+        ("? :", r"`[^?]+\?[^:]+:.*`"): "condition ? a : b is a where the condition holds, and b elsewhere.",
         "upstream gradient": "The gradient with respect to the output of an operation, which the way back starts "
         "from: dy.",
         "central difference": "A slope measured by two small steps: (f(x + e) - f(x - e)) / 2e.",
@@ -67,8 +75,10 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
         ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
         "gives the gradients of its inputs.",
-        ("topological order", r"topological(?:ly)?"): "An order in which each operation comes after everything that "
-        "it needs.",
+        (
+            "topological order",
+            r"topological(?:ly| order)?",
+        ): "An order in which each operation comes after everything that it needs.",
     },
     "03": {
         ("elementwise", r"elementwise"): "Done to each element by itself: y[i] depends on x[i] alone.",
@@ -77,13 +87,15 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("axis", r"axis|axes"): "One direction of an array: a matrix has two, axis 0 down and axis 1 across.",
         "extent": "The size of an array along one axis.",
         "stride": "How many elements lie in memory from one element to the next along an axis.",
+        ("threadIdx.y", r"`.*threadIdx\.y.*`"): "The thread's number along the second direction of its block; "
+        "blockIdx.y is that of the block. A third direction has z.",
         "view": "The same memory read with another shape or other strides, without a copy.",
         "kink": "A corner of a function, where it has no single slope.",
     },
     "03b": {
         ("fusion", r"(?:kernel )?fusion|fuse[sd]?|fusing"): "One kernel in place of several, so that the numbers "
         "between them stay in registers.",
-        ("trace", r"(?:a|the) traces?|traced"): "A run of a function that notes which operations it calls.",
+        ("trace", r"traces?|traced"): "A run of a function that notes which operations it calls.",
     },
     "04": {
         "lane": "One of the 32 places of a warp, numbered 0 to 31.",
@@ -92,6 +104,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("coalesced", r"(?:un)?coalesced|coalesc(?:e|es|ing)"): "Said of a request whose lanes use every byte of the "
         "sectors that it touches.",
         "tile": "A rectangular part of a matrix, on which one block works.",
+        ("TILE", r"`.*\bTILE\b.*`"): "The side of a square tile, as a constant that the compiler is given.",
         "barrier": "A line that no thread of a block passes before all of them have reached it: __syncthreads().",
         ("phase", r"phases?"): "What a kernel does from one barrier to the next.",
         ("bank", r"banks?"): "One of the 32 parts of shared memory, each of which serves one address at a time.",
@@ -106,10 +119,16 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("atomic", r"atomics?|atomically"): "Said of a read, change and write that no other thread can come between.",
         ("divergence", r"diverge(?:nce|nt|s|d)?|diverging"): "Lanes of one warp that take different branches, which "
         "then run one after the other.",
+        ("&y[i]", r"`.*&\w+\[.*`"): "The address of y[i], for a function that changes it in place, as atomicAdd does.",
+        ("[=]", r"`.*\[=\].*`"): "The beginning of a function without a name in C++, which copies the variables that "
+        "it uses: [=](int i) { return x[i]; }.",
         "shuffle": "An instruction by which a lane reads a register of another lane of its warp.",
         "softmax": "exp of each number of a row, divided by the sum of the row: numbers from 0 to 1 that add up to 1.",
         ("scatter", r"scatter(?:s|ed|ing)?"): "Each thread adds what it has wherever it belongs: many writes may meet.",
         ("gather", r"gather(?:s|ed|ing)?"): "Each thread owns one result and reads what it needs for it.",
+        ("fence", r"fences?"): "__threadfence(): what a thread wrote before it is there for all other threads before "
+        "anything that it writes after it.",
+        ("scan", r"scans?"): "All the sums on the way: y[i] is the sum of x[0] to x[i].",
     },
     "06": {},
     "07": {
@@ -119,6 +138,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "intensity.",
         "register tile": "The elements of the result that one thread keeps in its registers.",
         "vector load": "One instruction by which a thread reads 16 neighbouring bytes.",
+        ("[&]", r"`.*\[&\].*`"): "Like [=], but the function uses the variables themselves, and no copies.",
+        ("auto", r"`auto`"): "The type of a variable, left to the compiler.",
         ("double buffering", r"double[- ]buffer(?:ing|ed|s)?"): "Two places for tiles: one is filled while the other "
         "is used.",
         ("pipeline stage", r"pipeline stages?"): "A place for one tile on its way through a kernel that fetches "
@@ -139,8 +160,14 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("occupancy", r"occupancy|occupancies"): "The warps that are on a multiprocessor, as a part of the most that "
         "it can hold.",
         ("wave", r"waves?"): "The blocks that run on the GPU at the same time.",
-        ("tail", r"(?:the|a|its|this) tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
+        ("tail", r"tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
         ("regret", r"regrets?"): "How much longer the chosen kernel takes than the best one would have.",
+        "macro": "A word of a C++ text that the compiler replaces by something else, as BLOCK by 256.",
+    },
+    "08b": {
+        ("runtime", r"runtime"): "The library of CUDA that a host program calls: memory, copies, launches.",
+        "pointer": "The address of memory: a number that says where an array begins.",
+        ("PCIe", r"PCIe"): "The connection between host and GPU, much slower than the GPU's own memory.",
     },
     "09": {
         "logit": "A score before softmax: any number, larger for what is more likely.",
@@ -153,6 +180,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
+        (">>", r"`.*[^>]>>[^>].*`"): "k >> j halves the whole number k, j times, and drops what is left over.",
         ("checkpoint", r"checkpoint(?:s|ed|ing)?"): "A value stored on the way forward, from which the way back "
         "computes the following ones again.",
     },
@@ -171,9 +199,16 @@ class Word:
     meaning: str
     uses: str
 
+    @property
+    def code(self) -> bool:
+        """True for a piece of code, as `threadIdx.y`."""
+        return self.uses.startswith("`")
+
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The uses as whole words. Where a pattern begins with two capitals or digits, their case counts."""
+        """The uses as whole words, or the piece of code. Where it begins with two capitals or digits, case counts."""
+        if self.code:
+            return re.compile(self.uses[1:-1])
         capitals = re.match(r"[A-Z0-9\[]{2}", self.uses) is not None
         return re.compile(rf"(?<![\w-])(?:{self.uses})(?!\w)", 0 if capitals else re.I)
 
@@ -235,9 +270,8 @@ def word(name: str | None = None) -> Word | Glossary:
     words = course()
     if name is None:
         return Glossary(tuple(sorted(words.values(), key=lambda each: each.name.lower())))
-    if found := words.get(name) or next(
-        (each for each in words.values() if each.pattern.fullmatch(name.strip())), None
-    ):
+    spelled = (each for each in words.values() if not each.code and each.pattern.fullmatch(name.strip()))
+    if found := words.get(name) or next(spelled, None):
         return found
     near = get_close_matches(name.lower(), words, 3) or [each for each in words if name.lower() in each][:3]
     hint = f"did you mean {' or '.join(near)}? " if near else ""

@@ -12,6 +12,7 @@ from minigrad.devices import get
 from minigrad.devices.array import Array
 from minigrad.errors import CompileError
 from minigrad.kernels.kernel import Kernel
+from minigrad.lab.bench.levels import places
 from minigrad.lab.bench.measure import Draw, Reference
 from minigrad.microscope import watching
 from minigrad.op import Op
@@ -94,6 +95,13 @@ def test_the_kernels_of_benchmarks_have_no_problem():
         draw.real(1000)
         draw.whole(1000, -3, 7)
         assert Reference(SIM, host).error(Array.upload(SIM, host)) == 0
+        x, sums, last = mg.ones(256, device="sim"), mg.zeros(32, device="sim"), mg.zeros(1, device="sim", dtype="int32")
+        following = mg.tensor(places(256), device="sim", dtype="int32")
+        walks = {"stream": (x, sums, 64, 4), "stream_shared": (sums, 4)}
+        for name, args in walks.items():
+            Kernel("bench/levels.cu", name)(*args, grid=2, block=16)
+        for name, args in {"chase": (following, last, 9), "chase_shared": (last, 9)}.items():
+            Kernel("bench/levels.cu", name)(*args, grid=1, block=1)
     RAN.update(record.kernel for record in report.launches)
     assert report.problems == []
 

@@ -9,6 +9,9 @@ FLOAT32 = {(7, 0): 128, (7, 5): 128, (8, 0): 128, (8, 6): 256, (8, 7): 256, (8, 
 TENSOR = {"tf32": {(8, 0): 1024, (9, 0): 2048}, "bfloat16": {(8, 0): 2048, (9, 0): 4096}}
 FLOPS_PER_CLOCK = {"float32": FLOAT32, **TENSOR}
 
+# KB of L1 and shared memory together, from the same tables.
+NEAR = {(7, 0): 128, (7, 5): 96, (8, 0): 192, (8, 6): 128, (8, 7): 192, (8, 9): 128, (9, 0): 256, (10, 0): 256}
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -25,11 +28,23 @@ class Chip:
     reserved: int  # bytes of shared memory that the driver takes per block
     threads: int
     blocks: int
+    memory: int = 0  # bytes of global memory; 0 in older records
 
     def peak(self, unit: str = "float32") -> float | None:
         """FLOP/s = multiprocessors * FLOPs per clock * clock, for float32, tf32 or bfloat16; None if unknown."""
         per_clock = FLOPS_PER_CLOCK[unit].get(self.compute)
         return self.sms * per_clock * self.clock if per_clock else None
+
+    @property
+    def cores(self) -> int | None:
+        """float32 cores per multiprocessor: each makes two FLOPs per clock. None if unknown."""
+        per_clock = FLOAT32.get(self.compute)
+        return per_clock // 2 if per_clock else None
+
+    @property
+    def near(self) -> int:
+        """Bytes of L1 and shared memory together, per multiprocessor; those of shared memory where unknown."""
+        return NEAR.get(self.compute, 0) * 1024 or self.shared
 
     @property
     def warps(self) -> int:
@@ -52,4 +67,5 @@ def chip_of(gpu: Any) -> Chip:
         reserved=of("RESERVED_SHARED_MEMORY_PER_BLOCK"),
         threads=of("MAX_THREADS_PER_MULTIPROCESSOR"),
         blocks=of("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        memory=gpu.total_memory,
     )

@@ -2,7 +2,8 @@
 
 import atexit
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -72,6 +73,15 @@ class GPU:
 
     def zero(self, address: int, nbytes: int) -> None:
         self.context.call(self.context.library.cuMemsetD8Async, address, 0, nbytes)
+
+    @contextmanager
+    def page_locked(self, nbytes: int) -> Iterator[np.ndarray]:
+        """Host memory, as bytes, that the GPU reads by itself: uploads run at the speed of the link."""
+        with self.context.guarded():
+            memory = self._driver.pagelocked_empty(nbytes, np.uint8)
+        yield memory
+        with self.context.guarded():
+            memory.base.free()
 
     # --- kernels ---
 
@@ -147,6 +157,11 @@ class GPU:
     def attribute(self, name: str) -> int:
         """One number of the GPU by the driver's name for it: `MULTIPROCESSOR_COUNT`."""
         return self._device.get_attribute(getattr(self._driver.device_attribute, name))
+
+    @property
+    def total_memory(self) -> int:
+        """Bytes of global memory."""
+        return self._device.total_memory()
 
     def resources(self, module: Any, name: str) -> tuple[int, int, int]:
         """Registers per thread, bytes of static shared memory and bytes of local memory of a compiled kernel."""

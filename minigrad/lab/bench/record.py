@@ -16,7 +16,7 @@ from datetime import date
 from importlib import metadata
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +38,18 @@ ADJOINT = "adjoint"  # the folder with the records of adjoints
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
 HEAD = ("device", "date", "command", "versions")  # required in every file
 KEYS = {  # by folder: the keys of a file, in their order
-    "": (*HEAD, "refused", "chip", "copy", "measurements", "sweeps", "steps", "host", "choices", "resources"),
+    "": (*HEAD, "refused", "chip", "copy", "levels", "measurements", "sweeps", "steps", "host", "choices", "resources"),
     ADJOINT: (*HEAD, "refused", "costs"),
 }
-TABLES = ("measurements", "sweeps", "steps", "host", "choices", "resources", "costs")  # of a record, by title
+TABLES = ("levels", "measurements", "sweeps", "steps", "host", "choices", "resources", "costs")  # of a record, by title
 Times = dict[str, Timing]  # by a label: the values of the tunables, as "BLOCK=256", a way to take a step, a library
+
+
+class Level(NamedTuple):
+    """A level of memory: bytes per second that all threads read together, and seconds that one read takes."""
+
+    bandwidth: float
+    latency: float | None  # None for the host's memory, which kernels do not read
 
 
 @dataclass(repr=False)
@@ -59,6 +66,7 @@ class Record(Tabular):
     versions: dict[str, str]
     chip: Chip | None = None
     copy: float | None = None
+    levels: dict[str, Level] = field(default_factory=dict)  # of memory
     refused: dict[str, str] = field(default_factory=dict)  # the reasons
     measurements: dict[str, Measurement] = field(default_factory=dict)
     sweeps: dict[str, Times] = field(default_factory=dict)
@@ -202,6 +210,8 @@ def _parsed(key: str, content: Any) -> Any:
             return {title: Measurement.from_json(title, entry) for title, entry in content.items()}
         case "sweeps" | "steps" | "host":
             return {title: {k: Timing.from_json(n) for k, n in entry.items()} for title, entry in content.items()}
+        case "levels":
+            return {name: Level(*entry) for name, entry in content.items()}
         case "resources":
             return {title: tuple(entry) for title, entry in content.items()}
         case "costs":

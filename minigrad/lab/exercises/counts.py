@@ -23,7 +23,8 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own.",
+        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own, "
+        "and keep in a variable what it needs again.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
@@ -32,7 +33,7 @@ COUNTS = {
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
-        "neighbours, and leave the rest to shared memory.",
+        "neighbours, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",
@@ -74,10 +75,11 @@ def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str
             yield count.advice.format(mine[name], best[name] or "none")
 
 
-def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection) -> Table:
-    """The counts that are not 0 for all of these, one row for each."""
+def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection, sizes: Mapping[str, int]) -> Table:
+    """The counts that are not 0 for all of these, one row for each; sizes are those of the launch, for the caption."""
     names = [name for name in COUNTS if any(row[name] for row in rows.values())]
     blocks = "the first block" if record.blocks == 1 else f"the first {record.blocks} blocks"
     lines = [[label, *(row[name] for name in names)] for label, row in rows.items()]
     heads = ["of one thread" if name == "accesses" else name.replace("_", " ") for name in names]
-    return table(lines, ["", *heads], f"Counted in {blocks}:")
+    place = "".join(f", {name}={size}" for name, size in sizes.items())
+    return table(lines, ["", *heads], f"Counted in {blocks}{place}:")

@@ -121,6 +121,7 @@ class PythonExercise(Exercise):
     ):
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call = truth, tuple(cases), call
+        self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
@@ -138,10 +139,16 @@ class PythonExercise(Exercise):
     def _known_mistake(self, attempt: str | Callable, mine: list[str]) -> Wrong | None:
         """The known mistake with the same outcomes; of several, the one that the text is, or resembles."""
         versions = {wrong.edit(self._solution): wrong for wrong in self.wrong}
-        same = {text: wrong for text, wrong in versions.items() if mine == self._outcomes(self._function(text))}
+        same = {text: wrong for text, wrong in versions.items() if mine == self._known(wrong)}
         text = attempt if isinstance(attempt, str) else ""
         alike = (wrong for wrong in same.values() if text and wrong.resembles(text))
         return same.get(text) or next(alike, None) or next(iter(same.values()), None)
+
+    def _known(self, wrong: Wrong) -> list[str]:
+        """The outcomes of a wrong version, computed once."""
+        if wrong not in self._known_outcomes:
+            self._known_outcomes[wrong] = self._outcomes(self._function(wrong.edit(self._solution)))
+        return self._known_outcomes[wrong]
 
     def _outcomes(self, function: Callable) -> list[str]:
         """The result of every case, or its error."""

@@ -16,6 +16,7 @@ from minigrad.lab import show as pictures
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
 from minigrad.lab.check.compare import TOLERANCE, Pair
+from minigrad.lab.exercises.as_op import AsOp
 from minigrad.lab.exercises.counts import COUNTS, counted, counts, wasted
 from minigrad.lab.exercises.exercise import Exercise, Wrong, bare
 from minigrad.microscope import Inspection
@@ -32,9 +33,10 @@ class KernelExercise(Exercise):
     """A kernel to write, over `float`. The reader's text runs under the microscope, at every size and block size.
 
     reference(*arrays) is the truth in NumPy, a tuple for several outputs. arguments(*arrays) gives the shape of each
-    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. through names shared
-    arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no pass.
-    grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
+    output and the value of each scalar, by name; with zeros, outputs are 0 before the launch. An output whose value is
+    one of the arrays starts as a copy of it: an update in place. op: the op as which the kernel can run. through names
+    shared arrays which the kernel must fill and read, or as many with other names: without them, a correct kernel is no
+    pass. grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
     tunables that the solution names are constants. content is that of Exercise.
 
     A correct kernel is wasteful if one of its counts in the first `blocks` blocks is more than a multiple of the
@@ -58,6 +60,7 @@ class KernelExercise(Exercise):
         block: tuple[str, ...] = ("BLOCK",),
         zeros: bool = False,
         through: Sequence[str] = (),
+        op: AsOp | None = None,
         tunables: Mapping[str, tuple[int, ...]] = MappingProxyType({"BLOCK": (32, 1, 33, 256)}),
         limits: Mapping[str, float] = MappingProxyType({}),
         score: str = "",
@@ -67,6 +70,7 @@ class KernelExercise(Exercise):
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
+        self.op = op
         self.score, self._show, self._blocks = score, show, blocks
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
@@ -82,8 +86,13 @@ class KernelExercise(Exercise):
     def launch(self, kernel: Kernel, *arrays: Array) -> list[Array]:
         """The outputs of a kernel. Arguments go by their position in the solution: a reader may rename them."""
         device, dtype, values = arrays[0].device, arrays[0].dtype, self.arguments(*arrays)
-        fill, inputs = Array.zeros if self.zeros else Array.empty, iter(arrays)
-        outputs = {name: fill(device, shape, dtype) for name, shape in values.items() if isinstance(shape, tuple)}
+        fill, inputs, outputs = Array.zeros if self.zeros else Array.empty, iter(arrays), dict[str, Array]()
+        for name, start in values.items():
+            if isinstance(start, tuple):
+                outputs[name] = fill(device, start, dtype)
+            elif isinstance(start, Array):
+                outputs[name] = fill(device, start.shape, dtype)
+                outputs[name].copy_from(start)
         values |= outputs
         names = [param.name for param in self.kernel.signature.params]
         launch = kernel.launch(*(values[name] for name in self.kernel.sizes))
@@ -182,11 +191,12 @@ class KernelExercise(Exercise):
 
     def _view(self, text: str) -> list[Any]:
         """The picture of the text's accesses, and their counts next to those of the solution."""
-        launches = self._inspected(ReaderKernel(self.kernel, text))
+        kernel = ReaderKernel(self.kernel, text)
+        launches = self._inspected(kernel)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
-        return [*drawn(launches, picture), *(counted(shown, record) for record in launches[-1:])]
+        return [*drawn(launches, picture), *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -1,6 +1,7 @@
 """03: the gradient of a broadcast row: copies going forward become sums going back."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import columns_of_a_matrix, reduced
 
 bias_backward = KernelExercise(
     "03",
@@ -58,4 +59,5 @@ extern "C" __global__ void bias_backward(const float* dy, float* db, int rows, i
     arguments=lambda dy: {"db": dy.shape[1:], "rows": dy.shape[0], "cols": dy.shape[1]},
     inputs=[(numbers(*shape),) for shape in ((1, 1), (2, 1), (3, 2), (1, 33), (33, 31), (0, 3), (3, 0), (5, 1025))],
     sizes="cols",
+    op=AsOp("sum", unfit=columns_of_a_matrix, finish=reduced),
 )  # fmt: skip

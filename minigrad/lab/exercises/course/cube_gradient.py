@@ -21,8 +21,7 @@ cube_gradient = PythonExercise(
     "00",
     task=r"""
 **A gradient of your own.** Let the tape find the gradient of $y = \sum x^3$. The rate of $x^3$ is $3x^2$, so for the
-tensor `x = [1, 2, 3]` it should be `[3, 12, 27]`. Change the marked line, run both cells, and the check tells you at
-once.
+tensor `x = [1, 2, 3]` it should be `[3, 12, 27]`. Change the marked line and run the cell. The answer comes at once.
 """,
     solution="""
 def cube_gradient(x):

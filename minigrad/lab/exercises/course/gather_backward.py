@@ -39,7 +39,8 @@ Write the kernel, one thread for each of the `n * cols` elements of `dy`. `dx` i
 alone does not tell whether it is right: the check also looks for threads that get in each other's way.
 """,
     solution="""
-extern "C" __global__ void gather_backward(const float* dy, const int* index, float* dx, int n, int cols) {
+extern "C" __global__ void gather_backward(
+    const float* dy, const int* index, float* dx, int n, int cols) {
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     //> // your code
     if (element < n * cols) {

@@ -1,6 +1,7 @@
 """06: the gradient of a product of matrices is a product of matrices."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (1, 2, 3), (8, 8, 8), (9, 7, 3), (3, 0, 2), (33, 17, 20))
 
@@ -61,4 +62,5 @@ extern "C" __global__ void matmul_gradient(
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

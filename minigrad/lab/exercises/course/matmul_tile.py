@@ -1,6 +1,7 @@
 """06: a product with a transpose through tiles: which element a thread copies, and which ones it multiplies."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (9, 7, 17), (3, 5, 16), (2, 2, 0), (17, 20, 33))
 
@@ -86,4 +87,5 @@ extern "C" __global__ void matmul_tile(
     through=("a_tile", "b_tile"),
     limits={"sectors": 1.5},
     tunables={"TILE": (8, 4, 16)},
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

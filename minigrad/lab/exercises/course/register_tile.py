@@ -1,6 +1,7 @@
 """07: a thread that computes a column of elements, with the operand that they share in a register."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (5, 9, 3), (9, 7, 17), (3, 1, 33), (2, 2, 0), (31, 17, 12))
 
@@ -94,4 +95,5 @@ extern "C" __global__ void register_tile(
     through=("a_tile", "b_tile"),
     score="shared_reads",
     tunables={"EDGE": (8, 16), "EACH": (4, 2)},
+    op=AsOp("matmul", unfit=two_matrices),
 )  # fmt: skip

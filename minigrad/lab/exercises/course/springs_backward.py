@@ -26,7 +26,7 @@ if (i < n - 1) {
 
 Here is its adjoint, for the places and for the strengths. The lines are reversed, each read has become an addition, and
 in a test all values were right. Still one rule is broken. Find where, mend it, and leave alone what is right: an atomic
-without need is time lost. `dx` and `dk` are full of zeros at the start.
+where one thread alone adds is time lost. `dx` and `dk` are full of zeros at the start.
 """,
     solution="""
 extern "C" __global__ void springs_backward(
@@ -49,10 +49,9 @@ extern "C" __global__ void springs_backward(
     hints=[
         "Which threads add to dk[5], and which to dx[5]? Write down what thread 4 and thread 5 do.",
         "`+=` reads, adds and writes. Between the reading and the writing of one thread, its neighbour may write.",
-        "dk[5] belongs to thread 5 alone. To dx[5] thread 4 adds by one statement and thread 5 by the other: both of "
-        "these need atomicAdd.",
-        "atomicAdd(&dx[i], -k[i] * stretch * dy[i]) takes away: there is no atomic subtraction for floats, and none is "
-        "needed.",
+        "Make a table: a row for each element of dx and dk, and in it the threads that add to it. Where there are two "
+        "threads in a row, how do they add without losing a share?",
+        "There is no atomic subtraction for floats, and none is needed: to take away is to add the negative.",
     ],
     wrong=[
         Wrong("atomicAdd(&dx[i + 1], k[i] * stretch * dy[i])", "dx[i + 1] += k[i] * stretch * dy[i]", "race",
@@ -71,9 +70,18 @@ extern "C" __global__ void springs_backward(
         Wrong("-k[i]", "k[i]", "value", "stretch is x[i + 1] minus x[i]: the share of x[i] has the other sign."),
         Wrong("dx[i + 1], k[i] * stretch * dy[i]", "dx[i + 1], k[i] * stretch", "value",
               "What arrives from behind is missing: each share is multiplied by dy[i]."),
+        Wrong("dx[i + 1], k[i] * stretch * dy[i]", "dx[i + 1], stretch * dy[i]", "value",
+              "The pull of a spring grows with its strength: the share of x[i + 1] has the factor k[i]."),
+        Wrong("dk[i] += 0.5f * stretch * stretch * dy[i]", "atomicAdd(&dk[i], 0.5f * stretch * stretch * dy[i])",
+              "wasteful", "dk[i] belongs to thread i alone, so its plain += was right."),
+        Wrong("atomicAdd(&dx[i], -k[i] * stretch * dy[i])", "atomicExch(&dx[i], -k[i] * stretch * dy[i])", "value",
+              "An exchange is atomic, too, but it puts a number in place of the sum: the neighbour's share is gone."),
+        Wrong("        atomicAdd(&dx[i], -k[i] * stretch * dy[i]);\n", "", "never-written",
+              "A spring pulls at both of its weights: x[i] gets a share, too."),
         Wrong("i < n - 1", "i < n", "out-of-bounds",
               "There is a spring less than there are weights: weight n - 1 has no neighbour behind it."),
     ],
+    bug=True,
     reference=reference,
     arguments=lambda x, k, dy: {"dx": x.shape, "dk": k.shape, "n": x.size},
     zeros=True,

@@ -1,0 +1,59 @@
+"""An exercise's kernel as an op: the calls of the op that it can do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minigrad.devices.array import Array
+from minigrad.ops.reduction import reduced_shape
+
+
+def any_call(*arrays: Array, **params: Any) -> str:
+    """Every call can be done."""
+    return ""
+
+
+@dataclass(frozen=True)
+class AsOp:
+    """The op as which the kernel of an exercise can run, on the arrays that its `launch` takes.
+
+    name: "matmul", or "SGD" for the update of a parameter in place, with p, g, v, lr, momentum and n as arguments. way:
+    "forward", or "transposed" for a product a @ b^T of a matmul. unfit(*arrays, **params) is empty
+    for a call that the kernel can do, else the reason in words; the course's kernel runs then. finish(y, *arrays,
+    **params) makes the op's result of the kernel's.
+    """
+
+    name: str
+    way: str = "forward"
+    unfit: Callable[..., str] = any_call
+    finish: Callable[..., Array] = lambda y, *arrays, **params: y
+
+
+def two_matrices(a: Array, b: Array, **params: Any) -> str:
+    """For a product of two matrices."""
+    return "" if a.ndim == b.ndim == 2 else "it is no product of two matrices"
+
+
+def rows_of_a_matrix(x: Array, axis: int) -> str:
+    """For an op along the rows of a matrix."""
+    return "" if (x.ndim, axis) == (2, 1) else "it is not along the rows of a matrix"
+
+
+def columns_of_a_matrix(x: Array, axis: tuple[int, ...], **params: Any) -> str:
+    """For an op down the columns of a matrix."""
+    return "" if (x.ndim, axis) == (2, (0,)) else "it is not down the columns of a matrix"
+
+
+def everything(x: Array, axis: tuple[int, ...], **params: Any) -> str:
+    """For an op over all numbers of an array."""
+    return "" if len(axis) == x.ndim else "it is not over the whole array"
+
+
+def one_shape(a: Array, b: Array) -> str:
+    """For an op on two arrays, element by element."""
+    return "" if a.shape == b.shape else "one array is broadcast over the other"
+
+
+def reduced(y: Array, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """The sums in the shape of the op's result."""
+    return y.reshape(reduced_shape(x.shape, axis, keepdims))

@@ -1,0 +1,103 @@
+"""`minigrad grade` finds right and wrong cells, in processes that a student's code can neither hold up nor end."""
+
+import json
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from minigrad.lab import cli, grade
+from minigrad.lab.exercises.course import all_exercises
+
+BIAS, COUNT = all_exercises()["bias_backward"], all_exercises()["count_blocks"]
+RELU = """extern "C" __global__ void relu_forward(const real* x, real* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n - 1) {
+        y[i] = x[i] < 0 ? 0 : x[i];
+    }
+}"""
+
+
+@pytest.fixture
+def student(tmp_path):
+    """A notebook with these code cells."""
+
+    def make(*cells, name="student.ipynb"):
+        book = new_notebook(cells=[new_markdown_cell("# Mine"), *map(new_code_cell, cells)])
+        nbformat.write(book, tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+def test_right_and_wrong_cells_are_found(student, capsys, tmp_path):
+    wrong = BIAS.solution().replace("sum +=", "sum =")
+    first = student(
+        "import minigrad as mg",
+        f"%%exercise bias_backward\n{wrong}",
+        f"# my second try\n%%exercise bias_backward\n{BIAS.solution()}",
+        f"%%kernel relu forward\n{RELU}",
+        name="first.ipynb",
+    )
+    second = student(f"%%exercise count_blocks\n{COUNT.skeleton}", "%%exercise nothing\n1", name="second.ipynb")
+    file = tmp_path / "grades.json"
+    assert cli.main(["grade", str(first), str(second), "--json", str(file)]) == 0
+    printed, saved = capsys.readouterr().out, json.loads(file.read_text())
+    assert [(cell["exercise"], cell["verdict"], cell["correct"]) for cell in saved["cells"]] == [
+        ("bias_backward", "value", False),
+        ("bias_backward", "right", True),
+        ("%%kernel relu forward", "never-written", False),
+        ("count_blocks", "unfinished", False),
+        ("nothing", "unknown", False),
+    ]
+    assert "db[0] is" in saved["cells"][0]["sentence"] and saved["cells"][1]["sentence"] == "Correct."
+    assert saved["totals"] == {
+        str(first): {"right": 1, "exercises": 2},
+        str(second): {"right": 0, "exercises": 2},
+    }
+    assert saved["total"] == {"right": 1, "exercises": 4}
+    assert f"{first}: 1 of 2 right" in printed and "never-written" in printed
+
+
+def test_code_that_never_ends_or_ends_the_process_is_stopped(student):
+    endless = "%%exercise count_blocks\ndef count_blocks(n, BLOCK):\n    while True: pass"
+    ending = "%%exercise count_blocks\ndef count_blocks(n, BLOCK):\n    import os; os._exit(0)"
+    loud = f"%%exercise count_blocks\nprint('heard')\n{COUNT.solution()}"
+    found = grade.grade([student(endless, ending, loud)], limit=3)
+    assert [cell.verdict for cell in found.cells] == ["time", "crashed", "right"]
+    assert found.cells[0].sentence == "It was stopped after 3 s."
+
+
+def test_a_function_that_a_later_cell_checks_is_graded(student):
+    path = student("x = 1", COUNT.solution(), 'mg.exercise("count_blocks").check(count_blocks)')
+    assert [cell.verdict for cell in grade.grade([path]).cells] == ["right"]
+
+
+def test_nothing_of_it_is_the_teachers_progress(student, monkeypatch, tmp_path):
+    monkeypatch.setenv("MINIGRAD_PROGRESS", str(tmp_path / "progress.json"))
+    assert grade.grade([student(f"%%exercise count_blocks\n{COUNT.solution()}")]).cells[0].correct
+    assert not (tmp_path / "progress.json").exists()
+
+
+def test_a_file_that_is_no_notebook_gives_a_sentence(student, tmp_path, capsys):
+    (tmp_path / "text.ipynb").write_text("not JSON")
+    (tmp_path / "list.ipynb").write_text('{"cells": [{"cell_type": "code"}]}')
+    right = student(f"%%exercise count_blocks\n{COUNT.solution()}")
+    names = [str(tmp_path / name) for name in ("text.ipynb", "list.ipynb", "missing.ipynb")]
+    assert cli.main(["grade", *names]) == 2
+    said = capsys.readouterr().err
+    assert f"{names[0]} is no notebook" in said and f"{names[1]} is no notebook" in said
+    assert f"{names[2]}: No such file" in said
+    assert cli.main(["grade", names[0], str(right)]) == 2
+    assert "1 of 1 right" in capsys.readouterr().out, "the others are graded"
+
+
+def test_json_that_cannot_be_written_gives_a_sentence(student, tmp_path, capsys):
+    assert cli.main(["grade", str(student("x = 1")), "--json", str(tmp_path / "no" / "grades.json")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_the_help_says_that_code_is_run(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["grade", "--help"])
+    assert "RUNS THE STUDENTS' CODE" in " ".join(capsys.readouterr().out.split())

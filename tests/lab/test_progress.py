@@ -1,0 +1,129 @@
+"""What a reader solves is kept over sessions, in one file, which is written whole and may be damaged or missing."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import minigrad as mg
+from minigrad.lab import notebook as magic
+from minigrad.lab import progress
+from minigrad.lab.check.kernel import OpTrial
+from minigrad.lab.exercises.course import all_exercises
+
+COUNT = all_exercises()["count_blocks"]
+RELU = mg.relu["forward"].text
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """An empty place for the file."""
+    path = tmp_path / "new" / "progress.json"
+    monkeypatch.setenv("MINIGRAD_PROGRESS", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def shell():
+    made = InteractiveShell()
+    magic.register(made)
+    yield made
+    made.history_manager.end_session()
+    made.history_manager = None
+
+
+def test_tests_do_not_write_the_users_file():
+    assert os.environ["MINIGRAD_PROGRESS"] == "off" and progress.file() is None
+    assert progress.remember("exercise", COUNT.name, "01", "text") == "" and not mg.progress().solved
+
+
+def test_the_file_is_in_the_users_data_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("MINIGRAD_PROGRESS")
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / name))
+    assert progress.file() == tmp_path / "minigrad" / "progress.json"
+
+
+def test_a_pass_of_the_magic_is_kept_over_sessions(path, shell):
+    shell.run_cell_magic("exercise", COUNT.name, COUNT.skeleton)
+    shell.run_cell_magic("exercise", COUNT.name, "def count_blocks(n, BLOCK): return n")
+    assert not path.exists()
+    assert shell.run_cell_magic("exercise", COUNT.name, COUNT.solution()).correct
+    script = "import minigrad as mg; print([s.text for s in mg.progress().solved] == [input()])"
+    other = subprocess.run([sys.executable, "-c", script.replace("input()", "mg.exercise('count_blocks').solution()")],
+                           capture_output=True, text=True, check=True, env=os.environ)  # fmt: skip
+    assert other.stdout == "True\n"
+
+
+def test_a_check_that_is_no_cell_is_not_kept(path):
+    assert COUNT.check(COUNT.solution()).correct
+    assert mg.check.kernel(mg.relu, "forward", RELU.replace("i < n", "i < n - 1")).kind == "never-written"
+    assert not path.exists()
+
+
+def test_a_kernel_of_the_readers_own_is_kept_with_its_notebook(path, shell, monkeypatch):
+    monkeypatch.setattr(OpTrial, "tunables", {"BLOCK": (256,)})
+    monkeypatch.setenv("JPY_SESSION_NAME", "course/01_your_first_kernel.ipynb")
+    assert shell.run_cell_magic("kernel", "relu_forward mine", RELU).correct
+    assert not shell.run_cell_magic("kernel", "relu backward", RELU).correct
+    (kept,) = mg.progress().solved
+    assert (kept.kind, kept.name, kept.notebook, kept.text.strip()) == ("kernel", "relu forward", "01", RELU.strip())
+
+
+def test_the_table_has_every_exercise_and_the_readers_kernels(path):
+    progress.remember("exercise", "clip", "01", all_exercises()["clip"].solution())
+    progress.remember("exercise", COUNT.name, "01", COUNT.solution())
+    progress.remember("kernel", "relu forward", "", RELU)
+    table = mg.progress().table()
+    day = mg.progress().solved[0].date[:10]
+    rows = {row[1]: row for row in table.rows}
+    assert rows["clip"] == ("01", "clip", "Clip", day, "yours")
+    assert rows["count_blocks"][3:] == (day, "") and rows["add_bounds"][3:] == ("", "")
+    assert rows["%%kernel relu forward"] == ("", "%%kernel relu forward", "", day, "yours")
+    assert rows.keys() >= all_exercises().keys()
+    assert f"2 of {len(all_exercises())} exercises solved; 2 kernels are yours." in table.caption
+    assert "<table" in mg.progress()._repr_html_()
+
+
+def test_a_later_text_replaces_the_one_before(path):
+    for text in ("first", "second"):
+        assert progress.remember("exercise", "clip", "01", text) == ""
+    assert [each.text for each in mg.progress().solved] == ["second"]
+    assert [each.name for each in path.parent.iterdir()] == ["progress.json"], "scratch files are gone"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff", b'{"solved": 3}', b'{"solved": [{"kind": "exercise"}]}',
+     json.dumps({"solved": [dict.fromkeys(("kind", "name", "notebook", "date", "text"), 1)]}).encode(),
+     json.dumps({"solved": [dict.fromkeys(("kind", "name", "notebook", "date", "text"), "x")]}).encode()],
+)  # fmt: skip
+def test_a_damaged_file_is_put_aside(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    assert "was damaged: it is now progress.json.damaged, and a new one begins." in repr(mg.progress())
+    assert not path.exists() and path.with_name("progress.json.damaged").read_bytes() == content
+    path.write_bytes(content)
+    assert "was damaged" in progress.remember("exercise", "clip", "01", "text"), "the answer says so"
+    assert [each.name for each in mg.progress().solved] == ["clip"] and not mg.progress().note
+
+
+def test_a_file_that_cannot_be_written_gives_a_sentence(tmp_path, monkeypatch, shell):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MINIGRAD_PROGRESS", str(tmp_path / "file" / "progress.json"))
+    found = shell.run_cell_magic("exercise", COUNT.name, COUNT.solution())
+    assert found.correct and "not kept for later sessions" in found.text and "MINIGRAD_PROGRESS" in found.text
+
+
+def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
+    progress.remember("exercise", "clip", "01", "first")
+
+    def fails(*names):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("minigrad.lab.progress.os.replace", fails)
+    assert "No space left on device" in progress.remember("exercise", "clip", "01", "second")
+    assert [each.text for each in mg.progress().solved] == ["first"]
+    assert [each.name for each in path.parent.iterdir()] == ["progress.json"]
