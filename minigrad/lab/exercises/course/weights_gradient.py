@@ -22,12 +22,12 @@ extern "C" __global__ void weights_gradient(
     const float* a, const float* dc, float* db, int m, int n, int k) {
     int x = threadIdx.x, y = threadIdx.y;
     int p = blockIdx.y * TILE + y, j = blockIdx.x * TILE + x;
-    //>     float sum = 0;
-    //>     if (p < k && j < n) {
-    //>         for (int i = 0; i < m; ++i) {
-    //>             sum += a[i * k + p] * dc[i * n + j];
-    //>         }
+    //> float sum = 0;
+    //> if (p < k && j < n) {
+    //>     for (int i = 0; i < m; ++i) {
+    //>         sum += a[i * k + p] * dc[i * n + j];
     //>     }
+    //> }
     __shared__ float a_tile[TILE][TILE], dc_tile[TILE][TILE];
     int a_column = blockIdx.y * TILE + x;  // neighbours fetch neighbours
     float sum = 0;
