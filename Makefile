@@ -13,8 +13,10 @@ LABFLAGS ?= $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 help:
 	@sed -n 's/^# //p' Makefile | head -3
 
+# JUPYTER_CONFIG_PATH: JupyterLab asks nothing about news. Records stay out of the list of files.
 lab: gpu
-	$(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. notebooks/00_start_here.ipynb
+	JUPYTER_CONFIG_PATH=minigrad/lab/jupyter $(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. \
+	  --ContentsManager.hide_globs=records --ContentsManager.hide_globs=__pycache__ notebooks/00_start_here.ipynb
 
 # A file, or a notebook, is run by one process from its first test to its last: cells and README examples follow on.
 # A process that is brought down is not started anew, which would begin its file again and again.

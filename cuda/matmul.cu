@@ -5,17 +5,12 @@
 #endif
 
 // c = a @ b: (m, k) @ (k, n) -> (m, n), row after row in memory.
-// All three forward kernels take the same arguments and run TILE x TILE threads per block. blockIdx.z
-// counts the products of a batch; the views a_at and b_at find their matrices.
+// All three forward kernels take the same arguments and run TILE x TILE threads per block.
 
 // thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements of a that
 // lie k apart, and writes elements of c that lie n apart. Correct, and slow.
-extern "C" __global__ void matmul_naive(
-    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+extern "C" __global__ void matmul_naive(const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.x * TILE + threadIdx.x, column = blockIdx.y * TILE + threadIdx.y;
-    a += a_at(blockIdx.z) * m * k;
-    b += b_at(blockIdx.z) * k * n;
-    c += blockIdx.z * m * n;
     if (row < m && column < n) {
         real sum = 0;
         for (int i = 0; i < k; ++i) {
@@ -27,12 +22,8 @@ extern "C" __global__ void matmul_naive(
 
 // thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads neighbours
 // of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
-extern "C" __global__ void matmul_coalesced(
-    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+extern "C" __global__ void matmul_coalesced(const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
-    a += a_at(blockIdx.z) * m * k;
-    b += b_at(blockIdx.z) * k * n;
-    c += blockIdx.z * m * n;
     if (row < m && column < n) {
         real sum = 0;
         for (int i = 0; i < k; ++i) {
@@ -44,15 +35,11 @@ extern "C" __global__ void matmul_coalesced(
 
 // block -> TILE x TILE tile of c; thread -> one element of it.
 // Tiles of a and b pass through shared memory: each number read from global memory is used TILE times.
-extern "C" __global__ void matmul_tiled(
-    const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
+extern "C" __global__ void matmul_tiled(const real* a, const real* b, real* c, int m, int n, int k) {
     // [own]
     __shared__ real a_tile[TILE][TILE], b_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
-    a += a_at(blockIdx.z) * m * k;
-    b += b_at(blockIdx.z) * k * n;
-    c += blockIdx.z * m * n;
     real sum = 0;
     for (int start = 0; start < k; start += TILE) {
         // [load tile]
@@ -72,16 +59,12 @@ extern "C" __global__ void matmul_tiled(
 // da = dy @ b^T: (m, n) @ (n, k). block -> tile of da; thread -> one element of it.
 // b is read along its rows, as it is stored, so the reads are coalesced; its tile in shared memory is read
 // transposed. One more element per row puts the elements of a column in different banks.
-extern "C" __global__ void matmul_backward_a(
-    const real* dy, const real* b, real* da, int m, int n, int k, View dy_at, View b_at) {
+extern "C" __global__ void matmul_backward_a(const real* dy, const real* b, real* da, int m, int n, int k) {
     // [own]
     __shared__ real dy_tile[TILE][TILE], b_tile[TILE][TILE + 1];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
     int b_row = blockIdx.x * TILE + y;  // the row of b that this thread loads: a column of da
-    dy += dy_at(blockIdx.z) * m * n;
-    b += b_at(blockIdx.z) * k * n;
-    da += blockIdx.z * m * k;
     real sum = 0;
     for (int start = 0; start < n; start += TILE) {
         // [load tile]
@@ -100,16 +83,12 @@ extern "C" __global__ void matmul_backward_a(
 
 // db = a^T @ dy: (k, m) @ (m, n). block -> tile of db; thread -> one element of it.
 // a is read as it is stored, too, and its tile transposed: threads of one y read the same element, no conflict.
-extern "C" __global__ void matmul_backward_b(
-    const real* a, const real* dy, real* db, int m, int n, int k, View a_at, View dy_at) {
+extern "C" __global__ void matmul_backward_b(const real* a, const real* dy, real* db, int m, int n, int k) {
     // [own]
     __shared__ real a_tile[TILE][TILE], dy_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
     int a_column = blockIdx.y * TILE + x;  // the column of a that this thread loads: a row of db
-    a += a_at(blockIdx.z) * m * k;
-    dy += dy_at(blockIdx.z) * m * n;
-    db += blockIdx.z * k * n;
     real sum = 0;
     for (int start = 0; start < m; start += TILE) {
         // [load tile]

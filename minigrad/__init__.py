@@ -27,6 +27,7 @@ _MODULES = {
     "view": "minigrad.kernels.view",
 }
 _FUNCTIONS = {
+    "Runtime": "minigrad.lab.runtime",
     "differentiable": "minigrad.adjoint",
     "doctor": "minigrad.lab.doctor",
     "exercise": "minigrad.lab.exercises.course",

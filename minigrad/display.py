@@ -122,7 +122,7 @@ STYLES = {
 PAPER = "background:#f7f7f5;color:#1a1a1a;border:1px solid #d8d8d4;border-radius:4px;overflow-x:auto;"
 BODY = "margin:0;font-family:monospace;font-size:13px;line-height:1.35;padding:6px 8px;color:inherit;background:none"
 HEAD = "padding:4px 8px;border-bottom:1px solid #d8d8d4;font-family:monospace;font-size:13px;color:#444"
-WRAP = ";white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
+WRAP = ";font-size:12px;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
 GUTTER = "color:#767676;user-select:none"
 
 

@@ -87,5 +87,13 @@ def test_notebooks_are_stored_run_and_without_widget_state(path):
     assert any(cell.outputs for cell in code)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_code_in_notebooks_is_as_wide_as_its_cell(path):
+    """In a window of 1280 pixels a cell of JupyterLab holds about 107 characters."""
+    code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    wide = [line for source in code for line in source.splitlines() if len(line) > 100]
+    assert not wide, "wrap code in notebooks at 100 characters:\n" + "\n".join(wide)
+
+
 def skipped(cell: nbformat.NotebookNode) -> bool:
     return bool({"nbval-skip", "gpu"} & set(cell.metadata.get("tags", [])))

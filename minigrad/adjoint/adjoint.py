@@ -144,7 +144,13 @@ def adjoint(
     return Adjoint(compiled(source_or_kernel, next(iter(kernels)) if name is None else name), wrt)
 
 
-SHARES = ("flex:9 1 25em;min-width:0", "flex:10 1 28em;min-width:0")  # of the width
+# The page scrolls within its own height. The kernel stays in sight while its longer adjoint scrolls past it.
+PANES = "display:flex;flex-wrap:wrap;gap:8px;align-items:flex-start;max-height:440px;overflow-y:auto;resize:vertical"
+SHARES = (  # of the width
+    "flex:9 1 25em;min-width:0;position:sticky;top:0;max-height:440px;overflow-y:auto",
+    "flex:10 1 28em;min-width:0",
+)
+REASONS = "max-height:190px;overflow-y:auto"  # under a slider all of it has to fit in a window of 1280 x 800
 TINTS = ("#d6e6fa", "#fbe3c8", "#d8efd9", "#ecdcf3", "#f8efb2")  # background colours, in turn
 REVERSED = re.compile(r"// adjoint of line (\d+)")
 
@@ -164,4 +170,4 @@ def page(made: Adjoint) -> str:
         f'<div style="{share}">{"".join(column(text, line, file, tints) for line, text in texts)}</div>'
         for share, (file, texts, tints) in zip(SHARES, sides, strict=True)
     )
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{columns}</div>{made.decisions._repr_html_()}'
+    return f'<div style="{PANES}">{columns}</div><div style="{REASONS}">{made.decisions._repr_html_()}</div>'

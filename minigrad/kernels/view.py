@@ -37,6 +37,14 @@ class View(ctypes.Structure):
             view.shape[d], view.stride[d] = extent, stride
         return view
 
+    def element(self, index: int) -> int:
+        """The place of an element, by its number in C order."""
+        place = self.offset
+        for d in range(self.ndim):
+            index, digit = divmod(index, self.shape[d])
+            place += digit * self.stride[d]
+        return place
+
 
 def merge(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """The axes as (extent, stride), without those of extent 1; adjacent axes that are contiguous are merged."""

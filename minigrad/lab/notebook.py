@@ -1,16 +1,20 @@
-"""The notebook extension: the cell magics %%kernel and %%exercise, and tracebacks without minigrad's own frames.
+"""The notebook extension: the cell magics %%kernel and %%exercise, and errors that a page can hold.
 
-An error shows the lines of the cell and the message; `%tb` shows all frames. IPython's shell is an argument, so that
-nothing here imports IPython.
+An error shows the lines of the cell and the message, folded between words; `%tb` shows all frames. C++ that Python was
+given to read is answered in a sentence. IPython's shell is an argument, so that nothing here imports IPython.
 """
 
+import linecache
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from keyword import iskeyword
 from types import TracebackType
 from typing import Any
 
+from minigrad.display import folded
 from minigrad.lab import check, progress
 from minigrad.lab.check.answer import Answer
 from minigrad.lab.exercises.course import all_exercises, exercise
@@ -18,17 +22,64 @@ from minigrad.op import OPS, Op
 from minigrad.source import PACKAGE
 
 _HOME = f"{PACKAGE}{os.sep}"
+_MAGIC = re.compile(r"run_line_magic\('(%?)(kernel|exercise)'")  # IPython's form of a cell magic that is not one
+_CUDA = re.compile(r'extern\s+"C"|__global__|#include\b')
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+class Misplaced(Exception):
+    """A cell magic that is not the first line of its cell, or has one percent sign."""
 
 
 def shorten(shell: Any) -> None:
-    """Hide minigrad's frames in tracebacks, unless another handler of exceptions is installed."""
+    """Hide minigrad's frames in tracebacks and fold messages, unless another handler of exceptions is installed."""
 
     def shown(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:
-        shell.showtraceback((kind, error, _shortened(trace)), tb_offset=tb_offset)
+        cell = linecache.getlines(error.filename or "") if isinstance(error, SyntaxError) else []
+        sentence = str(error) if isinstance(error, Misplaced) else misplaced("".join(cell))
+        display = shell._showtraceback
+
+        def fold(kind: type, error: BaseException, lines: list[str]) -> None:
+            lines = [folded(f"SyntaxError: {sentence}")] if sentence else [*lines[:-1], _folded(lines[-1])]
+            display(kind, error, lines)
+
+        shell._showtraceback = fold  # to it IPython hands what it has made of the error
+        try:
+            shell.showtraceback((kind, error, _shortened(trace)), tb_offset=tb_offset)
+        finally:
+            del shell._showtraceback
         sys.last_traceback = trace  # for %tb and %debug
 
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), shown)
+
+
+def misplaced(cell: str) -> str:
+    """The answer to CUDA C++ that is given to Python; empty if the cell, as IPython passes it on, has no such thing."""
+    if found := _MAGIC.search(cell):
+        return _to_first_line(found[2]) if found[1] else _to_two_signs(found[2])
+    if _CUDA.search(cell):
+        return (
+            "this is CUDA C++, and the cell is read as Python. Its first line must be `%%kernel` with a kernel, "
+            "or `%%exercise` with a name; the C++ of mg.kernel stands in quotes."
+        )
+    return ""
+
+
+def _to_first_line(magic: str) -> str:
+    return f"`%%{magic}` must be the first line of its cell. Move what is above it into the cell, or delete it."
+
+
+def _to_two_signs(magic: str) -> str:
+    return f"Write `%%{magic}` with two percent signs, in the first line of the cell: it takes the whole cell."
+
+
+def _folded(message: str) -> str:
+    """The last lines of a traceback folded between words; the kind of the error keeps its colour."""
+    plain = _COLOURS.sub("", message)
+    kind, colon, _ = plain.partition(":")
+    coloured = re.match(rf"(?:{_COLOURS.pattern})*{re.escape(kind)}(?:{_COLOURS.pattern})*", message)
+    return coloured[0] + folded(plain)[len(kind) :] if colon and coloured else message
 
 
 def _shortened(trace: TracebackType | None) -> TracebackType | None:
@@ -65,8 +116,16 @@ def register(shell: Any) -> None:
         found = _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
         return _kept(found, "exercise", name, chosen.notebook, cell)
 
-    shell.register_magic_function(kernel, "cell", "kernel")
-    shell.register_magic_function(exercise_, "cell", "exercise")
+    def misplace(sentence: str) -> Callable[[str], None]:
+        def magic(line: str) -> None:
+            raise Misplaced(sentence)
+
+        return magic
+
+    for name, magic in (("kernel", kernel), ("exercise", exercise_)):
+        shell.register_magic_function(magic, "cell", name)
+        shell.register_magic_function(misplace(_to_two_signs(name)), "line", name)
+        shell.register_magic_function(misplace(_to_first_line(name)), "line", f"%{name}")
 
 
 def kernel_answer(words: list[str], cell: str, names: dict[str, Any]) -> Answer:

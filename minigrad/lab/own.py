@@ -50,20 +50,32 @@ class OwnKernel:
         """The launches of the kernel since this record was made."""
         return _launches(self.kernel) - self.before
 
-    def runs(self, arrays: Sequence[Array], params: Mapping[str, Any]) -> Array | None:
-        """The op's result, or None for a call that the kernel cannot do."""
+    @property
+    def way(self) -> str:
+        """The way of the exercise, as in AsOp; "forward" or "backward" for a kernel in place of an op's own."""
+        if self.exercise:
+            assert self.exercise.op
+            return self.exercise.op.way
+        return "backward" if "backward" in self.name else "forward"
+
+    def can(self, arrays: Sequence[Array], params: Mapping[str, Any]) -> bool:
+        """True if the kernel of an exercise can do this call of the op; if not, the reason is counted."""
         assert self.exercise and self.exercise.op
         reason = "its numbers are no float32" * any(x.dtype != np.float32 for x in arrays)
         reason = reason or "mg.precision asks for fewer bits" * (params.get("precision", "float32") != "float32")
         reason = reason or self.exercise.op.unfit(*arrays, **params)
-        if not reason:
-            try:
-                (y,) = self.exercise.launch(self.kernel, *arrays)
-                return self.exercise.op.finish(y, *arrays, **params)
-            except LaunchError as error:  # a grid beyond CUDA's limits
-                reason = str(error)
-        self.unfit[reason] += 1
-        return None
+        self.unfit.update([reason] * bool(reason))
+        return not reason
+
+    def run(self, arrays: Sequence[Array], params: Mapping[str, Any]) -> Array | None:
+        """The op's result, or None where the launch would be beyond CUDA's limits."""
+        assert self.exercise and self.exercise.op
+        try:
+            (y,) = self.exercise.launch(self.kernel, *arrays)
+        except LaunchError as error:
+            self.unfit[str(error)] += 1
+            return None
+        return self.exercise.op.finish(y, *arrays, **params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +125,14 @@ class Mine(Tabular):
             for each in self.ops
             for own in each.kernels
         ]
+        if not rows:
+            none = "No kernel is yours yet: solve an exercise whose kernel is an op, or change a kernel by %%kernel."
+            return table([], (), folded(f"{none} {self.note}".rstrip()))
         names = [each.name for each in self.ops]
         rest = [name for name, op in OPS.items() if op.kernels and name not in names]
         rest += [UPDATE] * (UPDATE not in names)
-        head = "Your own kernels" if rows else "No kernel is yours yet: solve an exercise, or change one in %%kernel"
-        caption = f"{head}. The course's are {', '.join(rest)}. {self.note}".rstrip()
-        return table(rows, ("op", "your kernel", "notebook", "launches", "calls that it cannot do"), folded(caption))
+        caption = folded(f"Your own kernels. The course's are {', '.join(rest)}. {self.note}".rstrip())
+        return table(rows, ("op", "your kernel", "notebook", "launches", "calls that it cannot do"), caption)
 
 
 def mine() -> Mine:
@@ -141,7 +155,8 @@ def using(*own: Any) -> Iterator[Mine]:
 
     own: the ops that `mine` and `%%kernel` give, and the kernels that `%%exercise` gives. An op of that name runs with
     these kernels wherever it is called: by operators, modules, gradients and the loss. With a softmax of your own
-    `cross_entropy` goes through it. Afterwards all is as before. Raises TypeError, and ValueError for two of one name.
+    `cross_entropy` goes through it. Afterwards all is as before. It holds for every thread; a step that `mg.graph` has
+    captured keeps the kernels of its capture. Raises TypeError, and ValueError for two of one name.
     """
     taken = Mine([_taken(each) for each in own])
     names = [each.name for each in taken]
@@ -171,58 +186,63 @@ def own_op(name: str, kernels: Sequence[OwnKernel]) -> OwnOp:
     """The op with these kernels, of which the last that fits a call runs."""
     if name == UPDATE:
         return OwnOp(name, tuple(kernels[-1:]))
-    op, adapted = OPS[name], [own for own in kernels if own.exercise]
+    op = OPS[name]
     for own in kernels:
         if not own.exercise:
             op = OpTrial(op, own.name.split()[1]).through(own.kernel)
+    adapted = [own for own in reversed(kernels) if own.exercise]
     if adapted:
         op = op.with_kernels(op.kernels, op.fast)
-        ways = {way: [own for own in reversed(adapted) if _way(own) == way] for way in map(_way, adapted)}
-        if forward := ways.get("forward"):
-            op.launch = partial(_launch, forward, op.launch)
+        newest = next((own for own in reversed(kernels) if own.way == "forward"), adapted[0])
+        if newest.exercise:  # else the op's launch takes it
+            op.launch = partial(_matmul if name == "matmul" else _forward, adapted, op.launch)
         if name == "matmul":
-            op.launch_backward = partial(_matmul_backward, ways, op.launch_backward)
+            op.launch_backward = partial(_matmul_backward, adapted, op.launch_backward)
     return OwnOp(name, tuple(kernels), op)
 
 
-def _way(own: OwnKernel) -> str:
-    assert own.exercise and own.exercise.op
-    return own.exercise.op.way
+def _forward(own: Sequence[OwnKernel], course: Callable, kernels: Any, *arrays: Array, **params: Any) -> Array:
+    """The first of these kernels that can do it, else the op's launch of its kernels."""
+    for each in own:
+        if each.can(arrays, params) and (y := each.run(arrays, params)) is not None:
+            return y
+    return course(kernels, *arrays, **params)
 
 
-def _launch(own: Sequence[OwnKernel], course: Callable, kernels: Any, *arrays: Array, **params: Any) -> Array:
-    """The forward pass by the first of these kernels that can do it, or by the course's launch."""
-    results = (each.runs(arrays, params) for each in own)
-    found = next((y for y in results if y is not None), None)
-    return course(kernels, *arrays, **params) if found is None else found
+def _matmul(own: Sequence[OwnKernel], course: Callable, kernels: Any, a: Array, b: Array, precision: str) -> Array:
+    """a @ b."""
+    c = _product(own, a, b, (False, False), precision)
+    return course(kernels, a, b, precision) if c is None else c
 
 
 def _matmul_backward(
-    ways: Mapping[str, Sequence[OwnKernel]], course: Any, kernels: Any, needs: tuple, dy: Array, a: Array, b: Array,
+    own: Sequence[OwnKernel], course: Callable, kernels: Any, needs: tuple, dy: Array, a: Array, b: Array,
     shapes: tuple, precision: str,
 ) -> tuple:  # fmt: skip
-    """da = dy @ b^T and db = a^T @ dy by the reader's product, of copies that are transposed before."""
-
-    def product(x: Array, y: Array) -> Array | None:
-        results = (own.runs((x, y), {"precision": precision}) for own in ways.get("forward", ()))
-        return next((z for z in results if z is not None), None)
-
-    def swapped(x: Array) -> Array:
-        return OPS["transpose"].run([x], {"axes": (1, 0)})
-
-    matrices = len(shapes[0]) == len(shapes[1]) == 2
-    da = db = None
-    if needs[0] and matrices:
-        direct = (own.runs((dy, b), {"precision": precision}) for own in ways.get("backward_a", ()))
-        da = next((z for z in direct if z is not None), None)
-        da = product(dy, swapped(b)) if da is None else da
-    if needs[1] and matrices:
-        db = product(swapped(a), dy)
-    rest = tuple(need and x is None for need, x in zip(needs, (da, db), strict=True))
+    """da = dy @ b^T, db = a^T @ dy."""
+    da = _product(own, dy, b, (False, True), precision) if needs[0] else None
+    db = _product(own, a, dy, (True, False), precision) if needs[1] else None
+    rest = needs[0] and da is None, needs[1] and db is None
     if any(rest):
         others = course(kernels, rest, dy, a, b, shapes, precision)
-        da, db = (other if x is None else x for x, other in zip((da, db), others, strict=True))
+        return tuple(other if x is None else x for x, other in zip((da, db), others, strict=True))
     return da, db
+
+
+def _product(own: Sequence[OwnKernel], x: Array, y: Array, turned: tuple[bool, bool], precision: str) -> Array | None:
+    """x @ y, where the marked ones stand for their transposes, by the kernel that needs the fewest transposed copies.
+
+    A kernel of the way "transposed" multiplies by the transpose of its second array.
+    """
+    params = {"precision": precision}
+    ways = [(each, turned[0], turned[1] != (each.way == "transposed")) for each in own if each.can((x, y), params)]
+    for each, *copied in sorted(ways, key=lambda way: sum(way[1:])):
+        arrays = [
+            OPS["transpose"].run([z], {"axes": (1, 0)}) if copy else z for z, copy in zip((x, y), copied, strict=True)
+        ]
+        if (z := each.run(arrays, params)) is not None:
+            return z
+    return None
 
 
 def _through_softmax(kernels: Any, logits: Array, labels: Array, reduction: str) -> Array:

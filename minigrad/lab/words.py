@@ -162,6 +162,12 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("wave", r"waves?"): "The blocks that run on the GPU at the same time.",
         ("tail", r"tails?"): "The time in which the last blocks run, and part of the GPU is idle.",
         ("regret", r"regrets?"): "How much longer the chosen kernel takes than the best one would have.",
+        "macro": "A word of a C++ text that the compiler replaces by something else, as BLOCK by 256.",
+    },
+    "08b": {
+        ("runtime", r"runtime"): "The library of CUDA that a host program calls: memory, copies, launches.",
+        "pointer": "The address of memory: a number that says where an array begins.",
+        ("PCIe", r"PCIe"): "The connection between host and GPU, much slower than the GPU's own memory.",
     },
     "09": {
         "logit": "A score before softmax: any number, larger for what is more likely.",

@@ -172,7 +172,7 @@ def test_a_launch_without_grid_says_what_to_give():
 def test_a_kernel_with_views_says_how_to_make_them():
     x = mg.zeros((2, 2), device="sim")
     with pytest.raises(LaunchError, match=r"got 3\. a_at is a view: mg\.view\.broadcast\(shape, to\)"):
-        mg.matmul["tiled"].launch(2, 2, 2)(x, x, x)
+        mg.matmul["vectorized"].launch(2, 2, 2)(x, x, x)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
     assert told.startswith(
         "500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu forward of 8"
     )
-    assert "live: no GPU here  recorded on NVIDIA H200, 2026-01-02" in repr(sweep)
-    assert "live: no GPU here  recorded: never" in repr(mg.bench.sweep(mg.relu, (9,)))
+    assert "BLOCK  recorded on NVIDIA H200, 2026-01-02" in repr(sweep)
+    assert "BLOCK  recorded: never" in repr(mg.bench.sweep(mg.relu, (9,)))
     with pytest.raises(ValueError, match="no kernel with a tunable TILE; the tunables are BLOCK=256"):
         mg.bench.sweep(mg.relu, (8,), tunable="TILE", variant="forward")

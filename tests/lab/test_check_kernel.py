@@ -217,9 +217,9 @@ def test_a_wrong_gradient_is_answered():
         ("sigmoid", "forward", mg.sigmoid["forward"].text.split("y[i] = ")[-1].split(";")[0],
          "exp(x[i]) / (1 + exp(x[i]))", "nan", "y[2] is nan, wanted 1"),
         ("multiply", "backward", "if (db) ", "", "null-pointer", ": db is a null pointer"),
-        ("matmul", "naive", "c += blockIdx.z * m * n;", "", "race", "m=1, n=5, k=3, batch=2, TILE=16: "),
+        ("matmul", "register_tile_1d", "c += blockIdx.z * m * n;", "", "race", "m=1, n=5, k=3, batch=2, EDGE=32"),
         ("matmul", "tiled", "__syncthreads();  // and read by all, before the next ones overwrite them", "", "race",
-         "Line 15 is in the next iteration of the loop: put a __syncthreads() between line 20 and its end."),
+         "Line 11 is in the next iteration of the loop: put a __syncthreads() between line 16 and its end."),
     ],
 )  # fmt: skip
 def test_a_kernel_that_is_right_only_at_first_sight_is_answered(op, name, old, new, kind, words):

@@ -9,6 +9,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import minigrad as mg
 from minigrad.lab import notebook as magic
+from minigrad.lab.check.attempt import drawn, observe
+from minigrad.lab.check.kernel import OpTrial
 from minigrad.lab.exercises import KernelExercise, Prediction, PythonExercise, Wrong, numbers
 from minigrad.lab.exercises.counts import COUNTS
 
@@ -105,7 +107,17 @@ def test_a_prediction_is_measured_when_numbers_are_given():
     found = exercise.check(exercise.solution())
     assert found.correct and found.text == "Correct. Measured: reads = 32, way = 'column'."
     assert found.result is exercise.record and len(runs) == 1
-    assert exercise.check("reads = np.float32(32.001)\nway = 'column'").correct, "a relative error of 1e-3 is none"
+
+
+@pytest.mark.parametrize(
+    ("right", "rtol", "mine", "agrees"),
+    [(1025.0, None, 1024, False), (1025.0, None, "np.int64(1025)", True), (18 / 7, None, 2.57, True),
+     (18 / 7, None, 2.5, False), (1000, 0.1, 920, True), (32, None, "[32, 32]", False), (True, None, True, True),
+     (True, None, "'yes'", False), ("row", None, "'row'", True), ("row", None, 4, False)],
+)  # fmt: skip
+def test_whole_numbers_are_exact_and_fractions_are_rounded(right, rtol, mine, agrees):
+    exercise, _ = predict(truth=lambda record: {"reads": right, "way": "column"}, rtol=rtol)
+    assert exercise.check(f"reads = {mine}\nway = 'column'").correct == agrees
 
 
 def test_a_wrong_prediction_says_each_number_and_the_known_reasons():
@@ -208,6 +220,8 @@ def test_the_picture_is_of_the_attempts_own_accesses():
 def test_an_exercise_may_choose_its_picture():
     found = twice(FAR, **SCORED, show=lambda record: mg.show.idle(record))
     assert "idle" in found.check(found.solution()).view()[0].title
+    lacking = twice(FAR, **SCORED, show=lambda record: mg.show.banks(record, "tile"))
+    assert "sectors to read x" in lacking.check(lacking.solution()).view()[0].title, "it has no tile"
     tile = mg.exercise("register_tile")
     assert "wavefront" in tile.check(tile.solution()).view()[0].title, "its score is in shared memory"
 
@@ -237,6 +251,13 @@ def test_the_kernel_magic_shows_the_readers_accesses():
     found = mg.check.kernel(mg.relu, "forward", text.replace("x[i] < 0 ? 0 : x[i]", "x[(i * 8) % n] < 0 ? 0 : x[i]"))
     assert found.kind in ("value", "race") and "sectors to read x" in found.view()[0].title
     assert mg.check.kernel(mg.relu, "forward", "nothing").view is None
+
+
+@pytest.mark.parametrize(("op", "name"), [(mg.max, "columns"), (mg.sum, "strips"), (mg.relu, "backward")])
+def test_a_kernel_that_few_cases_launch_is_shown_in_one_of_them(op, name):
+    trial = OpTrial(op, name)
+    (picture,) = drawn(observe(trial, trial.kernel, {}))
+    assert picture.title.startswith(op[name].name)
 
 
 # --- in a notebook ---

@@ -143,6 +143,49 @@ def test_deep_recursion_and_broken_syntax_are_shown_as_ever(shown):
     assert shown("print(1 + 1)") == "2\n"
 
 
+def test_messages_are_folded_between_words(shown):
+    text = shown(f"raise ValueError({'number ' * 40!r} + chr(10) + '    int a;' + ' ' * 120 + 'int b;')")
+    said = text[text.rindex("ValueError: ") :].rstrip().splitlines()
+    assert len(said) == 4 and all(len(line) <= 106 for line in said[:3]) and said[3].endswith("  int b;")
+    assert " ".join(said[:3]).split() == ["ValueError:", *["number"] * 40]
+    assert "ValueError" in shown("raise ValueError").splitlines()[-1]
+
+
+CPP = 'extern "C" __global__ void f(float* y) {\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("cell", "sentence"),
+    [
+        (
+            f"# my try\n%%kernel relu forward\n{CPP}",
+            "`%%kernel` must be the first line of its cell. Move",
+        ),
+        (
+            f"x = 1\n\n%%exercise add_bounds\n{CPP}",
+            "`%%exercise` must be the first line of its cell. Move",
+        ),
+        ("def f(): pass\n%%exercise rewind\ndef g(): pass", "`%%exercise` must be the first line of its cell. Move"),
+        ("%exercise rewind", "Write `%%exercise` with two percent signs"),
+        (f"%kernel relu forward\n{CPP}", "Write `%%kernel` with two percent signs"),
+        (CPP, "this is CUDA C++, and the cell is read as Python. Its first line must be `%%kernel`"),
+        (f"__global__{CPP}", "this is CUDA C++"),
+    ],
+)
+def test_cpp_that_python_is_given_is_answered_in_a_sentence(shown, cell, sentence):
+    said = shown(cell)
+    assert said.startswith("SyntaxError: ") and sentence in " ".join(said.split()) and "Cell In" not in said
+    assert max(map(len, said.splitlines())) <= 106
+    assert shown("print(2)") == "2\n"
+
+
+def test_a_blank_line_above_a_magic_does_no_harm(shown):
+    assert "the marked lines are still to be written" in shown(
+        f"\n%%exercise add_bounds\n{mg.exercise('add_bounds').skeleton}"
+    )
+    assert "SyntaxError: invalid syntax" in shown("y = = 'a # comment'")
+
+
 def test_a_handler_that_was_there_stays():
     shell = InteractiveShell()
     seen = []

@@ -4,18 +4,21 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from show_pictures import H200, fits, searched
 
 import minigrad as mg
 from minigrad import bench
+from minigrad.kernels.kernel import Kernel
 from minigrad.lab.show.draw import grid
-from minigrad.lab.show.draw.picture import Picture
+from minigrad.lab.show.draw.picture import Picture, blank_figure, wrapped
 
 RELU, TRANSPOSE = mg.relu["forward"].using(BLOCK=256), mg.transpose["tiled"]
 TILED, NAIVE = (mg.matmul[name].using(TILE=16) for name in ("tiled", "naive"))
@@ -65,6 +68,7 @@ PICTURES = {
     "confusion": lambda: mg.show.confusion(*digits()[1:]),
     "loss": lambda: mg.show.loss_curve(LOSSES),
     "losses": lambda: mg.show.loss_curve({"numpy": LOSSES, "cuda": LOSSES, "sim": [2, 1.5]}, unit="epoch"),
+    "step time": lambda: mg.show.step_time(mg.bench.recorded_step("SGD")),
     "one loss": lambda: mg.show.loss_curve([3.0]),
     "tuning": lambda: mg.show.tuning(searched(mg.sum, (2**20,)), BLOCK=64),
     "tuning a tile": lambda: mg.show.tuning(searched(mg.matmul, (1024, 1024), (1024, 1024))),
@@ -78,6 +82,22 @@ PICTURES = {
 @cache
 def drawn(name: str) -> Picture:
     return PICTURES[name]()
+
+
+@pytest.mark.parametrize("inches", [1, 3, 8, 9.6])
+def test_a_title_is_wrapped_by_its_measured_width(inches):
+    title = "matmul of 1024 x 1024: COLUMNS=64 WWWWWWWWWWWWWWWWWWWWW takes 58.9 us, iiiiiii times the best $x_1$ of all"
+    figure = blank_figure(inches, 4, title)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    area = figure._suptitle.get_window_extent(renderer)
+    assert area.x0 >= 0 and area.x1 <= inches * figure.dpi
+    lines = figure._suptitle.get_text().split("\n")
+    assert "".join(lines).replace(" ", "") == title.replace(" ", "")
+    assert figure.get_figheight() == pytest.approx(4 + 0.226 * (len(lines) - 1), rel=0.01)
+    for line, after in pairwise(lines):  # no line could hold the next word, too
+        joint = " " if f"{line} {after}" in title else ""
+        assert len(wrapped(f"{line}{joint}{after.split()[0]}", 0.98 * inches)) == 2
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -137,7 +157,9 @@ def test_idle_threads_are_those_that_a_walk_over_the_grid_finds(kernel, sizes):
         told = f"{idle} thread" + "s" * (idle != 1)
         assert (told if idle else "every thread has an element") in grid.headline(launch)
         assert f"= {told}" in grid.facts(launch)
-    batch = TILED.launch(5, 7, 3, batch=3, TILE=4)
+    grid_of_batch = ("n/TILE", "m/TILE", "batch")
+    stack = Kernel("matmul.cu", "matmul_tiled", grid_of_batch, ("TILE", "TILE"), "m n k batch", TILE=(4,))
+    batch = stack.launch(5, 7, 3, batch=3)
     assert grid.idle_threads(batch) == 3 * 29 and "shown  one of 3 equal parts of the grid" in grid.facts(batch)
 
 
@@ -203,7 +225,9 @@ def test_a_tuning_tells_time_occupancy_waves_and_choice():
 
 def test_the_roofline_tells_the_share_of_the_roof():
     shown = mg.show.roofline(MADE)
-    rows = {line.split(" of 8")[0]: line.split()[-2:] for line in shown.numbers.splitlines()[1:]}
+    slanted, _, *lines = shown.numbers.splitlines()
+    rows = {line.split(" of 8")[0]: line.split()[-2:] for line in lines}
+    assert slanted == "A copy moves 4000 GB/s; clock and bus of the memory allow 4800."
     assert rows == {"relu": ["67", "%"], "matmul tiled": ["13", "%"], "exp": ["25", "%"]}
     with pytest.raises(ValueError, match="has no measurement of softmax"):
         mg.show.roofline(MADE, only=["softmax"])
@@ -211,7 +235,7 @@ def test_the_roofline_tells_the_share_of_the_roof():
     with pytest.raises(TypeError, match=r"show\.roofline takes a record, e\.g\. mg\.bench\.newest\(\); got int 3"):
         mg.show.roofline(3)
     for start, found in (("matmul", ["matmul tiled"]), ("matmul tiled", ["matmul tiled"]), ("relu of", ["relu"])):
-        told = mg.show.roofline(MADE, only=[start]).numbers.splitlines()[1:]
+        told = mg.show.roofline(MADE, only=[start]).numbers.splitlines()[2:]
         assert [line.split(" of 8")[0] for line in told] == found
     with pytest.raises(ValueError, match="has no measurement of mat"):
         mg.show.roofline(MADE, only=["mat"])  # whole words
@@ -248,6 +272,21 @@ def test_wrong_predictions_are_the_wrong_ones():
     assert mg.show.confusion([0, 1], [0, 0], names=["a", "b", "never seen"]).numbers.split()[3:] == ["b", "a", "1"]
     assert mg.show.images(images[:3]).title == "3 images"
     assert mg.show.images(images[:3], count=1).title == "1 of 3 images"
+
+
+def test_the_time_of_a_step_is_the_kernels_and_the_wait_for_the_host():
+    found = bench.steps.TrainingStep(
+        "a step", "a GPU", "some day",
+        {name: bench.Timing(t, t, t, 3) for name, t in {"a": 9e-6, "a, graph": 3e-6, "b": 4e-6, "numpy": 1e-3}.items()},
+    )  # fmt: skip
+    shown = mg.show.step_time(found)
+    assert shown.title == "a: kernels run for 3 of the 9 us of a step, else the GPU waits"
+    rows = [line.split() for line in shown.numbers.splitlines()[2:]]
+    assert rows == [["a", "9.0", "3.0", "6.0"], ["a,", "graph", "3.0", "3.0", "0.0"]]
+    with pytest.raises(ValueError, match="a step was not measured as a graph"):
+        mg.show.step_time(replace(found, times={"a": found.times["a"]}))
+    with pytest.raises(TypeError, match="recorded_step"):
+        mg.show.step_time(3)
 
 
 def test_loss_curves_tell_first_lowest_and_last():

@@ -32,6 +32,19 @@ def test_a_field_that_is_a_little_below_0_goes_from_dark_to_light():
     assert speed.get_clim() == (-0.01, 3) and loss.get_clim() == (-3, 3)
 
 
+def test_all_steps_of_a_slider_have_one_scale():
+    """A hidden element, such as the speed within a wall, has no part in it."""
+    steps = {n: {"speed": np.array([[-0.1, n, 99]]), "gradient": np.array([[-n, 1.0, -99]])} for n in (1, 5, 2)}
+    for n in steps:
+        shown = mg.show.fields(f"step {n}", steps[n], hidden=[[False, False, True]], over=iter(steps.values()))
+        speed, gradient = (axes.images[0] for axes in shown.figure.axes[:2])
+        assert speed.get_clim() == (-0.1, 5) and gradient.get_clim() == (-5, 5)
+        assert speed.get_cmap().name == "cividis" and gradient.get_cmap().name == "RdBu_r"
+        assert shown.numbers.splitlines()[1].split() == ["speed", "-0.1", str(n)]
+    with pytest.raises(ValueError, match="fields: over has a step without gradient; give"):
+        mg.show.fields("no", steps[1], over=[{"speed": np.ones((1, 3))}])
+
+
 def test_marked_elements_have_an_edge():
     window = np.zeros((6, 8), bool)
     window[2:4, 3:6] = True

@@ -37,7 +37,7 @@ def test_the_simulators_side_has_the_numbers_of_the_transposes(counts):
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
     assert [counts[f"transpose_{name}"][sectors] for name in ("naive", "tiled", "padded")] == [65536, 8192, 8192]
     assert [counts[f"transpose_{name}"][conflicts] for name in ("naive", "tiled", "padded")] == [0, 64 * 992, 0]
-    assert len(counts) == 10
+    assert len(counts) == 15
 
 
 def test_both_sides_stand_in_one_table(counts, monkeypatch):

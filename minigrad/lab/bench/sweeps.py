@@ -101,10 +101,12 @@ class TunableSweep(Tabular):
         return f"{'; '.join(known)}, for {self.title}" if known else ""
 
     def table(self) -> Table:
-        values, both = sorted({*self.live, *self.recorded}), (self.live, self.recorded)
-        recorded = f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}"
-        rows = [(str(v), *(repr(runs[v]) if v in runs else "-" for runs in both)) for v in values]
-        return table(rows, (self.tunable, self.live_on or "live: no GPU here", recorded), self.title)
+        runs = {f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}": self.recorded}
+        if self.live_on:
+            runs = {self.live_on: self.live, **runs}
+        values = sorted({*self.live, *self.recorded})
+        rows = [(str(v), *(repr(times[v]) if v in times else "-" for times in runs.values())) for v in values]
+        return table(rows, (self.tunable, *runs), self.title)
 
 
 def sweep(

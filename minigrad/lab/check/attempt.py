@@ -89,22 +89,32 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
 
 
 def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int = 1) -> list[Inspection]:
-    """The kernel's launches in the largest case, with the first `blocks` blocks of each counted. Prints nothing.
+    """The kernel's launches in the largest case that has any, with the first `blocks` blocks counted. Prints nothing.
 
     Empty where a launch had to be stopped: its counts depend on the time.
     """
-    largest = max(trial.cases, key=lambda case: min(case.arrays(trial.dtypes[0])[0].shape, default=0))
     sim: Any = get(check("sim"))
-    with through(sim.using(write=str, timeout=SHORT_TIMEOUT)), watching(blocks) as report:
-        list(trial.pairs(kernel.using(**values), largest, trial.dtypes[0]))
-    launches = [record for record in report.launches if record.kernel == kernel.name]
-    stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)
-    return [] if stopped else launches
+    for case in sorted(trial.cases, key=lambda case: -min(case.arrays(trial.dtypes[0])[0].shape, default=0)):
+        with through(sim.using(write=str, timeout=SHORT_TIMEOUT)), watching(blocks) as report:
+            list(trial.pairs(kernel.using(**values), case, trial.dtypes[0]))
+        if launches := [record for record in report.launches if record.kernel == kernel.name]:
+            stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)
+            return [] if stopped else launches
+    return []
 
 
 def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | None = None) -> list[Any]:
-    """The picture of the last launch: its costliest accesses, or what `show` makes of its record."""
-    return [part for record in launches[-1:] if (part := (show or pictures.costliest)(record)) is not None]
+    """The picture of the last launch: what `show` makes of its record, or its costliest accesses, if it has any.
+
+    An attempt may lack the access that `show` is about; then it raises ValueError, and the costliest ones are drawn.
+    """
+    for record in launches[-1:]:
+        try:
+            picture = show(record) if show else pictures.costliest(record)
+        except ValueError:
+            picture = pictures.costliest(record)
+        return [picture] if picture is not None else []
+    return []
 
 
 class Fault(Exception):

@@ -34,10 +34,17 @@ def inputs_of(op: Op, case: Case, dtype: Any) -> list[np.ndarray]:
 
 
 def variants(op: Op) -> list[str]:
-    """The interchangeable forward kernels: those with the parameters of the first."""
+    """The interchangeable forward kernels: those with the parameters of the first, or these and views."""
     kernels = own_kernels(op)
     first = op.kernels.get("forward") or next(iter(kernels.values()), None)
-    found = [name for name, kernel in kernels.items() if first and kernel.signature.params == first.signature.params]
+    if first is None:
+        return []
+    params = first.signature.params
+    found = []
+    for name, kernel in kernels.items():
+        same, more = kernel.signature.params[: len(params)], kernel.signature.params[len(params) :]
+        if same == params and all(param.type == "View" for param in more):
+            found.append(name)
     return found if len(found) > 1 else []
 
 

@@ -18,7 +18,7 @@ class AsOp:
     """The op as which the kernel of an exercise can run, on the arrays that its `launch` takes.
 
     name: "matmul", or "SGD" for the update of a parameter in place, with p, g, v, lr, momentum and n as arguments. way:
-    "forward", or "backward_a" for the product dy @ b^T in the gradient of a matmul. unfit(*arrays, **params) is empty
+    "forward", or "transposed" for a product a @ b^T of a matmul. unfit(*arrays, **params) is empty
     for a call that the kernel can do, else the reason in words; the course's kernel runs then. finish(y, *arrays,
     **params) makes the op's result of the kernel's.
     """
@@ -47,11 +47,6 @@ def columns_of_a_matrix(x: Array, axis: tuple[int, ...], **params: Any) -> str:
 def everything(x: Array, axis: tuple[int, ...], **params: Any) -> str:
     """For an op over all numbers of an array."""
     return "" if len(axis) == x.ndim else "it is not over the whole array"
-
-
-def swapped_axes(x: Array, axes: tuple[int, ...]) -> str:
-    """For the transpose of a matrix."""
-    return "" if axes == (1, 0) else "it is no transpose of a matrix"
 
 
 def one_shape(a: Array, b: Array) -> str:

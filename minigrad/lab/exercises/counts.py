@@ -33,12 +33,13 @@ COUNTS = {
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
         "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
-        "neighbours, and leave the rest to shared memory.",
+        "neighbours, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",
-        "its warps make {} requests to memory, where {} are enough: many of them serve a few lanes while the others "
-        "of the warp idle. Give the work to neighbouring threads, so that whole warps are done early.",
+        "its warps make {} requests to memory, where {} are enough: a request serves up to 32 lanes with up to 16 "
+        "bytes each. Give the work to neighbouring threads, so that no lane idles, or let a lane take four neighbours "
+        "at once.",
     ),
     "wavefronts": AccessCount(
         total("wavefronts"), "wavefronts of shared memory",
@@ -74,10 +75,11 @@ def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str
             yield count.advice.format(mine[name], best[name] or "none")
 
 
-def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection) -> Table:
-    """The counts that are not 0 for all of these, one row for each."""
+def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection, sizes: Mapping[str, int]) -> Table:
+    """The counts that are not 0 for all of these, one row for each; sizes are those of the launch, for the caption."""
     names = [name for name in COUNTS if any(row[name] for row in rows.values())]
     blocks = "the first block" if record.blocks == 1 else f"the first {record.blocks} blocks"
     lines = [[label, *(row[name] for name in names)] for label, row in rows.items()]
     heads = ["of one thread" if name == "accesses" else name.replace("_", " ") for name in names]
-    return table(lines, ["", *heads], f"Counted in {blocks}:")
+    place = "".join(f", {name}={size}" for name, size in sizes.items())
+    return table(lines, ["", *heads], f"Counted in {blocks}{place}:")

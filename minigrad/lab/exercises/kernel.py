@@ -191,11 +191,12 @@ class KernelExercise(Exercise):
 
     def _view(self, text: str) -> list[Any]:
         """The picture of the text's accesses, and their counts next to those of the solution."""
-        launches = self._inspected(ReaderKernel(self.kernel, text))
+        kernel = ReaderKernel(self.kernel, text)
+        launches = self._inspected(kernel)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
-        return [*drawn(launches, picture), *(counted(shown, record) for record in launches[-1:])]
+        return [*drawn(launches, picture), *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

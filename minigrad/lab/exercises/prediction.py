@@ -18,7 +18,8 @@ class Prediction(Exercise):
     """Numbers to predict, as variables of a cell in which `...` stands for each of them.
 
     run() gives the record that is measured, at the first check with numbers; truth(record) the right numbers by
-    name. They may be whole numbers, fractions (right within the relative error `rtol`), texts or truth values.
+    name. They may be whole numbers, which are exact, fractions, right within 1/1000, texts or truth values; rtol is
+    another relative error for all numbers.
     show(record) makes the picture of the answer, by default that of the costliest accesses of a record of
     `mg.inspect`. content is that of Exercise.
     """
@@ -27,7 +28,7 @@ class Prediction(Exercise):
 
     def __init__(
         self, notebook: str, name: str, *, run: Callable[[], Any], truth: Callable[[Any], Mapping[str, Any]],
-        rtol: float = 1e-3, show: Callable[[Any], Any] | None = None, **content: Any,
+        rtol: float | None = None, show: Callable[[Any], Any] | None = None, **content: Any,
     ):  # fmt: skip
         super().__init__(notebook, name, **content)
         self._run, self._truth, self.rtol, self._show = run, truth, rtol, show
@@ -63,9 +64,10 @@ class Prediction(Exercise):
         return self._explained(Answer(False, text, "value", view=self._view), None)
 
     def _agree(self, mine: Any, right: Any) -> bool:
-        if isinstance(right, str | bool | np.bool_):
-            return bool(mine == right)
-        return is_number(mine) and bool(np.isclose(mine, right, rtol=self.rtol, atol=0))
+        if not is_number(right):
+            return same(mine, right)
+        rtol = self.rtol or (1e-9 if float(right).is_integer() else 1e-3)
+        return is_number(mine) and bool(np.isclose(mine, right, rtol=rtol, atol=0))
 
     def _reasons(self, mine: Mapping[str, Any], wrong: Sequence[str]) -> list[str]:
         """The explanation of each known mistake whose wrong numbers are among the reader's."""
@@ -81,7 +83,7 @@ class Prediction(Exercise):
         record = self.record
         if not isinstance(record, Inspection):
             return [self._show(record)] if self._show else []
-        return [*drawn([record], self._show), counted({"count": counts([record])}, record)]
+        return [*drawn([record], self._show), counted({"count": counts([record])}, record, {})]
 
 
 def is_number(value: Any) -> bool:
@@ -90,7 +92,7 @@ def is_number(value: Any) -> bool:
 
 def same(one: Any, other: Any) -> bool:
     """True for equal numbers, of any type, and for equal values of other types."""
-    return bool(np.isclose(one, other)) if is_number(one) and is_number(other) else bool(one == other)
+    return bool(np.isclose(one, other)) if is_number(one) and is_number(other) else np.array_equal(one, other)
 
 
 def in_digits(value: Any) -> str:

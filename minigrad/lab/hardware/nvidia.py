@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,30 @@ from minigrad.devices import check, get
 from minigrad.devices.cuda import toolkit
 from minigrad.errors import DeviceError
 from minigrad.lab.hardware import counters, races
-from minigrad.lab.hardware.counters import FOLDERS, METRICS, Counts
+from minigrad.lab.hardware.counters import FOLDERS, METRICS, RUNG_METRICS, RUNGS, Counts
 from minigrad.source import PACKAGE
 
 
-def profiled() -> Counts:
-    """The GPU's counts from ncu. Raises DeviceError with its message."""
+def profiled(option: str = "--launch", metrics: Sequence[str] = tuple(METRICS.values())) -> Counts:
+    """The GPU's counts from ncu, of this module run with an option. Raises DeviceError with its message."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         options = ["--csv", "--page", "raw", "--clock-control", "none", "--log-file", str(log)]
-        done = _run("ncu", *options, "--metrics", ",".join(METRICS.values()), option="--launch")
+        done = _run("ncu", *options, "--metrics", ",".join(metrics), option=option)
         logged = log.read_text() if log.is_file() else ""
         if done.returncode or not log.is_file():
             text = (logged + done.stdout + done.stderr).strip()[-1500:]
             raise DeviceError(f"{done.args[0]} ended with {done.returncode}: {text}")
-        return read(logged)
+        return read(logged, metrics)
 
 
-def read(text: str) -> Counts:
+def rungs() -> dict[str, dict[str, float]]:
+    """The metrics of each rung of the matmul ladder, by its name."""
+    found = profiled("--climb", RUNG_METRICS)
+    return {rung: dict(found[f"matmul_{rung}"]) for rung in RUNGS}
+
+
+def read(text: str, metrics: Sequence[str] = tuple(METRICS.values())) -> Counts:
     """The counts in the output of ncu: a CSV table between other lines."""
     rows = text.splitlines()
     start = next((i for i, row in enumerate(rows) if row.startswith('"ID"')), None)
@@ -48,7 +55,7 @@ def read(text: str) -> Counts:
     counts: Counts = defaultdict(Counter)
     for row in csv.DictReader(rows[start:]):
         if row["ID"]:  # the row of units has none
-            numbers: Any = {name: float(row[name].replace(",", "")) for name in METRICS.values()}
+            numbers: Any = {name: float(row[name].replace(",", "")) for name in metrics}
             counts[row["Kernel Name"].partition("(")[0]].update(numbers)  # which adds
     return counts
 
@@ -95,6 +102,7 @@ def measure(folder: Path) -> Path:
     command = "python -m minigrad.lab.hardware.nvidia"
     record = {"device": device, "date": today, "command": command, "ncu": version, "kernels": profiled()}
     folder.mkdir(parents=True, exist_ok=True)
+    record |= {"rungs": rungs()}
     path.write_text(json.dumps(record, indent=1) + "\n")  # first without races, which can fail
     path.write_text(json.dumps(record | {"races": raced()}, indent=1) + "\n")
     return path
@@ -105,11 +113,15 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m minigrad.lab.hardware.nvidia", description=__doc__)
     parser.add_argument("--save", type=Path, default=FOLDERS[0], metavar="FOLDER", help="write the record there")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--climb", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--race", help=argparse.SUPPRESS)
     options = parser.parse_args()
     try:
-        if options.launch or options.race:
-            races.run(options.race, "cuda") if options.race else counters.launch("cuda")
+        if options.launch or options.race or options.climb:
+            if options.race:
+                races.run(options.race, "cuda")
+            else:
+                counters.climb() if options.climb else counters.launch("cuda")
             get("cuda").synchronize()
         else:
             path = measure(options.save)

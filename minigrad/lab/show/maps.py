@@ -1,6 +1,6 @@
 """Fields over a grid as maps, and functions of one variable as lines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,22 @@ from minigrad.lab.show.draw.colours import EDGE, FONT, GREY, INK
 from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, rounded
 
 MAPS, LINES = 4, len(STYLES)  # the most in one picture
-SIGNED = 0.1  # a field that is below 0 by more than this share of its largest value has both signs
+SIGNED = 0.2  # a field that is below 0 by more than this share of its largest value has both signs
 
 
-def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any = None) -> Picture:
+def fields(
+    title: str,
+    given: Mapping[str, Any],
+    hidden: Any = None,
+    marked: Any = None,
+    over: Iterable[Mapping[str, Any]] = (),
+) -> Picture:
     """Maps side by side, (height, width) each, by name: `fields("a flow", {"speed": u, "gradient": du})`.
 
     A field that goes well below 0 has white at 0, red above and blue below; any other goes from dark to light.
-    hidden masks elements, as within a wall; the elements where marked is True get an edge. Raises ValueError where
-    shapes differ.
+    hidden masks elements, as within a wall; the elements where marked is True get an edge. over lists the maps of all
+    steps of a slider, which then have one scale: `fields(f"step {n}", maps[n], over=maps.values())`. Raises ValueError
+    where shapes differ, or where a map of a step is missing.
     """
     maps: dict[str, Any] = {name: np.asarray(field, dtype=float) for name, field in given.items()}
     if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
@@ -30,13 +37,18 @@ def fields(title: str, given: Mapping[str, Any], hidden: Any = None, marked: Any
     for name, mask in (("hidden", hidden), ("marked", marked)):
         if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
             raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
+    steps = list(over) or [given]
+    if missing := {name for step in steps for name in maps if name not in step}:
+        raise ValueError(f"fields: over has a step without {min(missing)}; give the maps of every step by their names.")
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
     width = WIDTH / len(maps)
     figure = blank_figure(WIDTH, min(5.5, width * tallest * 0.9 + 1.2), title)
     if hidden is not None:
         maps = {name: np.ma.masked_where(hidden, field) for name, field in maps.items()}
+    seen = slice(None) if hidden is None else ~np.asarray(hidden, dtype=bool)
+    ranges = {name: _range([np.asarray(step[name], dtype=float)[seen] for step in steps]) for name in maps}
     for axes, (name, field) in zip(np.ravel(figure.subplots(1, len(maps), squeeze=False)), maps.items(), strict=True):
-        _map(axes, name, field)
+        _map(axes, name, field, *ranges[name])
         if marked is not None:
             _edge(axes, np.pad(np.asarray(marked, dtype=int), 1))
     rows = [(name, rounded(field.min()), rounded(field.max())) for name, field in maps.items()]
@@ -62,14 +74,18 @@ def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = 
     return Picture(figure, title, repr(table(ranges, ("curve", "smallest", "largest"))))
 
 
-def _map(axes: Axes, name: str, field: Any) -> None:
-    """One field with its scale."""
-    low, high = float(field.min()), float(field.max())
+def _range(steps: Sequence[Any]) -> tuple[float, float]:
+    """The smallest and the largest number of a field over all its steps."""
+    return min(float(step.min()) for step in steps), max(float(step.max()) for step in steps)
+
+
+def _map(axes: Axes, name: str, field: Any, low: float, high: float) -> None:
+    """One field, with a scale from low to high."""
     largest = max(abs(low), abs(high))
     signed = low < -SIGNED * largest
-    colours = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest} if signed else {"cmap": "cividis"}
+    limits, colours = ((-largest, largest), "RdBu_r") if signed else ((low, high), "cividis")
     axes.set_facecolor(EDGE)  # of hidden elements
-    drawn = axes.imshow(field, origin="lower", **colours)
+    drawn = axes.imshow(field, origin="lower", cmap=colours, vmin=limits[0], vmax=limits[1])
     axes.set(xticks=[], yticks=[], aspect="auto" if field.shape[0] > 3 * field.shape[1] else "equal")
     axes.set_title(name, fontsize=FONT, color=INK, loc="left")
     scale = axes.figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.9, pad=0.03, ticks=MaxNLocator(5))

@@ -15,7 +15,7 @@ from minigrad.lab.bench.workloads import sizes
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, box, canvas, plural, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS
@@ -66,13 +66,22 @@ class RungCounts:
         return int(rows.max()) + 1, int(columns.max()) + 1
 
 
+def needed(owners: np.ndarray, rank: int) -> tuple[int, int]:
+    """The rows and the columns of c in which the first thread (3), its warp (2) or its block (1) has elements.
+
+    For each term of the sum it needs as many numbers of a, and of b.
+    """
+    own = owners >= rank
+    return int(own.any(1).sum()), int(own.any(0).sum())
+
+
 def on_tensor_cores(name: str) -> np.ndarray:
     """The owners, as in `RungCounts`, of a rung that only a GPU runs, by the register layout of its instruction.
 
     A warp accumulates fragments of 16 x 8 (mma.sync) or of 16 x 256 (wgmma); each lane holds pairs in two rows of each.
     The kernel of TF32 computes the transpose, and with wgmma the lanes exchange pairs before they store.
     """
-    row, column = np.mgrid[:SIDE, :SIDE]
+    row, column = np.mgrid[:SIDE, : 2 * SIDE]  # a block of these rungs
     warp, thread = {
         "mma_tf32": ((row < 64) & (column < 64), (row % 8 < 2) & (column % 16 < 2)),
         "mma_bf16": ((row < 64) & (column < 64), (row % 8 == 0) & (column % 8 < 2)),
@@ -188,20 +197,29 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
         loads = f"{counts.global_loads:.3g} global, {counts.shared_loads:.3g} shared loads a multiplication"
         finding = f"{plural(counts.elements, 'element')} of c a thread; {loads}"
     title = f"{name}: {finding}"
-    figure = blank_figure(WIDTH, 2.8, title)
-    left, right = figure.subplots(1, 2, width_ratios=(1, 2))
-    _draw_owners(left, counts.owners if counts else on_tensor_cores(name), max(counts.tile) if counts else SIDE)
+    owners = counts.owners if counts else on_tensor_cores(name)
+    figure = blank_figure(WIDTH, 3.8, title)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1))
+    _draw_owners(left, owners, max(counts.tile) if counts else SIDE)
     _draw_step(right, name, n, record)
-    return Picture(figure, title, _numbers(name, values, counts, n, record))
+    return Picture(figure, title, _numbers(name, values, counts, owners, n, record))
 
 
-def _numbers(name: str, values: dict[str, int], counts: RungCounts | None, n: int, record: Record | None) -> str:
+def _numbers(
+    name: str, values: dict[str, int], counts: RungCounts | None, owners: np.ndarray, n: int, record: Record | None
+) -> str:
     lines = [", ".join([f"matmul_{name}", *(f"{key}={value}" for key, value in values.items())])]
+    for who, rank in (("thread", 3), ("warp", 2)):
+        rows, columns = needed(owners, rank)
+        elements = int((owners >= rank).sum())
+        lines.append(
+            f"  a {who:6s}   {plural(elements, 'element')} of c: each term of the sum takes"
+            f" {plural(rows, 'number')} of a and {columns} of b, {rows + columns} for {elements}"
+        )
     if counts:
         rows, columns = counts.tile
         lines += [
-            f"  a block    {plural(counts.threads, 'thread')} for {rows} x {columns} elements of c,"
-            f" {plural(counts.elements, 'element')} for each thread",
+            f"  a block    {plural(counts.threads, 'thread')} for {rows} x {columns} elements of c",
             f"  loads      {counts.global_loads:.4g} from global memory and {counts.shared_loads:.4g} from "
             "shared memory for each multiplication and addition",
             f"  FLOP/byte  {counts.intensity:.4g} for each byte that is fetched from global memory",
@@ -233,13 +251,32 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
 
 
 def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:
-    """c, with the elements of block 0, of its first warp and of its first thread."""
-    axes.set(xticks=[], yticks=[])
+    """c, with the elements of block 0, of its first warp and of its first thread; left of it the rows of a that they
+    need, above it the columns of b."""
+    axes.set_axis_off()
+    axes.set_aspect("equal")
     colours = ListedColormap(["white", PALE, LIGHT_BLUE, VERMILLION])
     side = min(2 * tile, SIDE)  # a small block would be lost in all of c
-    axes.imshow(owners[:side, :side], cmap=colours, vmin=0, vmax=3, interpolation="nearest")
-    note = f"{side} x {side} elements of c. Grey: a block,\nblue: its first warp, red: its first thread"
-    axes.set_xlabel(note, fontsize=10, color=INK)
+    shown = owners[:side, :side]
+    gap, deep = 0.06 * side, 0.18 * side
+    for picture, left, top, width, height in (
+        (shown, 0, 0, side, side),
+        (shown.max(1, keepdims=True), -gap - deep, 0, deep, side),
+        (shown.max(0, keepdims=True), 0, -gap - deep, side, deep),
+    ):
+        extent = (left, left + width, top + height, top)
+        axes.imshow(picture, cmap=colours, vmin=0, vmax=3, interpolation="nearest", extent=extent)
+        box(axes, left, top, width, height, "none", linewidth=0.8)
+    axes.set(xlim=(-0.32 * side, 1.02 * side), ylim=(1.24 * side, -gap - deep - 1))
+    write(axes, -gap - deep / 2, -1.3 * gap, "a", fontsize=10)
+    write(axes, -1.3 * gap, -gap - deep / 2, "b", fontsize=10)
+    note = f"c, {side} x {side} elements, with the rows of a (left) and the\ncolumns of b (above) that they need"
+    write(axes, side / 2 - deep / 2, side + 0.08 * side, note, fontsize=10)
+    keys = (-0.3, "a block", PALE), (0.1, "its first warp", LIGHT_BLUE), (0.66, "its first thread", VERMILLION)
+    for at, label, colour in keys:
+        x = at * side
+        box(axes, x, 1.16 * side, 0.05 * side, 0.05 * side, colour, linewidth=0.6)
+        write(axes, x + 0.07 * side, 1.185 * side, label, ha="left", fontsize=10)
 
 
 def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:

@@ -27,8 +27,9 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     """Every measurement of a record, by default the newest, or those whose titles start as in `only=["matmul of"]`.
 
     Along x the FLOPs for each byte that must be moved, along y the FLOP/s. The slanted roof is the measured bandwidth
-    of a copy; the flat ones are the peaks of the chip's units. Kernels that only move numbers are at the left, at
-    their share of the copy's bandwidth. Raises ValueError where nothing was measured.
+    of a copy, and the dotted line above it the product of the memory's clock and bus width, which nothing exceeds; the
+    flat ones are the peaks of the chip's units. Kernels that only move numbers are at the left, at their share of the
+    copy's bandwidth. Raises ValueError where nothing was measured.
     """
     record = require("show.roofline", record or newest(), Record | None, "a record, e.g. mg.bench.newest()")
     only = [only] if isinstance(only, str) else only
@@ -46,7 +47,8 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
         colour, marker = (UNIT[m.unit], "o") if m.flops else (GREY, "s")
         axes.plot(*_place(m), marker, color=colour, markeredgecolor="white", markersize=7, zorder=3)
     _write_names(axes, shown, record)
-    return Picture(figure, title, repr(table([_row(m, record) for m in shown], HEADERS)))
+    slanted = f"A copy moves {record.copy / 1e9:.0f} GB/s; clock and bus of the memory allow {_limit(record):.0f}."
+    return Picture(figure, title, repr(table([_row(m, record) for m in shown], HEADERS, slanted)))
 
 
 def roof(m: Measurement, record: Record) -> float:
@@ -54,6 +56,12 @@ def roof(m: Measurement, record: Record) -> float:
     slanted = m.bytes_per_second / (record.copy or np.nan)
     peak = record.chip.peak(m.unit) if record.chip else None
     return max(slanted, m.flops_per_second / peak if peak else 0.0)
+
+
+def _limit(record: Record) -> float:
+    """The bandwidth of the chip's data sheet, in GB/s."""
+    assert record.chip
+    return record.chip.bandwidth / 1e9
 
 
 def _place(m: Measurement) -> tuple[float, float]:
@@ -76,13 +84,16 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
     axes.set(xscale="log", yscale="log")
     left, right = min(1.0, *xs) / 1.6, max(16384.0, 4 * top / slope)
     axes.plot([left, top / slope], [slope * left, top], color=INK, linewidth=1.6)
+    limit = _limit(record) / 1e3
+    axes.plot([left, top / limit], [limit * left, top], color=GREY, linewidth=1.2, linestyle=":")
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=UNIT[unit], linewidth=1.6)
         name = f"{NAMES[unit]}: {peak:.0f} TFLOP/s"  # left of its roof, where no kernel can be
         write(axes, 0.85 * peak / slope, peak, name, ha="right", color=UNIT[unit])
     axes.set(xlim=(left, right), ylim=(min(ys) / 4, top * 2.2))
     middle = left**0.35 * (min(peaks.values(), default=top) / slope) ** 0.65
-    write(axes, middle, slope * middle * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
+    slanted = f"a copy: {record.copy / 1e9:.0f} GB/s; dotted: {_limit(record):.0f} GB/s"
+    write(axes, middle, slope * middle * 1.6, slanted, ha="right")
     if not all(m.flops for m in shown):
         write(axes, LEFT, min(ys) / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
     plain_ticks(axes.xaxis)

@@ -1,17 +1,81 @@
 """Sliders above a picture that follows them."""
 
+import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
+from IPython.core.formatters import format_display_data
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 from ipywidgets import Layout, SelectionSlider, VBox
 
 from minigrad.display import Text
 from minigrad.errors import require
-from minigrad.lab.show.draw.picture import Picture, joined
+from minigrad.lab.show.draw.picture import SCREEN_DPI, Picture, joined
+
+WIDTH, HEIGHT = 830, 660  # pixels of the outputs of a cell in JupyterLab, in a window of 1280 x 800
+SLIDER, GAP, LETTER, LINE = 32, 16, 7.9, 17  # pixels: a slider, a distance, a character and a line of the numbers
+# JupyterLab itself says on the page that its kernel is busy, so the picture turns grey without the kernel's help.
+STYLE = """<style>
+.jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator[data-status="busy"]) .minigrad-slider {
+  opacity: 0.35; filter: grayscale(1); cursor: progress; transition: opacity 0s 0.1s, filter 0s 0.1s;
+}
+</style>"""
+PAGE = '<div class="minigrad-slider" style="display:flex;flex-wrap:wrap;align-items:flex-start;column-gap:16px">'
+NUMBERS = f'style="margin:0;font-size:13px;line-height:{LINE}px;overflow-x:auto"'
+
+
+class Page:
+    """A slider's picture with its numbers, or anything that a cell displays, as one output: all of it changes at once.
+
+    The picture is as large as a window of 1280 x 800 allows, with the sliders above and the numbers below or beside it.
+    """
+
+    def __init__(self, shown: Any, sliders: int):
+        self.shown, self.room = shown, HEIGHT - sliders * SLIDER
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the picture in pixels."""
+        width, height = (inches * SCREEN_DPI for inches in self.shown.figure.get_size_inches())
+        below, beside = self._numbers()
+        scale = max(
+            min(1, WIDTH / width, (self.room - below) / height),
+            min(1, (WIDTH - beside) / width, self.room / height),
+        )
+        return int(scale * width), int(scale * height)
+
+    def height(self) -> int:
+        """The height of the picture with its numbers in pixels, in a window of 1280 x 800."""
+        width, height = self.size()
+        below, beside = self._numbers()
+        return round(max(height, below) if width + beside <= WIDTH else height + below)
+
+    def _numbers(self) -> tuple[float, float]:
+        """The room that the numbers take below the picture, and right of it."""
+        lines = self.shown.numbers.splitlines()
+        return len(lines) * LINE, GAP + max(map(len, lines), default=0) * LETTER
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        if isinstance(self.shown, Picture):
+            image, numbers = self.shown.parts
+            width, height = self.size()
+            png = f"data:image/png;base64,{base64.b64encode(image.png()).decode()}"
+            html = f'<img src="{png}" alt="{escape(image.title)}" width="{width}" height="{height}">'
+            html += f"<pre {NUMBERS}>{escape(numbers)}</pre>" if numbers else ""
+            data: dict[str, Any] = {"text/plain": repr(self.shown)}
+        else:
+            data, metadata = format_display_data(self.shown)
+            if set(data) > {"text/plain"} and "text/html" not in data:  # such as a figure of the reader's own
+                return data, metadata
+            html = data.get("text/html", f"<pre {NUMBERS}>{escape(repr(self.shown))}</pre>")
+            html = f'<div style="flex:1;min-width:0">{html}</div>'
+        return {**data, "text/html": f"{STYLE}{PAGE}{html}</div>"}, {}
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
 
 
 class Slider:
@@ -34,7 +98,7 @@ class Slider:
             )
             for name, options in choices.items()
         }
-        self._outputs = DisplayHandle(), DisplayHandle()  # the image, and its numbers below
+        self._output = DisplayHandle()
         self._lock = threading.RLock()  # JupyterLab may call back on another thread while a cell runs
         self._cell = 0
         for slider in self.sliders.values():
@@ -70,10 +134,8 @@ class Slider:
                 raise
 
     def _display(self, shown: Any, method: str) -> None:
-        """Display or update both outputs, from any thread."""
-        parts = shown.parts if isinstance(shown, Picture) else (shown, Text())
-        for handle, part in zip(self._outputs, parts, strict=True):
-            getattr(handle, method)(part)
+        """Display or update the output, in one message, from any thread."""
+        getattr(self._output, method)(Page(shown, len(self.sliders)))
 
     def show(self) -> "Slider":
         """Show the sliders, and the picture under them; outside of a notebook, nothing."""

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from minigrad.display import table
-from minigrad.errors import require_int
+from minigrad.errors import require, require_int
+from minigrad.lab.bench.steps import TrainingStep
 from minigrad.lab.memory import timeline
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
-from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, RUST, VERMILLION
+from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, ROUND_PAPER, RUST, VERMILLION
 from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, plural, rounded, write
 from minigrad.tensor import Tensor
 
@@ -81,7 +82,7 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
     title = f"A step of {len(found.kernels)} launches holds at most {found.peak:,} bytes, after launch {top}"
     figure, axes = canvas(8, 3.6, title)
     frame(axes, "launch", "bytes in use")
-    marked = [i for i, name in enumerate(found.kernels) if "backward" in name] or [-1]
+    marked = [i for i, name in enumerate(found.kernels) if "backward" in name or name.endswith("_adjoint")] or [-1]
     back = [marked[0] <= i <= marked[-1] for i in range(len(found.kernels))]  # sums of gradients lie between
     colours, hatches = zip(*((LIGHT_ORANGE, "//") if is_back else (LIGHT_BLUE, "") for is_back in back), strict=True)
     axes.bar(range(1, len(found.live) + 1), found.live, 1.0, color=colours, hatch=hatches, edgecolor=BLUE,
@@ -92,6 +93,36 @@ def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return Picture(figure, title, f"hatched: the way back\n{found!r}")
+
+
+def step_time(found: TrainingStep) -> Picture:
+    """A bar for each library's step, as launches and as a graph: the kernels' share of it, and the host's.
+
+    The time of a graph's step is taken for that of its kernels, since the host starts all of them with one call; what a
+    step takes longer without the graph, the GPU waits for the host. Raises ValueError where no graph was measured.
+    """
+    times = require("show.step_time", found, TrainingStep, "a step, as mg.bench.recorded_step() gives it").times
+    graphs = {name: t.seconds * 1e6 for name in times if (t := times.get(f"{name}, graph"))}
+    if not graphs:
+        raise ValueError(f"show.step_time: {found.title} was not measured as a graph.")
+    rows = []
+    for name, busy in graphs.items():
+        total = times[name].seconds * 1e6
+        rows += [(name, total, busy, max(total - busy, 0.0)), (f"{name}, graph", busy, busy, 0.0)]
+    name, total, busy, wait = rows[0]
+    title = f"{name}: kernels run for {rounded(busy)} of the {rounded(total)} us of a step, else the GPU waits"
+    figure, axes = canvas(WIDTH, 0.8 + 0.55 * len(rows), title)
+    frame(axes, "microseconds of a step", "")
+    for y, (*_, busy, wait) in enumerate(rows):
+        box(axes, 0, y - 0.35, busy, 0.7, LIGHT_BLUE, edgecolor=BLUE)
+        if wait:
+            box(axes, busy, y - 0.35, wait, 0.7, idle=True)
+            write(axes, busy + wait / 2, y, "waits for the host", bbox=ROUND_PAPER)
+    axes.set(xlim=(0, 1.04 * max(row[1] for row in rows)), ylim=(len(rows) - 0.5, -0.5), axisbelow=True)
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+    cells = [(name, *(f"{value:.1f}" for value in row)) for name, *row in rows]
+    headers = ("step", "us", "kernels run", "waits for the host")
+    return Picture(figure, title, repr(table(cells, headers, f"{found.title}, on {found.device}, {found.date}")))
 
 
 def images(images: Any, labels: Any = None, predictions: Any = None, count: int = 20) -> Picture:

@@ -76,13 +76,15 @@ def _number_blocks(axes: Axes, report: Inspection, places: list[tuple[int, int]]
         write(axes, (column + 0.5) * x, -0.13 / unit, str(column), fontsize=10, color=GREY)
 
 
-def divergence(report: Inspection) -> Picture:
+def divergence(report: Inspection, most: int = BRANCHES) -> Picture:
     """Branches that only some lanes of a warp enter, with the active lanes of each execution.
 
-    Raises ValueError where no block was inspected.
+    Of more than `most` branches those are shown that leave the most lanes idle. Raises ValueError where no block was
+    inspected.
     """
     _check_blocks("divergence", report)
-    branches = report.branches[:BRANCHES]
+    idlest = sorted(report.branches, key=lambda branch: sum(branch.lanes) - WARP * branch.executions)[:most]
+    branches = [branch for branch in report.branches if branch in idlest]
     found = plural(len(report.branches), "branch", "branches")
     found = f"{found} that only some lanes of a warp enter" if branches else "every warp stays together"
     title = f"{report.kernel}: {found}"
@@ -99,7 +101,7 @@ def divergence(report: Inspection) -> Picture:
     axes.set(xlim=(-0.07 * wide, wide), ylim=(1.35 * max(1, len(branches)), 0))
     rows = [
         (b.line, b.executions, b.active_lanes, " ".join(map(str, b.lanes[:8])), shorten(b.text, 50, placeholder=" …"))
-        for b in report.branches
+        for b in branches
     ]
     head = ("line", "executions", "mean lanes", "lanes, first 8 executions", "code")
     numbers = repr(table(rows, head)) if rows else "No branch that only some lanes of a warp enter."

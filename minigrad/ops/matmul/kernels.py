@@ -24,9 +24,8 @@ STRIP, HEIGHTS = 32, (16, 32, 64, 128)  # columns of a block of vector_columns, 
 
 
 def per_tile(name: str, x: str, y: str) -> Kernel:
-    """A kernel whose blocks are TILE x TILE threads, one per element of the result."""
-    grid = (f"{x}/TILE", f"{y}/TILE", "batch")
-    return Kernel("matmul.cu", f"matmul_{name}", grid, ("TILE", "TILE"), "m n k batch=1", TILE=TILES)
+    """A kernel of one product. Its blocks are TILE x TILE threads, one per element of the result."""
+    return Kernel("matmul.cu", f"matmul_{name}", (f"{x}/TILE", f"{y}/TILE"), ("TILE", "TILE"), "m n k", TILE=TILES)
 
 
 def per_edge(file: str, name: str, block: tuple[str, ...], **tunables: tuple[int, ...]) -> Kernel:

@@ -234,7 +234,7 @@ def packed(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
     launch(a.pack(x), b.pack(y), out, rows, columns, terms, a.shape[1] // LANES, b.shape[1] // LANES)
 
 
-# --- tiles: one launch for the whole batch; more where a matrix is longer than a grid along y, 65535 blocks ---
+# --- tiles: one launch for the whole batch, or one per matrix; more where a matrix is longer than a grid along y ---
 
 # Rows and columns of both matrices of each kernel with tensor maps, and the rows of a box of 64 columns.
 BOXES = {
@@ -269,9 +269,16 @@ def by_rows(kernel: Kernel, way: str, shapes: Products) -> str:
 
 
 def tiles(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
-    """out = x times y, in one launch."""
-    shapes = strategy.shapes
-    _launch(strategy.kernel, (shapes.m, shapes.n, shapes.k), x, y, out, *shapes.views(strategy.way), shapes.count)
+    """out = x times y, in one launch, or in one per matrix of the batch by a kernel of one product."""
+    kernel, shapes = strategy.kernel, strategy.shapes
+    sizes, (x_at, y_at) = (shapes.m, shapes.n, shapes.k), shapes.views(strategy.way)
+    if shapes.count == 1 or "batch" in kernel.sizes:
+        _launch(kernel, sizes, x, y, out, x_at, y_at, shapes.count)
+        return
+    rows, columns, terms = shapes.extents(strategy.way)
+    for i in range(shapes.count):
+        left, right = _matrix(x, x_at.element(i), rows * terms), _matrix(y, y_at.element(i), terms * columns)
+        _launch(kernel, sizes, left, right, _matrix(out, i, rows * columns))
 
 
 def slabs(strategy: Strategy, x: Array, y: Array, out: Array) -> None:
@@ -295,12 +302,21 @@ def _launch(
     kernel: Kernel, sizes: Sizes, x: Array, y: Array, out: Array, x_at: View = ONE, y_at: View = ONE, count: int = 1
 ) -> None:
     """Launch a kernel for m, n and k, with x and y as pointers or as tensor maps."""
+    if "batch" not in kernel.sizes:
+        kernel.launch(*sizes)(x, y, out, *sizes)
+        return
     own = (x.device.processors,) if "processors" in kernel.sizes else ()
     launch = kernel.launch(*sizes, count, *own)
     if boxes := BOXES.get(kernel.name):
         launch(*_maps(boxes, sizes, x, y), out, *sizes, count, x_at, y_at)
     else:
         launch(x, y, out, *sizes, x_at, y_at)
+
+
+def _matrix(batch: Array, index: int, size: int) -> Array:
+    """A view of one matrix of a batch, of `size` elements."""
+    address = batch.address + index * size * batch.dtype.itemsize
+    return Array(batch.device, (size,), batch.dtype, batch.buffer, address)
 
 
 def _maps(boxes: Sequence[tuple[str, str, int]], sizes: Sizes, *arrays: Array) -> Iterator[TensorMap]:

@@ -17,7 +17,8 @@ Write the simple kernel for it, one thread for each element of $da$. Arrays are 
 $(i, p)$ of $da$ is `da[i * k + p]`.
 """,
     solution="""
-extern "C" __global__ void matmul_gradient(const float* dc, const float* b, float* da, int m, int n, int k) {
+extern "C" __global__ void matmul_gradient(
+    const float* dc, const float* b, float* da, int m, int n, int k) {
     int p = blockIdx.x * blockDim.x + threadIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;
     if (i < m && p < k) {
@@ -61,5 +62,5 @@ extern "C" __global__ void matmul_gradient(const float* dc, const float* b, floa
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", "backward_a", two_matrices),
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

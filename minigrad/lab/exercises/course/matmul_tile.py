@@ -19,7 +19,8 @@ neighbouring threads (`threadIdx.x`) have to read neighbours in memory, from $a$
 such element, put 0 into the tile.
 """,
     solution="""
-extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void matmul_tile(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tile[TILE][TILE + 1], b_tile[TILE][TILE + 1];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
@@ -86,5 +87,5 @@ extern "C" __global__ void matmul_tile(const float* a, const float* b, float* c,
     through=("a_tile", "b_tile"),
     limits={"sectors": 1.5},
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", unfit=two_matrices),
+    op=AsOp("matmul", "transposed", two_matrices),
 )  # fmt: skip

@@ -18,7 +18,8 @@ register_tile = KernelExercise(
 The score is the number of reads of shared memory: `EACH + 1` for `EACH` products.
 """,
     solution="""
-extern "C" __global__ void register_tile(const float* a, const float* b, float* c, int m, int n, int k) {
+extern "C" __global__ void register_tile(
+    const float* a, const float* b, float* c, int m, int n, int k) {
     __shared__ float a_tile[EDGE][EDGE], b_tile[EDGE][EDGE];
     int x = threadIdx.x, first = threadIdx.y * EACH;
     int row = blockIdx.y * EDGE + first, column = blockIdx.x * EDGE + x;
@@ -26,7 +27,8 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
     for (int start = 0; start < k; start += EDGE) {
         for (int y = 0; y < EACH; ++y) {
             a_tile[first + y][x] = row + y < m && start + x < k ? a[(row + y) * k + start + x] : 0;
-            b_tile[first + y][x] = start + first + y < k && column < n ? b[(start + first + y) * n + column] : 0;
+            int i = start + first + y;
+            b_tile[first + y][x] = i < k && column < n ? b[i * n + column] : 0;
         }
         __syncthreads();
         //> // your products

@@ -25,7 +25,8 @@ and the new ones go into their places. After a pass this kernel updates the para
 `mg.using(*mg.mine())`.
 """,
     solution="""
-extern "C" __global__ void sgd_step(float* p, const float* g, float* v, float lr, float momentum, int n) {
+extern "C" __global__ void sgd_step(
+    float* p, const float* g, float* v, float lr, float momentum, int n) {
     //> // your code
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {

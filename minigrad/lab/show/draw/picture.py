@@ -1,7 +1,6 @@
 """Picture: a matplotlib figure with a finding as its title, followed by its numbers as text."""
 
 import base64
-import textwrap
 import threading
 from collections.abc import Sequence
 from io import BytesIO
@@ -13,14 +12,17 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
+from matplotlib.textpath import text_to_path
 
 from minigrad.display import Text
 from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 
 DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp text
 WIDTH = 9.6  # inches, of most pictures
+TITLE, POINTS = FONT + 2, 72  # the size of a title in points, of which an inch has 72
 HATCH = {"hatch": "////", "edgecolor": EDGE, "linewidth": 0.8}
 _drawing = threading.RLock()  # a slider may draw on another thread than a cell, and fonts are shared
 
@@ -69,10 +71,33 @@ class Picture:
 
 
 def blank_figure(width: float, height: float, title: str) -> Figure:
-    """A white figure, in inches, with its title, which is folded."""
+    """A white figure, in inches, with its title; each further line of the title makes it taller."""
+    lines = wrapped(title, 0.98 * width)
+    height += (len(lines) - 1) * TITLE * 1.25 / POINTS
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08), facecolor="white")
-    figure.suptitle(textwrap.fill(title, int(width * 10)), fontsize=FONT + 2, color=INK, x=0.01, ha="left")
+    figure.suptitle("\n".join(lines), fontsize=TITLE, color=INK, x=0.01, ha="left", parse_math=False)
     return figure
+
+
+def wrapped(title: str, width: float) -> list[str]:
+    """The title in lines of at most `width` inches, as its font measures them; a longer word is cut."""
+    lines = [""]
+    for word in title.split():
+        if lines[-1] and _inches(f"{lines[-1]} {word}") > width:
+            lines.append("")
+        elif lines[-1]:
+            word = f" {word}"
+        while lines[-1] == "" and _inches(word) > width:
+            most = next(n for n in range(len(word) - 1, 0, -1) if n == 1 or _inches(word[:n]) <= width)
+            lines[-1:], word = [word[:most], ""], word[most:]
+        lines[-1] += word
+    return lines
+
+
+def _inches(text: str) -> float:
+    """The width of a title in one line."""
+    with _drawing:
+        return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=TITLE), False)[0]) / POINTS
 
 
 def canvas(width: float, height: float, title: str) -> tuple[Figure, Axes]:

@@ -1,0 +1,92 @@
+"""08b: a loop over launches that keeps its data on the device: the copies move out of the loop."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from minigrad.kernels.source_kernel import kernel
+from minigrad.lab.exercises import PythonExercise, Wrong, numbers
+from minigrad.lab.runtime import Runtime
+
+MEAN = kernel(
+    """
+extern "C" __global__ void neighbour_mean(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = (x[(i + n - 1) % n] + x[(i + 1) % n]) / 2;
+}
+""",
+    "neighbour_mean",
+)
+
+
+class TooManyBytes(RuntimeError):
+    """A right program that copies more than it has to."""
+
+
+def truth(x: np.ndarray, steps: int) -> np.ndarray:
+    for _ in range(steps):
+        x = (np.roll(x, 1) + np.roll(x, -1)) / 2
+    return x
+
+
+def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
+    """The program's result. Raises TooManyBytes where it is right, and x was not copied just once each way."""
+    cuda = Runtime()
+    result = program(cuda, MEAN, x.copy(), steps)
+    if (moved := cuda.copied()) > (enough := 2 * x.nbytes) and np.allclose(result, truth(x, steps)):
+        crossed = f"{moved} bytes crossed between host and device, where {enough} are enough"
+        raise TooManyBytes(f"the result is right, but {crossed}: your score is {moved / enough:.1f}, and 1.0 is best")
+    return result
+
+
+fewer_copies = PythonExercise(
+    "08b",
+    task="""
+**Stay on the device.** In each step every number becomes the mean of its two neighbours, on a ring. This program does
+`steps` of them, and its result is right. But the numbers travel to the device and back in every step. Your score is the
+number of bytes that cross between host and device, over the number that has to.
+""",
+    solution="""
+def fewer_copies(cuda, neighbour_mean, x, steps):
+    n, blocks = x.size, -(-x.size // 256)
+    dx, dy = cuda.cudaMalloc(4 * n), cuda.cudaMalloc(4 * n)
+    #> for _ in range(steps):
+    #>     cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)
+    #>     cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)
+    #>     cuda.cudaMemcpy(x, dy, 4 * n, cuda.cudaMemcpyDeviceToHost)
+    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)
+    for _ in range(steps):
+        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)
+        dx, dy = dy, dx
+    cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)
+    #<
+    cuda.cudaFree(dx)
+    cuda.cudaFree(dy)
+    return x
+""",
+    hints=[
+        "Only the first copy to the device and the last copy back are needed. What has to happen in between, so that "
+        "the next step reads what this one has written?",
+        "The two pointers can change their roles: in Python dx, dy = dy, dx. No number moves for that.",
+        "After the exchange the newest numbers are in dx. That is what the copy after the loop has to bring back.",
+    ],
+    wrong=[
+        Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx", "    cuda.cudaMemcpy(x, dy", "value",
+              "Every step reads the first numbers again: what one step has written, the next one has to read."),
+        Wrong("cudaMemcpy(x, dx", "cudaMemcpy(x, dy", "value",
+              "After the exchange dy has the numbers of the step before. The newest are in dx."),
+        Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)",
+              "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "raised",
+              "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
+        Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",
+              "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
+        Wrong("    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)\n", "", "value",
+              "The numbers have to arrive on the device once."),
+        Wrong("4 * n, cuda.cudaMemcpyDeviceToHost", "n, cuda.cudaMemcpyDeviceToHost", "value",
+              "The copy back counts bytes: 4 for each number."),
+    ],
+    truth=truth,
+    cases=[(numbers(7), 3), (numbers(500), 10), (numbers(300), 1)],
+    call=run,
+    bug=True,
+)  # fmt: skip

@@ -1,0 +1,78 @@
+"""16: what the tape of a time loop keeps, predicted: a state for every step, and an adjoint launch for each."""
+
+from typing import Any
+
+import numpy as np
+
+from minigrad.adjoint import differentiable, ladder
+from minigrad.create import tensor, zeros
+from minigrad.lab import show
+from minigrad.lab.exercises import Prediction, Wrong
+from minigrad.lab.memory import Timeline, timeline
+
+WIDTH, HEIGHT, STEPS = 64, 32, 10
+
+
+def flow() -> tuple[Any, Any]:
+    """A function that lets a fluid flow for STEPS steps and walks back, and its start."""
+    size = 9 * WIDTH * HEIGHT
+    step, room = differentiable(ladder("lbm_d2q9")), zeros(size, device="sim", dtype="float64")
+    walls = tensor(np.zeros(WIDTH * HEIGHT, np.int32), device="sim")
+
+    def forward_and_back(state: Any) -> None:
+        for _ in range(STEPS):
+            state = step(state, walls, 1.2, room, WIDTH, HEIGHT, grid=(8, 4), block=(8, 8))
+        state.sum().backward()
+
+    return forward_and_back, tensor(np.full(size, 0.1), requires_grad=True, device="sim")
+
+
+def counted(seen: Timeline) -> dict[str, int]:
+    """The answers, from the bytes in use after each launch and the names of the launches."""
+    adjoints = sum(name == "lbm_d2q9_adjoint" for name in seen.kernels)
+    return {"state": seen.live[0], "kept": seen.live[STEPS - 1], "adjoints": adjoints}
+
+
+states_kept = Prediction(
+    "16",
+    "states_kept",
+    task="""
+**What has to be kept?** The fluid of this page has 64 x 32 cells, and each cell has nine numbers of 8 bytes. It flows
+for 10 steps, each of which makes a new state. For the way back the tape keeps them.
+
+How many bytes does one state take? How many bytes do the 10 new states take together? And how many times is the adjoint
+kernel launched on the way back?
+""",
+    solution="""
+#> state = ...  # bytes of one state
+state = 64 * 32 * 9 * 8
+#<
+#> kept = ...  # bytes of all new states
+kept = 10 * state
+#<
+#> adjoints = ...  # launches of the adjoint kernel
+adjoints = 10
+#<
+""",
+    hints=[
+        "Cells times numbers in a cell times bytes of a number: that is one state.",
+        "The tape forgets nothing before the way back is over, so the bytes grow by one state in each step. And each "
+        "step has to be walked back once.",
+    ],
+    wrong=[
+        Wrong("64 * 32 * 9 * 8", "64 * 32 * 9", "value", "Each number is a double, and has 8 bytes."),
+        Wrong("64 * 32 * 9 * 8", "64 * 32 * 8", "value", "A cell has nine numbers, one for each direction."),
+        Wrong("64 * 32 * 9 * 8", "64 * 32 * 9 * 4", "value", "These are doubles of 8 bytes, not floats of 4."),
+        Wrong("10 * state", "state", "value",
+              "The adjoint of a step needs the state from which that step began: none can be dropped."),
+        Wrong("10 * state", "2 * state", "value",
+              "Two states are enough to simulate. To walk back, every one is needed."),
+        Wrong("adjoints = 10", "adjoints = 1", "value",
+              "Every step was a launch of its own, and is walked back alone."),
+        Wrong("adjoints = 10", "adjoints = 2048", "value",
+              "One walk back gives the gradient of all 2048 cells: it takes one launch for each step."),
+    ],
+    run=lambda: timeline(*flow()),
+    truth=counted,
+    show=lambda seen: show.memory(*flow()),
+)  # fmt: skip

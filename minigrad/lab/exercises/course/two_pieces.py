@@ -1,0 +1,68 @@
+"""07b: a float32 as the sum of two numbers that a tensor core can read."""
+
+import numpy as np
+
+from minigrad.lab.exercises import PythonExercise, Wrong, numbers
+from minigrad.rounding import rounded
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """The nearest numbers with 10 bits after the point, in float64, so that sums of them are exact."""
+    return rounded(x.astype(np.float32), "tf32").astype(np.float64)
+
+
+def truth(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """The three largest of the four products of the pieces, summed in float64 and rounded once."""
+    (p1, p2), (q1, q2) = ((rounded(x, "tf32"), rounded(x - rounded(x, "tf32"), "tf32")) for x in (p, q))
+    return sum(np.einsum("ij,jk->ik", x.astype(np.float64), y) for x, y in ((p1, q1), (p1, q2), (p2, q1)))
+
+
+PAIRS = [
+    (numbers(3, 4) / np.float32(3), numbers(4, 2, seed=1) / np.float32(7)),
+    (np.array([[1 + 2**-11 + 2**-13]], np.float32), np.array([[1 - 2**-12 + 2**-15]], np.float32)),
+    (np.array([[3000.1, -1e-3]], np.float32), np.array([[1 / 3], [1e5 / 7]], np.float32)),
+]
+
+two_pieces = PythonExercise(
+    "07b",
+    task=r"""
+**Get the lost bits back.** A float32 has 23 bits after the point, and TF32 keeps 10 of them. What is lost is a
+number, too: `x - tf32(x)`, and it can be rounded to TF32 in turn. So $x$ is nearly the sum of two numbers that a
+tensor core can read, $x \approx x_1 + x_2$, and a product is nearly
+
+$$p\,q \approx p_1 q_1 + p_1 q_2 + p_2 q_1$$
+
+The fourth product, $p_2 q_2$, is so small that it can be left out. Write the product of two matrices in this way, by
+three products of rounded matrices. `tf32(x)` rounds an array to TF32. It costs three times the work of a product in
+TF32.
+""",
+    solution="""
+def two_pieces(p, q, tf32):
+    #> return tf32(p) @ tf32(q)  # <- your code: what is lost comes back
+    p_large, q_large = tf32(p), tf32(q)
+    p_small, q_small = tf32(p - p_large), tf32(q - q_large)
+    return p_large @ q_large + p_large @ q_small + p_small @ q_large
+    #<
+""",
+    hints=[
+        "the large piece is tf32(p). The small one is what it leaves of p, rounded as well.",
+        "what p_large leaves of p is p - p_large, and tf32 rounds it as any other array.",
+        "three products with @: large with large, large with small, small with large.",
+    ],
+    wrong=[
+        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "p_large @ q_large", "value",
+              "That is the product in TF32 alone: the two small pieces are not in it."),
+        Wrong(" + p_small @ q_large", "", "value", "The small piece of p is left out."),
+        Wrong(" + p_large @ q_small", "", "value", "The small piece of q is left out."),
+        Wrong("p_large @ q_small + p_small @ q_large", "p_small @ q_small", "value",
+              "This is the one product that is too small to matter; the two mixed ones are missing."),
+        Wrong("p_small @ q_large", "p_small @ q_small", "value",
+              "The small piece of p is multiplied by the large one of q."),
+        Wrong("tf32(p - p_large)", "tf32(p_large - p)", "value",
+              "The sign: p is p_large plus the small piece, so the small piece is p - p_large."),
+        Wrong("tf32(q - q_large)", "tf32(q - p_large)", "raised", "What is lost of q is q - q_large."),
+    ],
+    truth=truth,
+    call=lambda function, p, q: function(p, q, tf32),
+    cases=PAIRS,
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Every slider of the course: at each of its steps, sliders, picture and numbers fit a window of 1280 x 800 together.
+
+Of each notebook only the cells are run on which its sliders depend.
+"""
+
+import ast
+from itertools import product
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from minigrad.lab.show import sliders
+from minigrad.lab.show.draw.picture import SCREEN_DPI, Picture
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+SLIDERS = {"slider", "block_slider", "step_slider", "tuning_slider", "rung_slider"}
+WINDOW = 720  # pixels
+SMALLEST = 0.65  # of the size of a picture: its text still has 9 pixels
+
+
+def cells(path: Path) -> list[ast.Module]:
+    code = (cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    return [ast.parse(source) for source in code if not source.lstrip().startswith(("%", "!"))]
+
+
+def made_in(cell: ast.Module) -> set[str]:
+    """The names that a cell defines."""
+    names = {node.id for node in ast.walk(cell) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.name for node in cell.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    imports = (node for node in ast.walk(cell) if isinstance(node, ast.Import | ast.ImportFrom))
+    return names | {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def used_in(cell: ast.Module) -> set[str]:
+    return {node.id for node in ast.walk(cell) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def has_slider(cell: ast.Module) -> bool:
+    calls = (node.func for node in ast.walk(cell) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in SLIDERS for call in calls)
+
+
+def needed(code: list[ast.Module]) -> list[ast.Module]:
+    """The cells with sliders and those that define what they use, in their order."""
+    kept, wanted = [], set()
+    for cell in reversed(code):
+        if has_slider(cell) or made_in(cell) & wanted:
+            kept.append(cell)
+            wanted |= used_in(cell)
+    return kept[::-1]
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if any(map(has_slider, cells(p)))], ids=lambda path: path.stem)
+def test_every_step_of_a_slider_fits_the_window(path, monkeypatch):
+    made, names = [], {}
+    monkeypatch.setattr(sliders.Slider, "show", lambda slider: made.append(slider) or slider)
+    for cell in needed(cells(path)):
+        exec(compile(cell, path.name, "exec"), names)
+    assert made
+    for slider in made:
+        for values in product(*(each.options for each in slider.sliders.values())):
+            if not isinstance(picture := slider.draw(**dict(zip(slider.sliders, values, strict=True))), Picture):
+                continue  # a page of text, which scrolls within its own height
+            page = sliders.Page(picture, len(slider.sliders))
+            (width, height), natural = page.size(), picture.figure.get_figwidth() * SCREEN_DPI
+            assert height > 0 and page.height() + len(slider.sliders) * sliders.SLIDER <= WINDOW
+            assert width <= sliders.WIDTH and width >= SMALLEST * natural, f"{values}: {width} of {natural} pixels"
+
+
+def test_a_cell_is_run_if_a_slider_depends_on_it():
+    code = [
+        ast.parse(text) for text in ("import numpy as np", "a = np.ones(3)", "b = 1", "mg.show.slider(f, a=a)", "c")
+    ]
+    assert [ast.unparse(cell) for cell in needed(code)] == [
+        "import numpy as np",
+        "a = np.ones(3)",
+        "mg.show.slider(f, a=a)",
+    ]
