@@ -9,7 +9,8 @@
 
 // thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements of a that
 // lie k apart, and writes elements of c that lie n apart. Correct, and slow.
-extern "C" __global__ void matmul_naive(const real* a, const real* b, real* c, int m, int n, int k) {
+extern "C" __global__ void matmul_naive(
+    const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.x * TILE + threadIdx.x, column = blockIdx.y * TILE + threadIdx.y;
     if (row < m && column < n) {
         real sum = 0;
@@ -22,7 +23,8 @@ extern "C" __global__ void matmul_naive(const real* a, const real* b, real* c, i
 
 // thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads neighbours
 // of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
-extern "C" __global__ void matmul_coalesced(const real* a, const real* b, real* c, int m, int n, int k) {
+extern "C" __global__ void matmul_coalesced(
+    const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
     if (row < m && column < n) {
         real sum = 0;
@@ -35,7 +37,8 @@ extern "C" __global__ void matmul_coalesced(const real* a, const real* b, real* 
 
 // block -> TILE x TILE tile of c; thread -> one element of it.
 // Tiles of a and b pass through shared memory: each number read from global memory is used TILE times.
-extern "C" __global__ void matmul_tiled(const real* a, const real* b, real* c, int m, int n, int k) {
+extern "C" __global__ void matmul_tiled(
+    const real* a, const real* b, real* c, int m, int n, int k) {
     // [own]
     __shared__ real a_tile[TILE][TILE], b_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
@@ -59,7 +62,8 @@ extern "C" __global__ void matmul_tiled(const real* a, const real* b, real* c, i
 // da = dy @ b^T: (m, n) @ (n, k). block -> tile of da; thread -> one element of it.
 // b is read along its rows, as it is stored, so the reads are coalesced; its tile in shared memory is read
 // transposed. One more element per row puts the elements of a column in different banks.
-extern "C" __global__ void matmul_backward_a(const real* dy, const real* b, real* da, int m, int n, int k) {
+extern "C" __global__ void matmul_backward_a(
+    const real* dy, const real* b, real* da, int m, int n, int k) {
     // [own]
     __shared__ real dy_tile[TILE][TILE], b_tile[TILE][TILE + 1];
     int x = threadIdx.x, y = threadIdx.y;
@@ -83,7 +87,8 @@ extern "C" __global__ void matmul_backward_a(const real* dy, const real* b, real
 
 // db = a^T @ dy: (k, m) @ (m, n). block -> tile of db; thread -> one element of it.
 // a is read as it is stored, too, and its tile transposed: threads of one y read the same element, no conflict.
-extern "C" __global__ void matmul_backward_b(const real* a, const real* dy, real* db, int m, int n, int k) {
+extern "C" __global__ void matmul_backward_b(
+    const real* a, const real* dy, real* db, int m, int n, int k) {
     // [own]
     __shared__ real a_tile[TILE][TILE], dy_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;

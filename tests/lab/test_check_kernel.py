@@ -219,7 +219,7 @@ def test_a_wrong_gradient_is_answered():
         ("multiply", "backward", "if (db) ", "", "null-pointer", ": db is a null pointer"),
         ("matmul", "register_tile_1d", "c += blockIdx.z * m * n;", "", "race", "m=1, n=5, k=3, batch=2, EDGE=32"),
         ("matmul", "tiled", "__syncthreads();  // and read by all, before the next ones overwrite them", "", "race",
-         "Line 11 is in the next iteration of the loop: put a __syncthreads() between line 16 and its end."),
+         "Line 12 is in the next iteration of the loop: put a __syncthreads() between line 17 and its end."),
     ],
 )  # fmt: skip
 def test_a_kernel_that_is_right_only_at_first_sight_is_answered(op, name, old, new, kind, words):

@@ -51,7 +51,8 @@ STALLED = {
     for reasons in WAITS.values()
     for reason in reasons
 }
-RUNG_METRICS = (*BUSY.values(), *STALLED.values(), LATENCY)
+TICKS = "gpc__cycles_elapsed.avg"  # of the clock of the multiprocessors
+RUNG_METRICS = (*BUSY.values(), *STALLED.values(), LATENCY, TICKS)
 RUNGS = (
     *("naive", "coalesced", "tiled", "register_tile_1d", "register_tile_2d", "vectorized"),
     *("double_buffered", "warp_tiled", *TENSOR_CORES),

@@ -1,6 +1,7 @@
 """06: db = a^T dc with fewer sectors, by tiles of which one is used transposed."""
 
-from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
+from minigrad.lab.exercises.as_op import two_matrices
 
 SHAPES = ((1, 1, 1), (8, 8, 8), (9, 7, 17), (3, 1, 33), (33, 5, 3), (16, 17, 12), (40, 16, 16))
 
@@ -21,12 +22,12 @@ extern "C" __global__ void weights_gradient(
     const float* a, const float* dc, float* db, int m, int n, int k) {
     int x = threadIdx.x, y = threadIdx.y;
     int p = blockIdx.y * TILE + y, j = blockIdx.x * TILE + x;
-    //>     float sum = 0;
-    //>     if (p < k && j < n) {
-    //>         for (int i = 0; i < m; ++i) {
-    //>             sum += a[i * k + p] * dc[i * n + j];
-    //>         }
+    //> float sum = 0;
+    //> if (p < k && j < n) {
+    //>     for (int i = 0; i < m; ++i) {
+    //>         sum += a[i * k + p] * dc[i * n + j];
     //>     }
+    //> }
     __shared__ float a_tile[TILE][TILE], dc_tile[TILE][TILE];
     int a_column = blockIdx.y * TILE + x;  // neighbours fetch neighbours
     float sum = 0;
@@ -80,4 +81,5 @@ extern "C" __global__ void weights_gradient(
     block=("TILE", "TILE"),
     sizes="k n",
     tunables={"TILE": (16, 4)},
+    op=AsOp("matmul", "a^T @ b", two_matrices),
 )  # fmt: skip
