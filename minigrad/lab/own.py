@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from minigrad.ops.reduction import reduce
 from minigrad.optim import SGD
 
 UPDATE = "SGD"  # the name of the update among the ops
+TURNED = {"forward": (False, False), "a @ b^T": (False, True), "a^T @ b": (True, False)}  # by the way of a product
 OF_SOFTMAX = per_element("cross_entropy.cu", "cross_entropy_of_softmax", "rows")
 OF_SOFTMAX_BACKWARD = per_element("cross_entropy.cu", "cross_entropy_of_softmax_backward", "size")
 
@@ -232,10 +234,10 @@ def _matmul_backward(
 def _product(own: Sequence[OwnKernel], x: Array, y: Array, turned: tuple[bool, bool], precision: str) -> Array | None:
     """x @ y, where the marked ones stand for their transposes, by the kernel that needs the fewest transposed copies.
 
-    A kernel of the way "transposed" multiplies by the transpose of its second array.
+    A kernel may multiply by a transpose itself: its way says which.
     """
     params = {"precision": precision}
-    ways = [(each, turned[0], turned[1] != (each.way == "transposed")) for each in own if each.can((x, y), params)]
+    ways = [(each, *map(ne, turned, TURNED[each.way])) for each in own if each.can((x, y), params)]
     for each, *copied in sorted(ways, key=lambda way: sum(way[1:])):
         arrays = [
             OPS["transpose"].run([z], {"axes": (1, 0)}) if copy else z for z, copy in zip((x, y), copied, strict=True)

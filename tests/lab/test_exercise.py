@@ -45,7 +45,9 @@ def test_a_wrong_version_is_rejected_for_its_reason(exercise, wrong):
     found = exercise.check(text)
     assert (found.correct, found.kind) == (False, wrong.kind), found
     assert found.text.startswith("Not yet. ") and "Traceback" not in found.text
-    assert (wrong.why in found.text) == (bare(text) != bare(exercise.skeleton)), "a bug hunt does not say where"
+    assert (wrong.why in found.text) == (bare(text, exercise.python) != bare(exercise.skeleton, exercise.python)), (
+        "a bug hunt does not say where"
+    )
     assert f'mg.exercise("{exercise.name}").hint()' in found.text
 
 
@@ -74,6 +76,7 @@ def test_an_exercise_is_complete(exercise):
     assert len(set(versions)) == len(versions)
     for text in (exercise.solution(), exercise.skeleton):
         assert not re.search(r"(//|#)[<>]", text), "a marker is left"
+        assert max(map(len, text.splitlines())) <= 100, "a line is wider than a cell"
     assert exercise.skeleton != exercise.solution()
 
 

@@ -173,6 +173,19 @@ def test_a_bug_of_python_is_answered_as_any_attempt():
     assert PythonExercise("01", **content).check("def half(n):\n    return n / 2\n").kind == "unfinished"
 
 
+def test_a_known_mistake_of_a_slow_exercise_is_recognized_by_its_text():
+    ran, solution = [], "def half(n):\n    #> return 0\n    return n // 2\n    #<\n"
+    content = {"task": "**Half.**", "solution": solution, "hints": [], "call": lambda f, n: ran.append(n) or f(n),
+               "wrong": [Wrong("n // 2", "n // 3", "value", "A third."), Wrong("n // 2", "n", "value", "All.")],
+               "truth": lambda n: n // 2, "cases": [(30,)]}  # fmt: skip
+    exercise = PythonExercise("01", slow=True, **content)
+    assert "A third." in exercise.check("def half(n):\n    return n//3  # mine\n").text and len(ran) == 1
+    assert "A third." not in exercise.check("def half(n):\n    return n - 20\n").text and len(ran) == 2
+    exercise = PythonExercise("01", **content)
+    assert "A third." in exercise.check("def half(n):\n    return n - 20\n").text and len(ran) == 6
+    assert "A third." in exercise.check("def half(n):\n    return 10\n").text and len(ran) == 8, "outcomes are kept"
+
+
 # --- scores and limits ---
 
 

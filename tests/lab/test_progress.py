@@ -72,6 +72,20 @@ def test_a_kernel_of_the_readers_own_is_kept_with_its_notebook(path, shell, monk
     assert (kept.kind, kept.name, kept.notebook, kept.text.strip()) == ("kernel", "relu forward", "01", RELU.strip())
 
 
+def test_a_kernel_that_passed_in_a_cell_trains_from_then_on(path, shell):
+    step = all_exercises()["sgd_step"]
+    assert shell.run_cell_magic("exercise", "sgd_step", step.solution()).correct
+    weight = mg.tensor([1.0, 2.0], requires_grad=True, device="sim")
+    weight.grad = mg.tensor([1.0, -1.0], device="sim")
+    mine = mg.mine()
+    with mg.using(*mine):
+        mg.optim.SGD([weight], lr=0.5).step()
+    assert weight.numpy().tolist() == [0.5, 2.5] and mine.launches == {"sgd_step": 1}
+    with mg.using(shell.user_ns["sgd_step"]) as taken:
+        mg.optim.SGD([weight], lr=0.5).step()
+    assert weight.numpy().tolist() == [0.0, 3.0] and taken.launches == {"sgd_step": 1}
+
+
 def test_the_table_has_every_exercise_and_the_readers_kernels(path):
     progress.remember("exercise", "clip", "01", all_exercises()["clip"].solution())
     progress.remember("exercise", COUNT.name, "01", COUNT.solution())

@@ -95,7 +95,7 @@ def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int
     """
     sim: Any = get(check("sim"))
     for case in sorted(trial.cases, key=lambda case: -min(case.arrays(trial.dtypes[0])[0].shape, default=0)):
-        with through(sim.using(write=str, timeout=SHORT_TIMEOUT)), watching(blocks) as report:
+        with through(sim.using(write=str, timeout=TIMEOUT)), watching(blocks) as report:
             list(trial.pairs(kernel.using(**values), case, trial.dtypes[0]))
         if launches := [record for record in report.launches if record.kernel == kernel.name]:
             stopped = any(problem.kind == "timeout" for record in launches for problem in record.problems)

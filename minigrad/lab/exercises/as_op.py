@@ -18,7 +18,7 @@ class AsOp:
     """The op as which the kernel of an exercise can run, on the arrays that its `launch` takes.
 
     name: "matmul", or "SGD" for the update of a parameter in place, with p, g, v, lr, momentum and n as arguments. way:
-    "forward", or "transposed" for a product a @ b^T of a matmul. unfit(*arrays, **params) is empty
+    "forward", or of a matmul that multiplies by a transpose "a @ b^T" or "a^T @ b". unfit(*arrays, **params) is empty
     for a call that the kernel can do, else the reason in words; the course's kernel runs then. finish(y, *arrays,
     **params) makes the op's result of the kernel's.
     """

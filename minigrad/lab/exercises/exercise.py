@@ -36,9 +36,9 @@ class Wrong:
             raise ValueError(f"{self.old!r} occurs {solution.count(self.old)} times in the solution; it must be once.")
         return solution.replace(self.old, self.new)
 
-    def resembles(self, text: str) -> bool:
+    def resembles(self, text: str, python: bool = False) -> bool:
         """True if the text has this mistake, with any spacing and comments."""
-        text, old, new = map(bare, (text, self.old, self.new))
+        text, old, new = (bare(each, python) for each in (text, self.old, self.new))
         return new in text and (old not in text or old in new)
 
 
@@ -48,33 +48,36 @@ def _given(region: re.Match) -> str:
     return "\n".join(lines) + "\n" if any(lines) else ""
 
 
-def bare(text: str) -> str:
-    """The text without spaces, comments and the insides of strings."""
-    return re.sub(r"\s", "", blank(text))
+def bare(text: str, python: bool = False) -> str:
+    """The text without spaces and comments, and in C++ without the insides of strings."""
+    return re.sub(r"\s", "", re.sub(r"#[^\n]*", "", text) if python else blank(text))
 
 
 class Exercise:
     """A task with its solution, the text in which markers enclose the reader's part.
 
     bug: the skeleton is complete and wrong, and the reader mends it. Checked unchanged it is answered as any attempt,
-    by its first fault and without the reason.
+    by its first fault and without the reason. slow: an attempt takes seconds, so a known mistake is recognized by its
+    text, and wrong versions are not run to compare.
     """
 
+    python = True  # the language of the texts; else CUDA C++
     becomes = "yours"  # in a notebook, the variable of this name after a pass
 
     def __init__(
         self, notebook: str, name: str = "", *, task: str, solution: str, hints: Sequence[str], wrong: Sequence[Wrong],
-        bug: bool = False,
+        bug: bool = False, slow: bool = False,
     ):  # fmt: skip
         self.notebook, self.task, self.hints, self.wrong = notebook, task.strip(), tuple(hints), tuple(wrong)
         self.skeleton = Text(_REGION.sub(_given, solution.lstrip("\n")))
         self._solution = Text(_REGION.sub(r"\2", solution.lstrip("\n")))
-        self.bug = bug
+        self.bug, self.slow = bug, slow
         found = _NAME.search(self._solution)
         self.name = name or (found[1] if found else "")
         self.title = self.task.split("**")[1].rstrip(".")  # the first words of the task, in bold
         self.call = f'mg.exercise("{self.name}")'  # as a reader writes it
         self._hinted = 0
+        self._outcomes: dict[str, Any] = {}  # of wrong versions
 
     def hint(self) -> Text:
         """The next hint; after the last one, the way to the solution."""
@@ -96,6 +99,33 @@ class Exercise:
 
     def _unfinished(self, missing: str = "the marked lines are still to be written.") -> Answer:
         return Answer(False, f"Not yet: {missing} A first hint: {self.call}.hint()", "unfinished")
+
+    def _known_mistake(self, attempt: Any, kind: str) -> Wrong | None:
+        """The known mistake that this text is; else one with the same outcome, alone or resembled by the text."""
+        versions = {wrong.edit(self._solution): wrong for wrong in self.wrong if wrong.kind == kind}
+        text = attempt if isinstance(attempt, str) else ""
+        if text in versions:
+            return versions[text]
+        alike = {version: wrong for version, wrong in versions.items() if text and wrong.resembles(text, self.python)}
+        if self.slow:
+            return next(iter(alike.values()), None)
+        if not versions or not (mine := self._outcome(attempt, kind)):
+            return None
+        found = (wrong for version, wrong in alike.items() if self._known_outcome(version, kind) == mine)
+        if first := next(found, None):
+            return first
+        same = [wrong for version, wrong in versions.items() if self._known_outcome(version, kind) == mine]
+        return next(iter(same[: len(same) == 1]), None)
+
+    def _known_outcome(self, version: str, kind: str) -> Any:
+        """The outcome of a wrong version, which is kept."""
+        if version not in self._outcomes:
+            self._outcomes[version] = self._outcome(version, kind)
+        return self._outcomes[version]
+
+    def _outcome(self, attempt: Any, kind: str) -> Any:
+        """The result of an attempt in all cases, to compare; empty where it depends on the time."""
+        raise NotImplementedError
 
     def _explained(self, answer: Answer, mistake: Wrong | None) -> Answer:
         """The answer with the explanation of a known mistake and the way to a hint."""
@@ -134,25 +164,12 @@ class PythonExercise(Exercise):
             return replace(found, result=function)
         if same_code(function, self._function(self.skeleton)):
             return self._explained(found, None) if self.bug else self._unfinished()
-        return self._explained(found, self._known_mistake(attempt, self._outcomes(function)))
+        mistake = self._known_mistake(attempt if isinstance(attempt, str) else function, found.kind)
+        return self._explained(found, mistake)
 
-    def _known_mistake(self, attempt: str | Callable, mine: list[str]) -> Wrong | None:
-        """The known mistake with the same outcomes; of several, the one that the text is, or resembles."""
-        versions = {wrong.edit(self._solution): wrong for wrong in self.wrong}
-        same = {text: wrong for text, wrong in versions.items() if mine == self._known(wrong)}
-        text = attempt if isinstance(attempt, str) else ""
-        alike = (wrong for wrong in same.values() if text and wrong.resembles(text))
-        return same.get(text) or next(alike, None) or next(iter(same.values()), None)
-
-    def _known(self, wrong: Wrong) -> list[str]:
-        """The outcomes of a wrong version, computed once."""
-        if wrong not in self._known_outcomes:
-            self._known_outcomes[wrong] = self._outcomes(self._function(wrong.edit(self._solution)))
-        return self._known_outcomes[wrong]
-
-    def _outcomes(self, function: Callable) -> list[str]:
+    def _outcome(self, attempt: Any, kind: str) -> list[str]:
         """The result of every case, or its error."""
-        outcomes = []
+        function, outcomes = self._function(attempt) if isinstance(attempt, str) else attempt, []
         for case in self.cases:
             try:
                 outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))

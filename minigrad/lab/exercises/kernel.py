@@ -18,7 +18,7 @@ from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, ob
 from minigrad.lab.check.compare import TOLERANCE, Pair
 from minigrad.lab.exercises.as_op import AsOp
 from minigrad.lab.exercises.counts import COUNTS, counted, counts, wasted
-from minigrad.lab.exercises.exercise import Exercise, Wrong, bare
+from minigrad.lab.exercises.exercise import Exercise, bare
 from minigrad.microscope import Inspection
 from minigrad.op import Case
 from minigrad.source import CUDA, Source
@@ -46,6 +46,7 @@ class KernelExercise(Exercise):
     reader's own accesses: show(record) makes the picture, by default that of the costliest ones.
     """
 
+    python = False
     dtypes: tuple[str, ...] = ("float32",)
 
     def __init__(
@@ -75,7 +76,6 @@ class KernelExercise(Exercise):
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
             raise ValueError(f"{self.name}: there is no count {min(unknown)!r}; there are {', '.join(COUNTS)}.")
-        self._outcomes: dict[str, Any] = {}  # of the wrong versions
         self.cases: Sequence[Case] = [Case(arrays) for arrays in inputs]
         constants = {key: legal[0] for key, legal in tunables.items() if key in self._solution}
         macros = "".join(f"#ifndef {key}\n#define {key} {value}\n#endif\n" for key, value in constants.items())
@@ -160,30 +160,11 @@ class KernelExercise(Exercise):
         found = attempt(self, self.skeleton)
         return counts(self._inspected(found.result)) if found.correct else {}
 
-    def _known_mistake(self, text: str, kind: str) -> Wrong | None:
-        """The known mistake with the same outcome as this text; of several, the one that the text resembles."""
-        candidates = {wrong.edit(self._solution): wrong for wrong in self.wrong if wrong.kind == kind}
-        if text in candidates:
-            return candidates[text]
-        if not candidates or not (mine := self._outcome(text, kind)):
-            return None
-        for version, wrong in candidates.items():
-            if wrong.resembles(text) and self._known_outcome(version, kind) == mine:
-                return wrong
-        same = [wrong for version, wrong in candidates.items() if self._known_outcome(version, kind) == mine]
-        return next(iter(same[: len(same) == 1]), None)
-
-    def _outcome(self, text: str, kind: str) -> Any:
+    def _outcome(self, text: Any, kind: str) -> Any:
         """The counts of a correct kernel; the results or problems of a wrong one, case by case."""
         if kind in ("wasteful", "unused"):
             return counts(self._inspected(ReaderKernel(self.kernel, text)))
         return list(outcomes(self, text))
-
-    def _known_outcome(self, version: str, kind: str) -> Any:
-        """The outcome of a wrong version, which is kept."""
-        if version not in self._outcomes:
-            self._outcomes[version] = self._outcome(version, kind)
-        return self._outcomes[version]
 
     def _inspected(self, kernel: Kernel) -> list[Inspection]:
         """The launches of a kernel with the largest block size, in the case with the largest input."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
-from minigrad.lab.show import banks
 from minigrad.microscope import Inspection, inspect
 
 LENGTHS = (34, 36, 47, 48)
@@ -53,7 +53,7 @@ rows_48 = 16
         for line in record.lines
         if line.kind == "read" and line.space == "shared"
     },
-    show=lambda record: banks(record, "rows_36"),
+    show=lambda record: show.banks(record, "rows_36"),
     hints=[
         "row i begins at number i * 34, and number k lies in bank k % 32. Which banks do lanes 0, 1, 2, 3 want?",
         "print(np.arange(32) * 34 % 32) shows the bank of each lane. As often as a bank occurs, so often has it to "

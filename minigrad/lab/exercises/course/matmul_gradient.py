@@ -62,5 +62,5 @@ extern "C" __global__ void matmul_gradient(
     block=("TILE", "TILE"),
     sizes="m k",
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", "transposed", two_matrices),
+    op=AsOp("matmul", "a @ b^T", two_matrices),
 )  # fmt: skip

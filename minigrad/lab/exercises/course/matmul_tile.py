@@ -87,5 +87,5 @@ extern "C" __global__ void matmul_tile(
     through=("a_tile", "b_tile"),
     limits={"sectors": 1.5},
     tunables={"TILE": (8, 4, 16)},
-    op=AsOp("matmul", "transposed", two_matrices),
+    op=AsOp("matmul", "a @ b^T", two_matrices),
 )  # fmt: skip

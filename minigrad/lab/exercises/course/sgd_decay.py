@@ -93,7 +93,7 @@ extern "C" __global__ void sgd_decay(
     arguments=lambda g, p, v: {
         "p": p, "v": v, "lr": LR, "momentum": MOMENTUM, "decay": DECAY, "n": p.size, "blocks": 2,
     },
-    inputs=[(numbers(n), numbers(n, seed=1), numbers(n, seed=2)) for n in (1, 33, 0, 515)],
+    inputs=[(numbers(n), numbers(n, seed=1), numbers(n, seed=2)) for n in (1, 33, 131, 0, 512)],
     sizes="blocks",
     grid=("blocks",),
     tunables={"BLOCK": (32, 1, 64)},

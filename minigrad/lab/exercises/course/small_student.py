@@ -54,6 +54,7 @@ def small_student(images, labels):
     return model
 """,
     bug=True,
+    slow=True,
     hints=[
         "two epochs are 46 steps, and each of them is short. Look at the table above: which line of it is this one?",
         "one change at a time. More epochs alone are not enough at lr=0.02, so let the steps grow: ten times, perhaps.",

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
-from minigrad.lab.show import phases
 from minigrad.microscope import Inspection, inspect
 from minigrad.op import OPS
 
@@ -49,7 +49,7 @@ of_thread_100 = 1
 """,
     run=run,
     truth=truth,
-    show=lambda record: phases(record, "sums"),
+    show=lambda record: show.phases(record, "sums"),
     hints=[
         "each round leaves half as many numbers: 128, 64, 32, ... When is one left?",
         "an addition makes one number of two. How many must be made until one of 256 is left, in whatever order?",
