@@ -15,7 +15,7 @@ help:
 
 # JUPYTER_CONFIG_PATH: JupyterLab asks nothing about news. Records stay out of the list of files.
 lab: gpu
-	JUPYTER_CONFIG_PATH=minigrad/lab/jupyter $(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. \
+	JUPYTER_CONFIG_PATH="$(CURDIR)/minigrad/lab/jupyter" $(PY) -m jupyter lab $(LABFLAGS) --ServerApp.root_dir=. \
 	  --ContentsManager.hide_globs=records --ContentsManager.hide_globs=__pycache__ notebooks/00_start_here.ipynb
 
 # A file, or a notebook, is run by one process from its first test to its last: cells and README examples follow on.

@@ -1,11 +1,14 @@
 """Tests marked `gpu` and notebook cells tagged `gpu` are skipped where there is no CUDA device, and the run says so.
 
-MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices; the
-run says, too, how many were skipped for lack of them.
+MINIGRAD_REQUIRE_GPU=1 makes the run fail where any of them was skipped. Tests marked `gpus(n)` need n CUDA devices, and
+tests marked `browser` need Chromium; the run says, too, how many were skipped for lack of them.
 """
 
 import gc
 import os
+import shutil
+from functools import cache
+from importlib.util import find_spec
 
 import pytest
 
@@ -28,6 +31,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             here = sum(map(is_gpu, devices()))
             reason = f"needs {marker.args[0]} GPUs; this machine has {here}"
             item.add_marker(pytest.mark.skipif(here < marker.args[0], reason=reason))
+
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.skipif(not chromium(), reason="no Chromium, or no playwright"))
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    return chromium()
+
+
+@cache
+def chromium() -> str:
+    """The path of the system's Chromium; empty where it, or playwright, is not installed."""
+    names = ("chromium", "chromium-browser", "google-chrome") if find_spec("playwright") else ()
+    return next(filter(None, map(shutil.which, names)), "")
 
 
 def pytest_collection_finish() -> None:
@@ -52,6 +71,9 @@ def skipped_for(config: pytest.Config, mark: str = "gpu") -> int:
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if count := skipped_for(config, "gpus"):
         terminalreporter.write_line(f"{count} tests skipped: they need several GPUs", yellow=True, bold=True)
+    if count := skipped_for(config, "browser"):
+        line = f"{count} browser tests skipped: they need Chromium, and playwright from the test extra"
+        terminalreporter.write_line(line, yellow=True, bold=True)
     if count := skipped_for(config):
         fails = "; MINIGRAD_REQUIRE_GPU=1 makes this run fail" if gpu_required() else ""
         line = f"{count} gpu cells and tests skipped: no CUDA device{fails}"

@@ -136,13 +136,22 @@ def test_a_wrong_result_is_not_timed():
         verified(Experiment(work_of(wrong, [(100,)]), get("sim")))
 
 
-def test_a_chain_is_compared_with_numpy_before_it_is_timed(kernel_device):
+@pytest.mark.parametrize("name", chain.CHAINS)
+def test_a_chain_is_compared_with_numpy_before_it_is_timed(kernel_device, name):
     device, host = get(kernel_device), np.linspace(-2, 2, 10_001, dtype=np.float32)
-    fused, x = mg.fuse(chain.chain), Array.upload(device, host)
-    calls = {"op by op": chain.passes(chain.chain, x), "fused": chain.passes(fused, x)}
+    fused, x = mg.fuse(chain.CHAINS[name]), Array.upload(device, host)
+    calls = {"op by op": chain.passes(chain.CHAINS[name], x), "fused": chain.passes(fused, x)}
     chain.must_agree(calls, fused, host, device)
     with pytest.raises(ValueMismatch, match=r"chain: the gradient of other is off by 0\.\d+ of the largest; not timed"):
         chain.must_agree({"other": lambda: (calls["fused"]()[0], x)}, fused, host, device)
+
+
+def test_both_chains_move_the_same_bytes_when_they_are_fused():
+    """So their times differ by their arithmetic alone."""
+    traffic = {name: mg.fuse(function).traffic(2**20) for name, function in chain.CHAINS.items()}
+    fused = {name: [(run.read, run.written) for run in each.fused] for name, each in traffic.items()}
+    assert fused["chain"] == fused["plain chain"]
+    assert chain.titles()[1::2] == ["chain fused of 67108864", "plain chain fused of 67108864"]
 
 
 def test_nan_is_wrong():
@@ -217,7 +226,8 @@ def test_a_memory_bound_kernel_takes_as_long_as_its_bytes():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from inside torch.compile
 def test_a_chain_takes_its_turn_with_pytorch():
     pytest.importorskip("torch")
-    by_op, fused = chain.measured(["torch"], 2**20, 3)
+    by_op, fused, *plain = chain.measured(["torch"], 2**20, 3)
+    assert [m.title for m in plain] == ["plain chain op by op of 1048576", "plain chain fused of 1048576"]
     assert by_op.rivals == fused.rivals and "torch" in fused.rivals
     assert (by_op.title, fused.title) == ("chain op by op of 1048576", "chain fused of 1048576")
 

@@ -1,4 +1,7 @@
-"""A chain of elementwise operations and a sum, forward and backward: op by op, fused, and by PyTorch."""
+"""Two chains of elementwise operations and a sum, forward and backward: op by op, fused, and by PyTorch.
+
+Fused, they move the same bytes; only one of them has a logarithm and an exponential.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,32 +26,49 @@ def chain(x: Any) -> Any:
     return ((x * x + 1).log() * x.exp()).sum()
 
 
+def plain_chain(x: Any) -> Any:
+    """y = sum of (x * x + 1) / 2 * (x + 2): a multiplication for the logarithm, an addition for the exponential"""
+    return ((x * x + 1) * 0.5 * (x + 2)).sum()
+
+
+CHAINS = {"chain": chain, "plain chain": plain_chain}
+
+
 def measured(against: Sequence[str] = (), size: int = SIZE, repeats: int = 20) -> list[Measurement]:
-    """Time forward plus backward op by op, fused and by the rivals, all in turns.
+    """Time forward plus backward of both chains op by op, fused and by the rivals, those of a chain in turns.
 
     Before that value and gradient of each are compared with NumPy's. Raises ValueMismatch, DeviceError.
     """
+    return [m for name in CHAINS for m in _measured(name, against, size, repeats)]
+
+
+def _measured(name: str, against: Sequence[str], size: int, repeats: int) -> list[Measurement]:
     gpu: Any = get(check("cuda"))
-    fused, host = fuse(chain), numbers(size, False)
+    of = CHAINS[name]
+    fused, host = fuse(of), numbers(size, False)
     x = Array.upload(gpu, host)
-    ways = dict(zip(WAYS, (passes(chain, x), passes(fused, x)), strict=True))
-    calls = ways | (pytorch().passes(chain, x) if "torch" in against else {})
+    ways = dict(zip(WAYS, (passes(of, x), passes(fused, x)), strict=True))
+    calls = ways | (pytorch().passes(of, x) if "torch" in against else {})
     must_agree(calls, fused, host, gpu)
     times = timer().interleaved(calls, repeats)
-    rivals = {name: time for name, time in times.items() if name not in ways}
+    rivals = {rival: time for rival, time in times.items() if rival not in ways}
     if "numpy" in against:
         rivals["numpy"] = wall(lambda: fused.vjp([host], np.ones((), host.dtype), {}))
     moved = fused.traffic(size)
 
     def measurement(way: str, launches: Sequence[Any]) -> Measurement:
         kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
-        return Measurement(title(way, size), kernels, times[way], 0, nbytes(launches), "float32", rivals)
+        return Measurement(title(way, size, name), kernels, times[way], 0, nbytes(launches), "float32", rivals)
 
     return list(map(measurement, WAYS, (moved.op_by_op, moved.fused)))
 
 
-def title(way: str, size: int = SIZE) -> str:
-    return f"chain {way} of {size}"
+def title(way: str, size: int = SIZE, name: str = "chain") -> str:
+    return f"{name} {way} of {size}"
+
+
+def titles() -> list[str]:
+    return [title(way, name=name) for name in CHAINS for way in WAYS]
 
 
 def passes(fn: Callable, x: Array) -> Call:

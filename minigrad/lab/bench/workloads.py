@@ -132,7 +132,7 @@ def run(
             chains = chain.measured(against) if only in (None, CHAIN) else []
             record.measurements |= {m.title: m for m in chains}
         except NOT_TIMED as wrong:
-            record.refused |= dict.fromkeys(map(chain.title, chain.WAYS), str(wrong))
+            record.refused |= dict.fromkeys(chain.titles(), str(wrong))
         for work in track(works):
             try:
                 add(record, work, against, more)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -200,4 +201,10 @@ def slopes(f: Callable, a: float, b: float, step: float = 1e-5) -> np.ndarray:
 def same_code(one: Any, other: Any) -> bool:
     """True for equal bytecode: the names of variables and the comments may differ."""
     codes = [function.__code__ for function in (one, other) if hasattr(function, "__code__")]
-    return len(codes) == 2 and len({(code.co_code, code.co_names, str(code.co_consts)) for code in codes}) == 1
+    return len(codes) == 2 and len(set(map(_content, codes))) == 1
+
+
+def _content(code: CodeType) -> tuple:
+    """The bytecode of a function, its names and constants, and the content of the functions within it."""
+    inner = (_content(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
+    return code.co_code, code.co_names, *inner

@@ -31,7 +31,7 @@ NUMBERS = f'style="margin:0;font-size:13px;line-height:{LINE}px;overflow-x:auto"
 class Page:
     """A slider's picture with its numbers, or anything that a cell displays, as one output: all of it changes at once.
 
-    The picture is as large as a window of 1280 x 800 allows, with the sliders above and the numbers below or beside it.
+    The picture is as large as a window of 1280 x 800 allows, with sliders above it, and numbers below or right of it.
     """
 
     def __init__(self, shown: Any, sliders: int):
