@@ -7,8 +7,8 @@
 // c = a @ b: (m, k) @ (k, n) -> (m, n), row after row in memory.
 // All three forward kernels take the same arguments and run TILE x TILE threads per block.
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements of a that
-// lie k apart, and writes elements of c that lie n apart. Correct, and slow.
+// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements
+// of a that lie k apart, and writes elements of c that lie n apart. Correct, and slow.
 extern "C" __global__ void matmul_naive(
     const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.x * TILE + threadIdx.x, column = blockIdx.y * TILE + threadIdx.y;
@@ -21,8 +21,8 @@ extern "C" __global__ void matmul_naive(
     }
 }
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads neighbours
-// of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
+// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads
+// neighbours of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
 extern "C" __global__ void matmul_coalesced(
     const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
@@ -36,7 +36,7 @@ extern "C" __global__ void matmul_coalesced(
 }
 
 // block -> TILE x TILE tile of c; thread -> one element of it.
-// Tiles of a and b pass through shared memory: each number read from global memory is used TILE times.
+// Tiles of a and b pass through shared memory: each number from global memory is used TILE times.
 extern "C" __global__ void matmul_tiled(
     const real* a, const real* b, real* c, int m, int n, int k) {
     // [own]
@@ -60,8 +60,8 @@ extern "C" __global__ void matmul_tiled(
 }
 
 // da = dy @ b^T: (m, n) @ (n, k). block -> tile of da; thread -> one element of it.
-// b is read along its rows, as it is stored, so the reads are coalesced; its tile in shared memory is read
-// transposed. One more element per row puts the elements of a column in different banks.
+// b is read along its rows, as it is stored, so the reads are coalesced; its tile in shared memory is
+// read transposed. One more element per row puts the elements of a column in different banks.
 extern "C" __global__ void matmul_backward_a(
     const real* dy, const real* b, real* da, int m, int n, int k) {
     // [own]
@@ -86,7 +86,8 @@ extern "C" __global__ void matmul_backward_a(
 }
 
 // db = a^T @ dy: (k, m) @ (m, n). block -> tile of db; thread -> one element of it.
-// a is read as it is stored, too, and its tile transposed: threads of one y read the same element, no conflict.
+// a is read as it is stored, too, and its tile transposed: threads of one y read the same element,
+// so there is no conflict.
 extern "C" __global__ void matmul_backward_b(
     const real* a, const real* dy, real* db, int m, int n, int k) {
     // [own]

@@ -154,8 +154,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("PTX", r"PTX"): "The assembly language of NVIDIA's GPUs.",
         "copy engine": "Hardware that copies whole tiles from global to shared memory while threads do other work.",
         "warp group": "Four warps that use the tensor cores together.",
-        ("swizzle", r"swizzl(?:e|es|ed|ing)"): "Storing the numbers of each row in another order, so that a column of a "
-        "tile lies in different banks.",
+        ("swizzle", r"swizzl(?:e|es|ed|ing)"): "Storing the numbers of each row in another order, so that a column of "
+        "a tile lies in different banks.",
         "tensor map": "A description of an array, its address, shape and strides, that the copy engine reads.",
     },
     "08": {
