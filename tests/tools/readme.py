@@ -4,7 +4,7 @@ from pathlib import Path
 
 from minigrad.lab.bench import Timing, recorded_host, recorded_step
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!-- until here -->"
 
 
