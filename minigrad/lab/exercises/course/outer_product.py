@@ -14,7 +14,8 @@ row, `threadIdx.y` down the rows. The grid is just large enough, so at its edges
 on two sides.
 """,
     solution="""
-extern "C" __global__ void outer_product(const float* a, const float* b, float* y, int rows, int cols) {
+extern "C" __global__ void outer_product(
+    const float* a, const float* b, float* y, int rows, int cols) {
     //> // your code
     int j = blockIdx.x * blockDim.x + threadIdx.x;
     int i = blockIdx.y * blockDim.y + threadIdx.y;

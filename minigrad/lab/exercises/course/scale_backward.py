@@ -14,7 +14,8 @@ Here is the kernel, one thread for each row. Its author tried it once, on a 4 x 
 numbers. Two lines are wrong. Find them and mend them.
 """,
     solution="""
-extern "C" __global__ void scale_backward(const float* dy, const float* x, float* ds, int rows, int cols) {
+extern "C" __global__ void scale_backward(
+    const float* dy, const float* x, float* ds, int rows, int cols) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < rows) {
         //> float sum;
