@@ -28,8 +28,8 @@ soak: $(STAMP)
 
 # Runs the notebooks again and stores what they and the README show of records. Some: make notebooks ONLY="07 08"
 notebooks: $(STAMP)
-	$(PY) notebooks/run.py $(ONLY)
-	$(PY) notebooks/readme.py
+	$(PY) tools/notebooks.py $(ONLY)
+	$(PY) tools/readme.py
 
 venv: $(STAMP)
 

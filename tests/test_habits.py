@@ -38,11 +38,11 @@ def passes(*command: str) -> None:
 
 
 def test_lint():
-    passes("-m", "ruff", "check", "--quiet", "minigrad", "tests", "notebooks", "conftest.py")
+    passes("-m", "ruff", "check", "--quiet", "minigrad", "tests", "tools", "notebooks", "conftest.py")
 
 
 def test_format():
-    passes("-m", "ruff", "format", "--check", "minigrad", "tests", "conftest.py")
+    passes("-m", "ruff", "format", "--check", "minigrad", "tests", "tools", "conftest.py")
 
 
 def test_types():
@@ -93,6 +93,13 @@ def test_code_in_notebooks_is_as_wide_as_its_cell(path):
     code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     wide = [line for source in code for line in source.splitlines() if len(line) > 100]
     assert not wide, "wrap code in notebooks at 100 characters:\n" + "\n".join(wide)
+
+
+def test_a_learner_finds_nothing_but_notebooks():
+    """`make lab` hides the folder of records."""
+    others = [path.name for path in (ROOT / "notebooks").iterdir() if path.suffix != ".ipynb"]
+    assert {name for name in others if not name.startswith(".")} <= {"records", "__pycache__"}
+    assert "--ContentsManager.hide_globs=records" in (ROOT / "Makefile").read_text()
 
 
 def skipped(cell: nbformat.NotebookNode) -> bool:

@@ -31,4 +31,4 @@ def test_an_example_prints_what_it_says(example, names):
 
 
 def test_the_tables_are_those_of_the_newest_records():
-    assert runpy.run_path(str(ROOT / "notebooks/readme.py"))["with_tables"](README) == README, "run: make notebooks"
+    assert runpy.run_path(str(ROOT / "tools/readme.py"))["with_tables"](README) == README, "run: make notebooks"

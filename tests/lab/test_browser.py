@@ -45,6 +45,7 @@ def server(tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     own = {f"JUPYTER_{kind}_DIR": str(home / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    own["MINIGRAD_PROGRESS"] = str(home / "progress")
     own |= {f"JUPYTERLAB_{kind}_DIR": str(home / kind) for kind in ("SETTINGS", "WORKSPACES")}
     paths = {"JUPYTER_PATH": str(JUPYTER), "JUPYTER_CONFIG_PATH": str(JUPYTER), "PYTHONPATH": str(ROOT)}
     options = [f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=course"]

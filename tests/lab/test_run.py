@@ -7,7 +7,7 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell, new_notebook
 
-run = runpy.run_path(str(Path(__file__).parents[2] / "notebooks/run.py"))["run"]
+run = runpy.run_path(str(Path(__file__).parents[2] / "tools/notebooks.py"))["run"]
 
 
 def notebook(*cells):

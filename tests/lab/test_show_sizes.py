@@ -4,12 +4,14 @@ Of each notebook only the cells are run on which its sliders depend.
 """
 
 import ast
+import re
 from itertools import product
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import minigrad as mg
 from minigrad.lab.show import sliders
 from minigrad.lab.show.draw.picture import SCREEN_DPI, Picture
 
@@ -66,6 +68,15 @@ def test_every_step_of_a_slider_fits_the_window(path, monkeypatch):
             (width, height), natural = page.size(), picture.figure.get_figwidth() * SCREEN_DPI
             assert height > 0 and page.height() + len(slider.sliders) * sliders.SLIDER <= WINDOW
             assert width <= sliders.WIDTH and width >= SMALLEST * natural, f"{values}: {width} of {natural} pixels"
+
+
+def test_a_kernel_beside_its_adjoint_fits_the_window_and_stays_in_sight():
+    html = mg.adjoint(mg.adjoint.ladder("product"))._repr_html_()
+    left, right = re.findall(r'<div style="(flex:[^"]*)"', html)
+    assert "position:sticky;top:0" in left and "sticky" not in right
+    boxes = re.findall(r'<div style="((?:display:flex|max-height)[^"]*)"', html)
+    heights = [int(re.search(r"max-height:(\d+)px;overflow-y:auto", box)[1]) for box in boxes]
+    assert len(heights) == 2 and sum(heights) + sliders.SLIDER <= WINDOW
 
 
 def test_a_cell_is_run_if_a_slider_depends_on_it():

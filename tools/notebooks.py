@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -24,7 +24,7 @@ def run(notebook: nbformat.NotebookNode) -> None:
         record_timing=False,
         store_widget_state=False,
         coalesce_streams=True,
-        resources={"metadata": {"path": str(HERE)}},
+        resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()
     notebook.metadata = metadata
@@ -37,7 +37,7 @@ def main(numbers: list[str]) -> None:
     """Run the notebooks whose names begin with these numbers, or all."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["MINIGRAD_PROGRESS"] = "off"  # stored outputs are without kernels of the reader's own
-    paths = [path for path in sorted(HERE.glob("*.ipynb")) if path.name.startswith(tuple(numbers) or "")]
+    paths = [path for path in sorted(FOLDER.glob("*.ipynb")) if path.name.startswith(tuple(numbers) or "")]
     for path in paths:
         print(path.name, flush=True)
         notebook = nbformat.read(path, as_version=4)
