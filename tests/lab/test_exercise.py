@@ -19,7 +19,6 @@ from minigrad.lab.exercises.exercise import bare
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 EXERCISES = all_exercises()
 KERNELS = [each for each in EXERCISES.values() if isinstance(each, KernelExercise)]
-PYTHON = [each for each in EXERCISES.values() if isinstance(each, PythonExercise)]
 PREDICTIONS = [each for each in EXERCISES.values() if isinstance(each, Prediction)]
 WRONG = [
     pytest.param(each, wrong, id=f"{each.name}-{i}-{wrong.kind}")
@@ -139,8 +138,8 @@ def code(path):
 
 def asked(text):
     """The exercise whose skeleton the cell is, or None."""
-    found = re.match(r"%%exercise (\w+)|def (\w+)", text)
-    return EXERCISES.get(found[1] or found[2]) if found else None
+    found = re.match(r"%%exercise (\w+)", text)
+    return EXERCISES.get(found[1]) if found else None
 
 
 def needed(cells):
@@ -165,9 +164,15 @@ TAUGHT = [path for path in NOTEBOOKS if any(map(asked, code(path)))]
 def test_cells_to_fill_in_are_the_skeletons(path):
     for text in code(path):
         if exercise := asked(text):
-            magic = f"%%exercise {exercise.name}\n" if exercise not in PYTHON or text.startswith("%%") else ""
-            assert text.strip() == magic + exercise.skeleton.strip(), "take the skeleton as it is"
+            assert text.strip() == f"%%exercise {exercise.name}\n{exercise.skeleton.strip()}", "take it as it is"
             assert path.name.startswith(exercise.notebook)
+
+
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if "01" <= path.stem < "20"], ids=lambda path: path.stem)
+def test_a_notebook_has_four_exercises_with_a_prediction_and_a_bug(path):
+    there = {exercise.name: exercise for text in code(path) if (exercise := asked(text))}.values()
+    assert len(there) >= 4
+    assert any(exercise in PREDICTIONS for exercise in there) and any(exercise.bug for exercise in there)
 
 
 @pytest.mark.parametrize("path", TAUGHT, ids=lambda path: path.stem)
