@@ -55,11 +55,12 @@ def tuning(found: Search, **values: int) -> Picture:
     times = {value: found.times[name].seconds * 1e6 for value, name in line.items() if name in found.times}
     title = f"{found.work.title}: {label(at)} was not timed"
     if took := times.get(at[tunable]):
-        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times the automatic choice"
+        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times the choice"
         more = "the automatic choice" if label(at) == found.choice else more
         title = f"{found.work.title}: {label(at)} takes {took:.1f} us, {more}"
     figure, axes = canvas(8, 4.2, title)
     frame(axes, f"{tunable}; occupancy; waves of blocks; what limits the occupancy", "time in us")
+    axes.xaxis.labelpad = 10  # below up to five lines of ticks
     _draw(axes, found, times, line, at[tunable])
     seen = found.occupancy(found.at(at)) if label(at) in (s.label for s in found.settings) else None
     explained = f"{seen!r}\n" if seen else ""
