@@ -214,7 +214,7 @@ def test_broadcast_says_which_axis_does_not_fit():
 def test_a_tuning_tells_time_occupancy_waves_and_choice():
     relu = mg.relu.using("forward")
     shown = mg.show.tuning(searched(relu, (2**20,)), BLOCK=32)
-    assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times the choice"
+    assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times mg.tune's choice"
     rows = [line.split() for line in shown.numbers.splitlines()]
     assert rows[1] == ["32", "39", "%", "shared", "memory", "9.93", "93", "%", "full", "10.0", "1.00", "x"]
     assert rows[3][-2:] == ["automatic", "choice"] and rows[3][0] == "128"

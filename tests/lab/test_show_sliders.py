@@ -149,7 +149,7 @@ def test_a_time_says_where_it_comes_from(monkeypatch):
 def test_a_slider_over_recorded_times(monkeypatch, screen):
     monkeypatch.setattr(tunables, "survey", lambda work: searched(mg.sum, (2**20,)))
     slider = mg.show.tuning_slider(mg.sum, (2**20,))
-    assert slider.values == {"BLOCK": 32, "CHUNK": 8192} and "the automatic choice" in repr(screen[1])
+    assert slider.values == {"BLOCK": 32, "CHUNK": 8192} and "mg.tune's choice" in repr(screen[1])
     slider.move(BLOCK=1024, CHUNK=32)
     assert "BLOCK=1024 CHUNK=32 takes" in repr(screen[1])
     monkeypatch.setattr(tunables, "survey", lambda work: replace(searched(mg.relu, (8,)), times={}))

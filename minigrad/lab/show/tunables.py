@@ -55,8 +55,8 @@ def tuning(found: Search, **values: int) -> Picture:
     times = {value: found.times[name].seconds * 1e6 for value, name in line.items() if name in found.times}
     title = f"{found.work.title}: {label(at)} was not timed"
     if took := times.get(at[tunable]):
-        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times the choice"
-        more = "the automatic choice" if label(at) == found.choice else more
+        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times mg.tune's choice"
+        more = "mg.tune's choice" if label(at) == found.choice else more
         title = f"{found.work.title}: {label(at)} takes {took:.1f} us, {more}"
     figure, axes = canvas(8, 4.2, title)
     frame(axes, f"{tunable}; occupancy; waves of blocks; what limits the occupancy", "time in us")
@@ -83,7 +83,7 @@ def _draw(axes: Axes, found: Search, times: dict[int, float], line: dict[int, st
     chosen = next((value for value, name in line.items() if name == found.choice), None)
     if chosen in times:
         axes.plot([places[chosen]], [times[chosen]], "*", color=ORANGE, markeredgecolor=INK, markersize=17, zorder=3)
-        _annotate(axes, places[chosen], times[chosen], -24, "automatic choice", fontweight="bold")
+        _annotate(axes, places[chosen], times[chosen], -24, "mg.tune's choice", fontweight="bold")
     if here in times:
         axes.plot([places[here]], [times[here]], "o", color="none", markeredgecolor=VERMILLION, markersize=19,
                   markeredgewidth=2.2, zorder=4)  # fmt: skip
@@ -112,7 +112,7 @@ def _numbers(found: Search, line: dict[int, str], times: dict[int, float], tunab
             share, tail = f"{100 * seen.share:.0f} %", f"{100 * seen.tail:.0f} % full"
             occupied = [share, ", ".join(seen.limiters), f"{seen.waves:.2f}", tail]
         spent = (f"{took:.1f}", f"{took / min(times.values()):.2f} x") if took else ("-", "-")
-        rows.append((value, *occupied, *spent, "automatic choice" if line[value] == found.choice else ""))
+        rows.append((value, *occupied, *spent, "mg.tune's choice" if line[value] == found.choice else ""))
     return repr(table(rows, (tunable, *TUNING_HEADERS)))
 
 

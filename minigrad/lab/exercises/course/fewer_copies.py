@@ -37,7 +37,9 @@ def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
     moved, enough = cuda.copied(), 2 * x.nbytes
     if moved > enough:
         crossed = f"{moved} bytes crossed between host and device, where {enough} are enough"
-        raise Refused(f"the result is right, but {crossed}. Your score: {moved / enough:.1f}; the best is 1.0", "wasteful")
+        raise Refused(
+            f"the result is right, but {crossed}. Your score: {moved / enough:.1f}; the best is 1.0", "wasteful"
+        )
     return result
 
 
