@@ -18,16 +18,16 @@ EXERCISES = all_exercises()
         ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
         ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
          "nan", "`db` is not 0 when the kernel starts"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "min(max(x[i], low), high)"},
+        ("clip", {"v < low ? low : v > high ? high : v": "min(max(v, low), high)"},
          "value", "fmaxf and fminf take the other number"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "(low < x[i] < high) ? x[i] : 0.0f"},
+        ("clip", {"v < low ? low : v > high ? high : v": "(low < v < high) ? v : 0.0f"},
          "value", "C++ takes `low < x < high` as"),
         ("leaky_backward", {"0.1f * dy[i]": "(1 / 10) * dy[i]"}, "value", "1/10 is 0 in C++"),
         ("add_bounds", {"int i = blockIdx.x * blockDim.x + threadIdx.x;": "", "i < n": "int j = 0; j < n; j++",
                         "if": "for", "[i]": "[j]"}, "race", "every thread does the whole array"),
         ("count_blocks", {"-(-n // BLOCK)": "np.ceil(n / BLOCK)"}, "raised", "1.0 is a float"),
         ("count_blocks", {"return": ""}, "none", "it returns None: a `return` is missing"),
-        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "raised", "x.grad is None"),
+        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "empty", "worked out by hand"),
         ("divide_backward", {"dy / b, ": ""}, "shape", "it gives one number, wanted 2"),
         ("walk_back", {"result.grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
         ("walk_back", {"parent.uses -= 1": "pass  # every use"}, "value", "No line counts the portions"),
@@ -52,7 +52,7 @@ def test_a_correct_product_without_tiles_is_no_pass():
 
 
 def test_no_reason_is_better_than_a_wrong_one():
-    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : x[i]", "? high : 7"))
+    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : v", "? high : 7"))
     assert found.kind == "value" and len(found.text.splitlines()) == 3, found
 
 

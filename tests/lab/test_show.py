@@ -217,7 +217,7 @@ def test_a_tuning_tells_time_occupancy_waves_and_choice():
     assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times mg.tune's choice"
     rows = [line.split() for line in shown.numbers.splitlines()]
     assert rows[1] == ["32", "39", "%", "shared", "memory", "9.93", "93", "%", "full", "10.0", "1.00", "x"]
-    assert rows[3][-2:] == ["automatic", "choice"] and rows[3][0] == "128"
+    assert rows[3][-2:] == ["mg.tune's", "choice"] and rows[3][0] == "128"
     assert "recorded on NVIDIA H200, some day" in shown.numbers and ": the limit" in shown.numbers
     blind = mg.show.tuning(searched(relu, (2**20,), known=False))
     assert ": the limit" not in blind.numbers

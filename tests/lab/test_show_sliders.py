@@ -136,7 +136,7 @@ def test_a_time_says_where_it_comes_from(monkeypatch):
     timing = bench.Timing(1e-5, 1e-5, 1e-5, 20)
     sweep = bench.TunableSweep("relu", "BLOCK", {}, "", {32: timing}, "some GPU, some day")
     monkeypatch.setattr(launches, "why_not", lambda name: "no GPU")
-    assert launches._timing(sweep, 32).startswith(f"{timing} recorded on some GPU, some day, for ")
+    assert launches._timing(sweep, 32) == f"for relu: {timing} recorded on some GPU, some day"
     assert launches._timing(sweep, 64) == launches.NO_GPU == launches._timing(print, 32)
     assert "sim says nothing about a GPU's speed" in launches.NO_GPU
     monkeypatch.setattr(launches, "why_not", lambda name: "")

@@ -12,8 +12,8 @@ at_best = PythonExercise(
     "08",
     task="""
 **The time that no block size can beat.** A kernel has to move `nbytes` bytes, and to do `flops` additions and
-multiplications. The memory moves `bandwidth` bytes in a second, and the chip calculates at most `peak` FLOPs in a second,
-its *peak*. It does both at the same time. How many seconds does the kernel take at least? This is the roofline, seen as a time.
+multiplications. The memory moves `bandwidth` bytes in a second. The chip calculates at most `peak` FLOPs in a second,
+and does both at the same time. How many seconds does the kernel take at least? This is the roofline, seen as a time.
 """,
     solution="""
 def at_best(nbytes, flops, bandwidth, peak):

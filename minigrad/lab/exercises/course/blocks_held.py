@@ -13,8 +13,8 @@ blocks_held = PythonExercise(
 bytes of shared memory.
 
 A block has `threads` threads in warps of 32, and a warp counts whole even where it is not full. Each of its 32 threads
-takes `registers` registers, and the warp gets them in portions of 256, rounded up. The block takes `shared` bytes of shared
-memory, and CUDA adds 1024. How many such blocks fit at once?
+takes `registers` registers, and the warp gets them in portions of 256, rounded up. The block takes `shared` bytes of
+shared memory, and CUDA adds 1024. How many such blocks fit at once?
 """,
     solution="""
 def blocks_held(threads, registers, shared):

@@ -28,7 +28,7 @@ def truth(x: np.ndarray, steps: int) -> np.ndarray:
 
 
 def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
-    """The program's result. Raises Refused where it is right, and the GPU did not make it, or x was copied too often."""
+    """The program's result. Raises Refused where it is right, but not made by the kernel, or x was copied too often."""
     cuda = Runtime()
     result = program(cuda, MEAN, x.copy(), steps)
     if not np.allclose(result, truth(x, steps)):
@@ -37,9 +37,8 @@ def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
     moved, enough = cuda.copied(), 2 * x.nbytes
     if moved > enough:
         crossed = f"{moved} bytes crossed between host and device, where {enough} are enough"
-        raise Refused(
-            f"the result is right, but {crossed}. Your score: {moved / enough:.1f}; the best is 1.0", "wasteful"
-        )
+        score = f"Your score: {moved / enough:.1f}; the best is 1.0"
+        raise Refused(f"the result is right, but {crossed}. {score}", "wasteful")
     return result
 
 
@@ -82,8 +81,8 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
         Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)",
               "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "wasteful",
               "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
-        Wrong("dx, dy = dy, dx", "dx = dy", "raised", "Now both names hold one piece of memory, and the other piece has "
-              "no name. Exchange the two: dx, dy = dy, dx."),
+        Wrong("dx, dy = dy, dx", "dx = dy", "raised",
+              "Now both names hold one piece of memory, and the other piece has no name. Exchange the two: dx, dy = dy, dx."),
         Wrong("        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)\n        dx, dy = dy, dx",
               "        x = (np.roll(x, 1) + np.roll(x, -1)) / 2\n    cuda.cudaMemcpy(dx, x, 4 * n, "
               "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),

@@ -34,8 +34,9 @@ def run(program: Callable, a: float, x: np.ndarray, y: np.ndarray) -> np.ndarray
 host_program = PythonExercise(
     "08b",
     task="""
-**The host's side, by yourself.** The kernel `axpy(a, x, y, n)`, short for *a x plus y*, adds `a * x[i]` to `y[i]`, with a
-thread for each element. Here are two arrays of the host, `x` and `y`. Write what the host has to do, so that `result` is the new `y`, and give all memory back.
+**The host's side, by yourself.** The kernel `axpy(a, x, y, n)`, short for *a x plus y*, adds `a * x[i]` to `y[i]`,
+with a thread for each element. Here are two arrays of the host, `x` and `y`. Write what the host has to do, so that
+`result` is the new `y`, and give all memory back.
 
 `cuda` has the calls of this page: `cuda.cudaMalloc(nbytes)`, `cuda.cudaMemcpy(to, source, nbytes, kind)`,
 `cuda.launch(axpy, blocks, threads, ...)` and `cuda.cudaFree(pointer)`. The kinds are `cuda.cudaMemcpyHostToDevice` and
@@ -80,10 +81,13 @@ def host_program(cuda, axpy, a, x, y):
               "A fixed number of blocks fits one size only. Work it out from n, rounded up."),
         Wrong("-(-n // 256), 256, a", "256, -(-n // 256), a", "wasteful",
               "The number of blocks comes first, and then the threads of a block."),
-        Wrong("-(-n // 256), 256, a", "n, 1, a", "wasteful", "A block of one thread leaves 31 places of its warp empty."),
-        Wrong("-(-n // 256), 256, a", "n, 256, a", "wasteful", "The grid counts blocks, and n is the number of threads."),
+        Wrong("-(-n // 256), 256, a", "n, 1, a", "wasteful",
+              "A block of one thread leaves 31 places of its warp empty."),
+        Wrong("-(-n // 256), 256, a", "n, 256, a", "wasteful",
+              "The grid counts blocks, and n is the number of threads."),
         Wrong("    cuda.launch(axpy, -(-n // 256), 256, a, dx, dy, n)\n"
-              "    cuda.cudaMemcpy(result, dy, nbytes, cuda.cudaMemcpyDeviceToHost)", "    result = a * x + y", "unused",
+              "    cuda.cudaMemcpy(result, dy, nbytes, cuda.cudaMemcpyDeviceToHost)",
+              "    result = a * x + y", "unused",
               "That is NumPy, on the host. The kernel of the GPU should make the result."),
         Wrong("    cuda.cudaFree(dx)\n", "", "raised", "Memory that is never freed is missing to the next program."),
         Wrong("cudaMemcpy(dx, x, nbytes", "cudaMemcpy(x, dx, nbytes", "raised",

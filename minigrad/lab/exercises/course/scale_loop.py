@@ -1,6 +1,7 @@
 """01: a kernel as a Python function: two loops over blocks and threads, and the element of each thread."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -9,21 +10,19 @@ from minigrad.lab.exercises import PythonExercise, Wrong
 
 
 class Written(np.ndarray):
-    """An array of zeros that keeps the order in which its elements are written."""
+    """An array that keeps the order in which its elements are written."""
 
-    def __new__(cls, n: int) -> "Written":
-        made = np.zeros(n).view(cls)
-        made.order = []
-        return made
+    order: list[int]
 
-    def __setitem__(self, i: int, value: float) -> None:
+    def __setitem__(self, i: Any, value: Any) -> None:
         super().__setitem__(i, value)
-        self.order.append(i)
+        self.order.append(int(i))
 
 
 def scaled(function: Callable, n: int, grid: int, block: int) -> np.ndarray:
     """y after the reader's loops, from an array of zeros. Raises Refused where it is right, and block 0 has others."""
-    x, y = np.arange(1.0, n + 1), Written(n)
+    x, y = np.arange(1.0, n + 1), np.zeros(n).view(Written)
+    y.order = []
     function(x, y, 10.0, n, grid, block)
     if np.array_equal(y, truth(n, grid, block)) and y.order != sorted(y.order):
         first = ", ".join(map(str, y.order[:block]))
@@ -72,8 +71,8 @@ def scale_loop(x, y, s, n, gridDim, blockDim):
         Wrong("blockIdx * blockDim + threadIdx", "threadIdx * blockDim + blockIdx", "value",
               "Thread and block are exchanged: a block begins at blockIdx * blockDim, and its threads count on."),
         Wrong("blockIdx * blockDim + threadIdx", "threadIdx * gridDim + blockIdx", "order",
-              "Each element has a thread now, but block 0 has elements that lie gridDim apart. It should have the first "
-              "blockDim elements, as neighbours."),
+              "Each element has a thread now, but block 0 has elements that lie gridDim apart. It should have the "
+              "first blockDim elements, as neighbours."),
         Wrong("blockIdx * blockDim + threadIdx", "blockIdx * blockDim", "value",
               "All threads of a block then have the same element. Each has one of its own."),
     ],

@@ -5,9 +5,9 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 whole_stride = KernelExercise(
     "08",
     task="""
-**More blocks, no faster.** This kernel is launched with a few blocks, and its threads go on until the array is done. That
-is common: such a kernel takes arrays of any size. The author tested many sizes with three blocks, and every sum was right.
-Then the author measured the time, and three blocks were no faster than one. Find the fault and mend it.
+**More blocks, no faster.** This kernel is launched with a few blocks, and its threads go on until the array is done.
+That is common: such a kernel takes arrays of any size. The author tested many sizes with three blocks, and every sum
+was right. Then the author measured the time, and three blocks were no faster than one. Find the fault and mend it.
 """,
     solution="""
 extern "C" __global__ void whole_stride(const float* x, const float* y, float* z, int n) {

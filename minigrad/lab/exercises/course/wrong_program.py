@@ -21,7 +21,7 @@ extern "C" __global__ void square(const float* x, float* y, int n) {
 
 
 def run(program: Callable, x: np.ndarray) -> np.ndarray:
-    """The program's result. Raises Refused where it is right, and the kernel did not make it with the blocks it needs."""
+    """The program's result. Raises Refused where it is right, but not made by the kernel with the blocks it needs."""
     cuda = Runtime()
     result = program(cuda, SQUARE, x.copy())
     if np.allclose(result, x * x):
@@ -70,7 +70,8 @@ def wrong_program(cuda, square, x):
         Wrong("256, dx, dy, n)", "256, dx, dy, 4 * n)", "raised",
               "A kernel counts elements: its n is the number of floats, and only the runtime's calls take bytes."),
         Wrong("-(-n // 256), 256", "1, n", "raised", "A block has at most 1024 threads: take more blocks."),
-        Wrong("-(-n // 256)", "n", "wasteful", "n is the number of elements, and a block of 256 threads has 256 of them."),
+        Wrong("-(-n // 256)", "n", "wasteful",
+              "n is the number of elements, and a block of 256 threads has 256 of them."),
         Wrong("-(-n // 256), 256", "256, -(-n // 256)", "wasteful",
               "The number of blocks comes first, and then the threads of a block."),
         Wrong("    cuda.launch(square, -(-n // 256), 256, dx, dy, n)\n"
