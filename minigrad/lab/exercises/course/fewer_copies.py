@@ -82,7 +82,7 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
               "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "wasteful",
               "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
         Wrong("dx, dy = dy, dx", "dx = dy", "raised",
-              "Now both names hold one piece of memory, and the other piece has no name. Exchange the two: dx, dy = dy, dx."),
+              "Both names hold one piece of memory now, and the other piece has none. Exchange them: dx, dy = dy, dx."),
         Wrong("        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)\n        dx, dy = dy, dx",
               "        x = (np.roll(x, 1) + np.roll(x, -1)) / 2\n    cuda.cudaMemcpy(dx, x, 4 * n, "
               "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),

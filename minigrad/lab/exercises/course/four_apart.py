@@ -57,7 +57,7 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
               "That is the stride of a loop over the whole grid. The start has to fit it: blockIdx.x * BLOCK + "
               "threadIdx.x."),
         Wrong("4 * BLOCK", "3 * BLOCK", "race",
-              "With four elements a thread, a block takes 4 * BLOCK of them. Its last quarter is the next block's here."),
+              "With four elements a thread, a block takes 4 * BLOCK of them. The last quarter is taken twice now."),
         Wrong("4 * BLOCK + threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n        int i = first + k * BLOCK",
               "4 * BLOCK + 2 * threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n"
               "        int i = first + k / 2 * 2 * BLOCK + k % 2", "wasteful",

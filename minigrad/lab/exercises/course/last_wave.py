@@ -23,8 +23,8 @@ last_wave = Prediction(
 **What is left for the last wave?** Two matrices of 1500 x 1500 are multiplied by tiles of 32 x 32. Each block makes one
 tile of the result. On the H200 each of the 132 multiprocessors holds 2 such blocks.
 
-How many blocks does the grid have? How many waves must start until all of them are done, and how many blocks are left for
-the last one?
+How many blocks does the grid have? How many waves must start until all of them are done, and how many blocks are left
+for the last one?
 """,
     solution="""
 #> blocks = ...
