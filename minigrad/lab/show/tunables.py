@@ -126,7 +126,7 @@ def regret(record: Record | None = None, count: int = 12) -> Picture:
         raise ValueError(f"{found.place}: nothing was swept. On a GPU: minigrad bench --sweep.")
     shown = found.largest(count).rows
     lost = [f"{100 * share:.1f} %" for share in (found.worst, max(row.of_default for row in found.rows))]
-    of = plural(len(found.rows), "work")
+    of = plural(len(found.rows), "case")
     title = f"Of {of}: the search loses at most {lost[0]}, the values in the source {lost[1]}"
     figure, axes = canvas(WIDTH, 1.4 + 0.27 * len(shown), title)
     frame(axes, f"percent slower than the best of a full sweep, {found.place}", "")
