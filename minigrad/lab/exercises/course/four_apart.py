@@ -68,6 +68,5 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
     inputs=[(numbers(n),) for n in (1, 2, 31, 33, 1023, 1025)] + [(np.zeros(0, np.float32),)],
     grid=("n/4*BLOCK",),
     score="sectors",
-    blocks=2,  # all of them, with the largest BLOCK
     limits={"sectors": 1.1},
 )  # fmt: skip
