@@ -83,7 +83,7 @@ def kernel(op: Op, name: str, text: str) -> Answer:
         return Answer(False, f"Not yet: {why}", "device")
     found = attempt(trial, text)
     if found.kind not in NOT_RUN:
-        found = replace(found, view=lambda: drawn(observe(trial, ReaderKernel(trial.kernel, text), {})))
+        found = replace(found, view=lambda: drawn(observe(trial, ReaderKernel(trial.kernel, text), {}, blocks=1)))
     if not found.correct:
         return found
     mine = trial.through(found.result)
