@@ -25,7 +25,7 @@ STYLE = """<style>
 }
 </style>"""
 PAGE = '<div class="minigrad-slider" style="display:flex;flex-wrap:wrap;align-items:flex-start;column-gap:16px">'
-NUMBERS = f'style="margin:0;font-size:13px;line-height:{LINE}px;overflow-x:auto"'
+NUMBERS = f'style="margin:0;font-family:monospace;font-size:13px;line-height:{LINE}px;overflow-x:auto"'
 
 
 class Page:
