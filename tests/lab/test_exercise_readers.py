@@ -86,7 +86,7 @@ def test_a_function_is_the_result_of_a_pass():
             "    if (row < rows && col < cols) { y[(col + 1) * rows - 1 - row] = tile[threadIdx.y][threadIdx.x]; }\n",
         ),
         (
-            "one of its threads makes 514 accesses",
+            "one of its threads makes 1986 accesses",
             """    __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
         for (int i = 0; i < TILE; ++i) {

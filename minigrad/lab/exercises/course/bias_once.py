@@ -38,6 +38,8 @@ extern "C" __global__ void bias_once(const float* x, const float* b, float* y, i
         Wrong("y[i * cols + j] = x[i * cols + j] + own;",
               "y[i * cols + j] = x[i * cols + j];\n            y[i * cols + j] += own;", "wasteful",
               "`+=` reads y, which was just written, and writes it again: add before you store."),
+        Wrong("    if (j < cols) {\n        float own = b[j];\n", "    float own = b[j];\n    if (j < cols) {\n",
+              "out-of-bounds", "Threads without a column read b, too: fill the variable behind the guard."),
         Wrong("float own = b[j];", "float own = b[0];", "value", "Each column has a number of its own: b[j]."),
         Wrong("float own = b[j];", "float own;", "value", "The variable is never filled: it needs the number b[j]."),
         Wrong("float own = b[j];", "int own = b[j];", "value", "An int drops what is behind the point: a float."),
