@@ -7,7 +7,8 @@ bias_once = KernelExercise(
     task=r"""
 **Read it once.** The kernel adds a row $b$ to each row of a table, with one thread for each column:
 $y_{ij} = x_{ij} + b_j$. It is right. But the thread asks memory for $b_j$ again at every row, although a register could
-hold it. Change the kernel so that the busiest thread makes fewer accesses. The answer counts yours.
+hold it. The compiler may not mend that: for all it knows, `y` and `b` could be the same array. Change the kernel so
+that the busiest thread makes fewer accesses. The answer counts yours.
 """,
     solution="""
 extern "C" __global__ void bias_once(const float* x, const float* b, float* y, int rows, int cols) {

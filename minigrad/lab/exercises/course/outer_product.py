@@ -51,7 +51,7 @@ extern "C" __global__ void outer_product(
               "A thread right of the last column has such a number, too, and it belongs to the next row."),
         Wrong("int j = blockIdx.x * blockDim.x + threadIdx.x;\n    int i = blockIdx.y * blockDim.y + threadIdx.y;",
               "int i = blockIdx.x * blockDim.x + threadIdx.x;\n    int j = blockIdx.y * blockDim.y + threadIdx.y;",
-              "never-written", "x counts across, along a row: it gives the column j. y counts down: it gives the row i."),
+              "never-written", "x counts across and gives the column j; y counts down and gives the row i."),
         Wrong("blockIdx.y * blockDim.y", "blockIdx.y * blockDim.x", "never-written",
               "Down the rows a block is blockDim.y threads high: rows between the blocks are left out."),
         Wrong("blockIdx.y * blockDim.y + threadIdx.y", "threadIdx.y", "race",
