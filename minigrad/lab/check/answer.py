@@ -76,7 +76,10 @@ def arguments_of(case: Sequence) -> list:
 
 
 def raised(error: Exception) -> str:
-    """An exception in words, without a full stop."""
+    """An exception in words, without a full stop; of text that is no Python with the line."""
+    if isinstance(error, SyntaxError):
+        line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        return f"{type(error).__name__}: {error.msg.rstrip('.')}, in line {error.lineno}{line}"
     return f"{type(error).__name__}: {error}".rstrip(".")
 
 

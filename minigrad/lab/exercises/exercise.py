@@ -78,6 +78,7 @@ class Exercise:
         self.title = self.task.split("**")[1].rstrip(".")  # the first words of the task, in bold
         self.call = f'mg.exercise("{self.name}")'  # as a reader writes it
         self._hinted = 0
+        self._shown = False
         self._outcomes: dict[str, Any] = {}  # of wrong versions
 
     def hint(self) -> Text:
@@ -89,7 +90,13 @@ class Exercise:
 
     def solution(self) -> Text:
         """One way to write it."""
+        self._shown = True
         return self._solution
+
+    @property
+    def help(self) -> tuple[int, bool]:
+        """The hints given since this module was loaded, and whether the solution was shown."""
+        return self._hinted, self._shown
 
     def check(self, attempt: Any, names: Mapping[str, Any] | None = None) -> Answer:
         """The answer to an attempt: the text, or for an exercise in Python the function.
