@@ -46,8 +46,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "has its own registers, shared memory and cores. An H200 has 132.",
         "core": "A circuit in a multiprocessor that multiplies and adds. It has no text of its own to follow: an "
         "instruction of a warp uses 32 cores at once.",
-        "warp": "32 neighbouring threads of a block, which the hardware runs together, usually one instruction at a "
-        "time for all of them.",
+        "warp": "32 neighbouring threads of a block, which the hardware runs together, usually one instruction at "
+        "a time for all of them.",
         "register": "A place in a multiprocessor that holds one variable of one thread, 4 bytes. The fastest memory.",
         ("shared memory", r"shared memory|shared arrays?"): "A small, fast memory in each multiprocessor. The threads "
         "of a block use it together.",

@@ -18,16 +18,16 @@ EXERCISES = all_exercises()
         ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
         ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
          "nan", "`db` is not 0 when the kernel starts"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "min(max(x[i], low), high)"},
+        ("clip", {"v < low ? low : v > high ? high : v": "min(max(v, low), high)"},
          "value", "fmaxf and fminf take the other number"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "(low < x[i] < high) ? x[i] : 0.0f"},
+        ("clip", {"v < low ? low : v > high ? high : v": "(low < v < high) ? v : 0.0f"},
          "value", "C++ takes `low < x < high` as"),
         ("leaky_backward", {"0.1f * dy[i]": "(1 / 10) * dy[i]"}, "value", "1/10 is 0 in C++"),
         ("add_bounds", {"int i = blockIdx.x * blockDim.x + threadIdx.x;": "", "i < n": "int j = 0; j < n; j++",
                         "if": "for", "[i]": "[j]"}, "race", "every thread does the whole array"),
         ("count_blocks", {"-(-n // BLOCK)": "np.ceil(n / BLOCK)"}, "raised", "1.0 is a float"),
         ("count_blocks", {"return": ""}, "none", "it returns None: a `return` is missing"),
-        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "raised", "x.grad is None"),
+        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "empty", "worked out by hand"),
         ("divide_backward", {"dy / b, ": ""}, "shape", "it gives one number, wanted 2"),
         ("walk_back", {"result.grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
         ("walk_back", {"parent.uses -= 1": "pass  # every use"}, "value", "No line counts the portions"),
@@ -56,8 +56,44 @@ def test_a_correct_product_without_tiles_is_no_pass():
     assert (found.correct, found.kind) == (False, "unused") and "a_tile is not used" in found.text, found
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        ("return a * x + y", "unused", "axpy is never launched"),
+        ("4, 256", "wasteful", "1 blocks are enough"),
+        ("256, -(-n // 256)", "wasteful", "Blocks come first"),
+    ],
+)
+def test_a_host_program_needs_its_kernel_and_a_fitting_grid(body, kind, words):
+    exercise = EXERCISES["host_program"]
+    if body.startswith("return"):
+        text = exercise.skeleton.replace("# <- your code", body)
+    else:
+        text = exercise.solution().replace("-(-n // 256), 256", body)
+    found = exercise.check(text)
+    assert (found.correct, found.kind) == (False, kind) and words in found.text, found
+    assert "it raised" not in found.text
+
+
+def test_a_score_is_said_of_a_wasteful_and_of_a_right_program():
+    exercise = EXERCISES["fewer_copies"]
+    assert "Your score: 3.0; the best is 1.0." in exercise.check(exercise.skeleton).text
+    assert exercise.check(exercise.solution()).text.endswith("cases. Your score: 1.0, the best there is.")
+
+
+@pytest.mark.parametrize("sum_of", ["((c[3] * x[i] + c[2]) * x[i] + c[1]) * x[i] + c[0]", "again"])
+def test_a_read_that_a_compiler_merges_is_no_waste(sum_of):
+    exercise = EXERCISES["polynomial"]
+    text = exercise.solution().replace("        float v = x[i];\n", "").replace("sum * v", "sum * x[i]")
+    if sum_of != "again":
+        start, end = text.index("        float sum"), text.index("        y[i] = sum;")
+        text = text[:start] + text[end:].replace("sum", sum_of, 1)
+    found = exercise.check(text)
+    assert found.correct and "The solution needs 6" in found.text, found
+
+
 def test_no_reason_is_better_than_a_wrong_one():
-    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : x[i]", "? high : 7"))
+    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : v", "? high : 7"))
     assert found.kind == "value" and len(found.text.splitlines()) == 3, found
 
 

@@ -151,14 +151,16 @@ class Exercise:
 class PythonExercise(Exercise):
     """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
-    call(function, *case) adapts a function that is not called with a case as it is. content is that of Exercise.
+    call(function, *case) adapts a function that is not called with a case as it is, and may raise Refused. score is the
+    sentence that ends the answer to a right one. content is that of Exercise.
     """
 
     def __init__(
-        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call, **content: Any
-    ):
+        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call,
+        score: str = "", **content: Any,
+    ):  # fmt: skip
         super().__init__(notebook, **content)
-        self.truth, self.cases, self._call = truth, tuple(cases), call
+        self.truth, self.cases, self._call, self._score = truth, tuple(cases), call, score
         self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
@@ -169,7 +171,7 @@ class PythonExercise(Exercise):
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases)
         if found.correct:
-            return replace(found, result=function)
+            return replace(found, text=f"{found.text} {self._score}".rstrip(), result=function)
         if same_code(function, self._function(self.skeleton)):
             return self._explained(found, None) if self.bug else self._unfinished()
         mistake = self._known_mistake(attempt if isinstance(attempt, str) else function, found.kind)

@@ -99,7 +99,7 @@ def walk_back(result):
               "value", "Count the portion first. Asked before, `uses` is still 1 when the last one arrives."),
         Wrong("    ready = [result]\n    while ready:\n        value = ready.pop()\n",
               "    tape = [result]\n    for value in tape:\n        tape += value.parents\n    for value in tape:\n",
-              "raised", "This lists the tape first. Start from the result, and go on only where the gradient is complete."),
+              "raised", "This lists the tape first. Start from the result, and go on where a gradient is complete."),
         Wrong("value.rule(value.grad)", "value.rule(1.0)", "value",
               "Only the result has the gradient 1. The rule takes what has arrived here: value.grad."),
         Wrong("value.rule(value.grad)", "value.rule(value.data)", "value",
