@@ -32,6 +32,11 @@ EXERCISES = all_exercises()
         ("walk_back", {"result.grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
         ("walk_back", {"parent.uses -= 1": "pass  # every use"}, "value", "No line counts the portions"),
         ("bias_backward", {"i * cols + j": "i + j * cols"}, "value", "this adds up a row"),
+        ("walk_back", {"ready = [result]": "ready = [*result.parents[0].parents, result]"}, "raised",
+         "before any gradient had arrived"),
+        ("logistic_backward", {"dy * y * (1 - y)": "dy / (2 + np.exp(y) + np.exp(-y))"}, "raised",
+         "np.exp is not needed: the rule is made of +, - and * alone"),
+        ("logistic_backward", {"dy * y * (1 - y)": "-dy * y / (1.0 + y)"}, "value", "wanted 0.25"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_known_by_what_it_does(name, changes, kind, words):
@@ -122,7 +127,7 @@ def test_a_function_is_the_result_of_a_pass():
             "    if (row < rows && col < cols) { y[(col + 1) * rows - 1 - row] = tile[threadIdx.y][threadIdx.x]; }\n",
         ),
         (
-            "one of its threads makes 514 accesses",
+            "one of its threads makes 1986 accesses",
             """    __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
         for (int i = 0; i < TILE; ++i) {
@@ -147,7 +152,7 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
     [
         ("add_bounds",
          "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
-         "99000 accesses to memory, where 3 are enough: let every thread do a share of its own,"),
+         "99000 accesses to memory, where 3 are enough: keep in a variable what it needs again, and if"),
         ("gather_backward",
          "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
          "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",
@@ -162,6 +167,21 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
 def test_a_correct_kernel_that_leaves_the_work_to_one_thread_is_no_pass(name, code, words):
     found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
     assert (found.correct, found.kind) == (False, "wasteful") and words in found.text, found
+
+
+@pytest.mark.parametrize(
+    "rule", ["y * dy * (1.0 - y)", "dy * (y - y**2)", "(1 - y) / (1 / y / dy)", "dy * (-y * y + y)"]
+)
+def test_the_rule_of_the_logistic_function_may_be_any_arithmetic(rule):
+    assert EXERCISES["logistic_backward"].check(f"def logistic_backward(dy, y):\n    return {rule}\n").correct
+
+
+def test_a_correct_kernel_with_many_accesses_gets_a_remark():
+    exercise = EXERCISES["bias_backward"]
+    code = "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }"
+    found = exercise.check(exercise.skeleton.replace("// your code", code))
+    assert found.correct and "A remark: one of its threads makes 100 accesses to memory, where 34 are" in found.text
+    assert "remark" not in exercise.check(exercise.solution()).text
 
 
 def test_another_correct_way_is_accepted():

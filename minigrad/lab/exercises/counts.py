@@ -24,8 +24,8 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {}: let every thread do a share of its own, "
-        "and keep in a variable what it needs again.",
+        "one of its threads makes {} accesses to memory, where {}: keep in a variable what it needs again, "
+        "and if it does the work of other threads, let each do a share of its own.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",

@@ -26,6 +26,7 @@ from minigrad.source import CUDA, Source
 ENOUGH = {"accesses": 4, "atomics": 1}  # times the solution's count, in every exercise
 THROUGH = {"sectors": 2}  # in one that goes through shared memory
 SHARED = ("wavefronts", "shared_reads")  # scores that a picture of banks explains
+NOTED = {"accesses": 1.5}  # more is right, but worth a remark
 SCORED = 1.1  # times the solution's count, of the one that is the score
 
 
@@ -43,7 +44,8 @@ class KernelExercise(Exercise):
     limits gives the multiple by the name of the count, as in COUNTS, on top of those that hold in every exercise. score
     names the count that the answer compares with the solution's, and with that of the cell as given where that is a
     correct kernel, to be made better; its limit is 1.1 times the solution's. The answer shows the reader's own
-    accesses: show(record) makes the picture, by default that of the costliest ones.
+    accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
+    what the exercise is about: with show or through, or with a score beyond a single thread's accesses.
     """
 
     python = False
@@ -72,6 +74,7 @@ class KernelExercise(Exercise):
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.op = op
         self.score, self._show = score, show
+        self._closed = score in ("", "accesses") and not (show or through)
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
             raise ValueError(f"{self.name}: there is no count {min(unknown)!r}; there are {', '.join(COUNTS)}.")
@@ -122,7 +125,7 @@ class KernelExercise(Exercise):
             answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
         if answer.kind in NOT_RUN:
             return answer
-        return replace(answer, view=partial(self._view, text))
+        return replace(answer, view=partial(self._view, text), closed=self._closed)
 
     def _judged(self, answer: Answer) -> Answer:
         """The answer to a correct kernel: a pass, or no pass where it leaves a shared array unused, or is wasteful."""
@@ -138,7 +141,8 @@ class KernelExercise(Exercise):
             kind, text = "wasteful", waste
         score = f"\n{self._scored(found)}" if self.score else ""
         if not text:
-            return replace(answer, text=f"{answer.text}{score}")
+            remark = next((f"\nA remark: {waste}" for waste in wasted(found, self._best, NOTED) if not self.score), "")
+            return replace(answer, text=f"{answer.text}{score}{remark}")
         right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
         return Answer(False, f"Not yet. {right}, but {text}{score}", kind)
 
