@@ -28,6 +28,18 @@ def race(me: Access, other: Access, at: str, scene: Scene) -> str:
     return f"{what}. Nothing orders the two, so the result depends on chance. {_mend(me, other, scene)}"
 
 
+def early(me: Access, other: Access, at: str) -> str:
+    """An access to what an asynchronous copy has not brought yet."""
+    who = "it" if (me.block, me.thread) == (other.block, other.thread) else _who(other, me)
+    file = f" of {other.file}" if me.file != other.file else ""
+    return (
+        f"{_who(me, other)} {_does(me.kind, at)}, to which {who} copies asynchronously in line {other.line}{file}. "
+        "That copy may still be under way. Let each thread wait for its own copies by copy_wait; its number says how "
+        "many groups it leaves under way. A __syncthreads() must follow. Where the old number is meant, a barrier must "
+        "come before the copy begins."
+    )
+
+
 def _mend(me: Access, other: Access, scene: Scene) -> str:
     if "atomic" in (me.kind, other.kind):
         return _atomic(me, other, scene)
