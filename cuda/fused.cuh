@@ -55,7 +55,8 @@ __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
 }
 
 // A final sum sees its inputs as (rows, n) and splits each row into chunks.
-// block -> one chunk of one row; thread -> every BLOCK-th four elements of it, where it begins at a multiple of four.
+// block -> one chunk of one row; thread -> four neighbours, then four that are BLOCK * 4 further, where it
+// begins at a multiple of four.
 struct Stretch {
     int start, count, fours;
 

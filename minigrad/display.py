@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import Any
 
 WIDTH = 106  # characters, which fit beside the number of a cell
+LINE = 17  # pixels, of a line of plain text within HTML
 
 
 class Text(str):
@@ -22,6 +23,25 @@ def folded(text: str) -> str:
         line if line.startswith(" ") else fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
         for line in text.splitlines()
     )
+
+
+class Folded:
+    """Pictures, tables and texts under one line, which opens at a click; as plain text all of it is open."""
+
+    def __init__(self, line: str, parts: Sequence[Any]):
+        self.line, self.parts = line, tuple(parts)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{self.line}:", *map(repr, self.parts)])
+
+    def _repr_html_(self) -> str:
+        made = (getattr(part, "_repr_html_", lambda part=part: plain(repr(part)))() for part in self.parts)
+        return f'<details><summary style="cursor:pointer">{escape(self.line)}</summary>{"".join(made)}</details>'
+
+
+def plain(text: str) -> str:
+    """HTML of a text in columns."""
+    return f'<pre style="margin:0;font-size:13px;line-height:{LINE}px;overflow-x:auto">{escape(text)}</pre>'
 
 
 CELL = "padding:2px 14px 2px 0;text-align:{side}"

@@ -80,6 +80,7 @@ FAR = f"""{HEAD}    //> for (int j = 4 * i; j < 4 * i + 4 && j < n; ++j) {{
 """
 SCORED = {"score": "sectors", "sizes": "fourth", "wrong": [],
           "arguments": lambda x: {"y": x.shape, "n": x.size, "fourth": -(-x.size // 4)}}  # fmt: skip
+SCORE = "Your score: {} sectors of global memory. The solution has 258, the cell as given 1026."
 
 
 # --- skeletons ---
@@ -192,20 +193,29 @@ def test_a_known_mistake_of_a_slow_exercise_is_recognized_by_its_text():
 def test_a_score_is_compared_with_the_solution_and_with_the_cell_as_given():
     exercise = twice(FAR, **SCORED)
     found = exercise.check(exercise.skeleton)
-    assert found.kind == "wasteful" and "it moves 1024 sectors of global memory, where 130 are enough" in found.text
-    score = "The solution needs 130, the cell as given 1024."
-    assert f"Your score: 1024 sectors of global memory. {score}" in found.text
+    assert found.kind == "wasteful" and "it moves 1026 sectors of global memory, where 258 are enough" in found.text
+    assert SCORE.format(1026) in found.text
     found = exercise.check(exercise.solution())
-    assert found.correct and found.text.endswith(f"Your score: 130 sectors of global memory. {score}")
+    assert found.correct and found.text.endswith(SCORE.format(258))
+
+
+def test_a_first_block_that_leaves_its_work_to_the_others_has_no_better_score():
+    exercise = twice(FAR, **SCORED)
+    idle = "if (gridDim.x > 1 && blockIdx.x == 0) { return; }\n"
+    start = "int j = gridDim.x > 1 ? i - blockDim.x : i;"
+    step = "j += (gridDim.x > 1 ? gridDim.x - 1 : 1) * blockDim.x"
+    text = exercise.solution().replace("int j = i;", start).replace("j += gridDim.x * blockDim.x", step)
+    found = exercise.check(text.replace("    for", f"    {idle}    for"))
+    assert found.correct and found.text.endswith(SCORE.format(258)), found
 
 
 def test_a_limit_is_a_multiple_of_the_count_of_the_solution():
     text = twice(FAR).skeleton
     changes = SCORED | {"score": ""}
-    assert twice(FAR, **changes, limits={"sectors": 8}).check(text.replace("4 *", "4*")).kind == "unfinished"
+    assert twice(FAR, **changes, limits={"sectors": 4}).check(text.replace("4 *", "4*")).kind == "unfinished"
     far = text.replace("++j", "j++")
-    assert twice(FAR, **changes, limits={"sectors": 8}).check(far).correct
-    assert twice(FAR, **changes, limits={"sectors": 7}).check(far).kind == "wasteful"
+    assert twice(FAR, **changes, limits={"sectors": 4}).check(far).correct
+    assert twice(FAR, **changes, limits={"sectors": 3}).check(far).kind == "wasteful"
     with pytest.raises(ValueError, match="there is no count 'sector'; there are accesses, atomics, sectors"):
         twice(FAR, limits={"sector": 1})
 
@@ -224,7 +234,7 @@ def test_the_picture_is_of_the_attempts_own_accesses():
     assert far[0].title == "twice, a warp: 16 sectors to read x, 16 sectors to write y"
     assert near[0].title == "twice, a warp: 3.824 sectors to read x, 3.824 sectors to write y"
     assert [row.split()[:3] for row in repr(far[1]).splitlines()[-3:]] == [
-        ["yours", "8", "1024"], ["solution", "6", "130"], ["as", "given", "8"],
+        ["yours", "8", "1026"], ["solution", "6", "258"], ["as", "given", "8"],
     ]  # fmt: skip
     wrong = exercise.check(exercise.skeleton.replace("2 *", "3 *"))
     assert wrong.kind == "value" and wrong.view()[0].title == far[0].title, "after a failure, too"

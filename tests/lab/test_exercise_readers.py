@@ -111,7 +111,7 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
     [
         ("add_bounds",
          "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
-         "99000 accesses to memory, where 3 are enough: let every thread do a share of its own,"),
+         "99000 accesses to memory, where 3 are enough: keep in a variable what it needs again, and if"),
         ("gather_backward",
          "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
          "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",
@@ -120,7 +120,7 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
          "__syncthreads(); if (t == 0) { sum = 0; for (int i = 0; i < BLOCK; ++i) { sum += sums[i]; } y[0] = sum; }",
          "263 accesses to memory, where 32 are enough"),
         ("block_sum", "if (t == 0) { y[0] = 0; } __syncthreads(); atomicAdd(&y[0], sums[t]);",
-         "256 atomic operations, which wait for each other, where none are needed."),
+         "256 atomic operations, which wait for each other, where none is needed."),
     ],
 )  # fmt: skip
 def test_a_correct_kernel_that_leaves_the_work_to_one_thread_is_no_pass(name, code, words):
@@ -171,7 +171,7 @@ def test_a_register_tile_without_registers_is_no_pass():
     text = exercise.solution()
     start, end = text.index("        for (int i = 0; i < EDGE"), text.rindex("        __syncthreads();")
     found = exercise.check(text[:start] + loops.replace("SUM", sum_) + text[end:])
-    assert found.kind == "wasteful" and "reads of shared memory. The solution needs" in found.text, found
+    assert found.kind == "wasteful" and "reads of shared memory. The solution has" in found.text, found
 
 
 def test_an_endless_loop_is_not_compared(monkeypatch):

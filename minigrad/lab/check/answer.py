@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.display import Text, folded
+from minigrad.display import Folded, Text, folded
 from minigrad.errors import require
 
 TOLERANCE = 1e-5
+ACCESSES = "Your accesses to memory"
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Answer:
     kind: the error in a word: "value", "shape", "none", "raised", "compile", "signature", "unfinished", "unused",
     "wasteful", or the kind of a KernelError or of a problem that `inspect` found; empty after a pass. line: the line
     of the text, if known. result: after a pass, the op, kernel or function to use. view: what a notebook shows below
-    the text, made when it is shown: a picture of the attempt's own accesses, and their counts.
+    the text, made when it is shown: a picture of the attempt's own accesses, and their counts. closed: they are not
+    what the exercise is about, so the page shows one line, which opens.
     """
 
     correct: bool
@@ -28,6 +30,7 @@ class Answer:
     line: int | None = None
     result: Any = None
     view: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
+    closed: bool = field(default=False, compare=False)
 
     def __repr__(self) -> str:
         return folded(self.text)
@@ -37,7 +40,9 @@ class Answer:
             raise NotImplementedError  # so IPython shows the text alone, as it shows any object
         from IPython.display import display
 
-        for part in (Text(self), *self.view()):
+        display(Text(self))
+        parts = self.view()
+        for part in [Folded(ACCESSES, parts)] if self.closed and parts else parts:
             display(part)
 
 

@@ -88,7 +88,7 @@ def outcomes(trial: Trial, text: str) -> Iterator[str]:
         yield outcome
 
 
-def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int = 1) -> list[Inspection]:
+def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int = ALL_BLOCKS) -> list[Inspection]:
     """The kernel's launches in the largest case that has any, with the first `blocks` blocks counted. Prints nothing.
 
     Empty where a launch had to be stopped: its counts depend on the time.

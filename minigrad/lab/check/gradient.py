@@ -31,9 +31,10 @@ class GradientCheck:
     error: float  # the largest relative one
 
     def __repr__(self) -> str:
+        each = " each" if len(self.inputs) > 1 else ""
         return (
             f"gradient of {self.function} with respect to {', '.join(self.inputs)}: right in {self.directions} random "
-            f"directions each, relative error below {self.rtol:g}"
+            f"directions{each}, relative error below {self.rtol:g}"
         )
 
 

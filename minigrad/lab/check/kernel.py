@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,10 @@ class OpTrial:
             yield self.names.get(name.partition(",")[0], name), *pair
 
 
+def _view(trial: OpTrial, text: str) -> list[Any]:
+    return drawn(observe(trial, ReaderKernel(trial.kernel, text), {}, blocks=1))
+
+
 def kernel(op: Op, name: str, text: str) -> Answer:
     """Try your text in place of one of the op's kernels, in all cases and block sizes on `sim`.
 
@@ -83,7 +88,7 @@ def kernel(op: Op, name: str, text: str) -> Answer:
         return Answer(False, f"Not yet: {why}", "device")
     found = attempt(trial, text)
     if found.kind not in NOT_RUN:
-        found = replace(found, view=lambda: drawn(observe(trial, ReaderKernel(trial.kernel, text), {})))
+        found = replace(found, view=partial(_view, trial, text), closed=True)
     if not found.correct:
         return found
     mine = trial.through(found.result)

@@ -1,6 +1,7 @@
 """Named counts of a kernel's accesses: what an exercise scores and limits, and the sentence about too much of each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 from minigrad.display import Table, table
@@ -12,7 +13,7 @@ class AccessCount(NamedTuple):
 
     of: Callable[[Inspection], int]
     unit: str
-    advice: str  # with places for the number and for the one that is enough
+    advice: str  # with places for the number and for "4 are enough"
 
 
 def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Callable[[Inspection], int]:
@@ -23,37 +24,37 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {} are enough: let every thread do a share of its own, "
-        "and keep in a variable what it needs again.",
+        "one of its threads makes {} accesses to memory, where {}: keep in a variable what it needs again, "
+        "and if it does the work of other threads, let each do a share of its own.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
-        "it makes {} atomic operations, which wait for each other, where {} are needed.",
+        "it makes {} atomic operations, which wait for each other, where {}.",
     ),
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
-        "it moves {} sectors of global memory, where {} are enough: let neighbouring threads read and write "
+        "it moves {} sectors of global memory, where {}: let neighbouring threads read and write "
         "neighbours, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",
-        "its warps make {} requests to memory, where {} are enough: a request serves up to 32 lanes with up to 16 "
+        "its warps make {} requests to memory, where {}: a request serves up to 32 lanes with up to 16 "
         "bytes each. Give the work to neighbouring threads, so that no lane idles, or let a lane take four neighbours "
         "at once.",
     ),
     "wavefronts": AccessCount(
         total("wavefronts"), "wavefronts of shared memory",
-        "shared memory needs {} wavefronts for it, where {} are enough: lanes that want different words of one bank "
+        "shared memory needs {} wavefronts for it, where {}: lanes that want different words of one bank "
         "wait for each other.",
     ),
     "shared_reads": AccessCount(
         total("lanes", lambda line: line.space == "shared" and line.kind == "read"), "reads of shared memory",
-        "its threads read shared memory {} times, where {} are enough: read a number once, and keep it in a variable "
+        "its threads read shared memory {} times, where {}: read a number once, and keep it in a variable "
         "for as long as it is needed.",
     ),
     "barriers": AccessCount(
         lambda record: int(record.traffic["phase"].max(initial=0)), "barriers",
-        "a block waits at {} barriers, where {} are enough: one is needed where a thread uses what another has "
+        "a block waits at {} barriers, where {}: one is needed where a thread uses what another has "
         "written, or overwrites what another has still to read.",
     ),
 }  # fmt: skip
@@ -72,13 +73,20 @@ def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str
     """The advice for each count that is more than the given multiple of the best one."""
     for name, count in COUNTS.items():
         if name in limits and mine[name] > limits[name] * best[name]:
-            yield count.advice.format(mine[name], best[name] or "none")
+            yield count.advice.format(mine[name], enough(best[name]))
+
+
+def enough(count: int) -> str:
+    """A count that is enough, in words."""
+    return f"{count} {'is' if count == 1 else 'are'} enough" if count else "none is needed"
 
 
 def counted(rows: Mapping[str, Mapping[str, int]], record: Inspection, sizes: Mapping[str, int]) -> Table:
     """The counts that are not 0 for all of these, one row for each; sizes are those of the launch, for the caption."""
     names = [name for name in COUNTS if any(row[name] for row in rows.values())]
-    blocks = "the first block" if record.blocks == 1 else f"the first {record.blocks} blocks"
+    grid, first = prod(record.grid), "block" if record.blocks == 1 else f"{record.blocks} blocks"
+    blocks = f"the first {first} of {grid}" if record.blocks < grid else f"all {grid} blocks"
+    blocks = "the only block" if grid == 1 else blocks
     lines = [[label, *(row[name] for name in names)] for label, row in rows.items()]
     heads = ["of one thread" if name == "accesses" else name.replace("_", " ") for name in names]
     place = "".join(f", {name}={size}" for name, size in sizes.items())

@@ -14,7 +14,7 @@ from minigrad.errors import require
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab import show as pictures
 from minigrad.lab.check.answer import Answer
-from minigrad.lab.check.attempt import NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
+from minigrad.lab.check.attempt import ALL_BLOCKS, NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
 from minigrad.lab.check.compare import TOLERANCE, Pair
 from minigrad.lab.exercises.as_op import AsOp
 from minigrad.lab.exercises.counts import COUNTS, counted, counts, wasted
@@ -39,11 +39,12 @@ class KernelExercise(Exercise):
     pass. grid, block, sizes and tunables are as in Kernel, by default a thread for each of n in blocks of BLOCK; those
     tunables that the solution names are constants. content is that of Exercise.
 
-    A correct kernel is wasteful if one of its counts in the first `blocks` blocks is more than a multiple of the
-    solution's: limits gives the multiple by the name of the count, as in COUNTS, on top of those that hold in every
-    exercise. score names the count that the answer compares with the solution's, and with that of the cell as given
-    where that is a correct kernel, to be made better; its limit is 1.1 times the solution's. The answer shows the
-    reader's own accesses: show(record) makes the picture, by default that of the costliest ones.
+    A correct kernel is wasteful if one of its counts in the whole grid is more than a multiple of the solution's:
+    limits gives the multiple by the name of the count, as in COUNTS, on top of those that hold in every exercise. score
+    names the count that the answer compares with the solution's, and with that of the cell as given where that is a
+    correct kernel, to be made better; its limit is 1.1 times the solution's. The answer shows the reader's own
+    accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
+    what the exercise is about: with show or through, or with a score beyond a single thread's accesses.
     """
 
     python = False
@@ -66,13 +67,13 @@ class KernelExercise(Exercise):
         limits: Mapping[str, float] = MappingProxyType({}),
         score: str = "",
         show: Callable[[Inspection], Any] | None = None,
-        blocks: int = 1,
         **content: Any,
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.op = op
-        self.score, self._show, self._blocks = score, show, blocks
+        self.score, self._show = score, show
+        self._closed = score in ("", "accesses") and not (show or through)
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
             raise ValueError(f"{self.name}: there is no count {min(unknown)!r}; there are {', '.join(COUNTS)}.")
@@ -123,7 +124,7 @@ class KernelExercise(Exercise):
             answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
         if answer.kind in NOT_RUN:
             return answer
-        return replace(answer, view=partial(self._view, text))
+        return replace(answer, view=partial(self._view, text), closed=self._closed)
 
     def _judged(self, answer: Answer) -> Answer:
         """The answer to a correct kernel: a pass, or no pass where it leaves a shared array unused, or is wasteful."""
@@ -147,7 +148,7 @@ class KernelExercise(Exercise):
         """The score in a sentence."""
         given = f", the cell as given {self._given[self.score]}" if self._given else ""
         unit = COUNTS[self.score].unit
-        return f"Your score: {mine[self.score]} {unit}. The solution needs {self._best[self.score]}{given}."
+        return f"Your score: {mine[self.score]} {unit}. The solution has {self._best[self.score]}{given}."
 
     @cached_property
     def _best(self) -> dict[str, int]:
@@ -166,18 +167,19 @@ class KernelExercise(Exercise):
             return counts(self._inspected(ReaderKernel(self.kernel, text)))
         return list(outcomes(self, text))
 
-    def _inspected(self, kernel: Kernel) -> list[Inspection]:
+    def _inspected(self, kernel: Kernel, blocks: int = ALL_BLOCKS) -> list[Inspection]:
         """The launches of a kernel with the largest block size, in the case with the largest input."""
-        return observe(self, kernel, {key: max(legal) for key, legal in kernel.tunables.items()}, self._blocks)
+        return observe(self, kernel, {key: max(legal) for key, legal in kernel.tunables.items()}, blocks)
 
     def _view(self, text: str) -> list[Any]:
-        """The picture of the text's accesses, and their counts next to those of the solution."""
+        """The picture of the first block's accesses, and the counts of the whole grid next to those of the solution."""
         kernel = ReaderKernel(self.kernel, text)
         launches = self._inspected(kernel)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
-        return [*drawn(launches, picture), *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
+        drawing = drawn(self._inspected(kernel, blocks=1), picture) or drawn(launches, picture)  # the first may idle
+        return [*drawing, *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The accesses of a warp as a picture: sectors of global memory, and banks of shared memory."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from math import gcd
 from operator import attrgetter, itemgetter
 
@@ -17,13 +17,15 @@ from minigrad.microscope.record import Inspection
 
 VERB = {"read": "read", "write": "write", "atomic": "change"}
 SITES = 4  # accesses in one picture
+SHARED = "one number for several lanes"  # more bytes are asked for than moved
 TALL = 8  # wavefronts of a request, above which a second access does not fit on the screen
 
 
 def _select(
     name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str, most: int
-) -> tuple[list[Line], list[np.ndarray], str]:
-    """The accesses in a source line or of a variable, of more than `most` the costliest; one request of each; a title.
+) -> tuple[list[Line], list[np.ndarray], str, str]:
+    """The accesses in a source line or of a variable, of more than `most` the costliest, and one request of each; a
+    title; a sentence about accesses that are left out.
 
     The cost of an access is the number of sectors or wavefronts, the `noun`, per request.
     """
@@ -36,10 +38,18 @@ def _select(
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
     cost = attrgetter(f"{noun}s_per_request")
-    chosen = sorted(sorted(found, key=lambda i: -cost(report.lines[i]))[:most])
+    seen = Counter[str]()
+    order: dict[int, tuple[float, int]] = {}
+    for i in found:  # of equal cost, first one access of each variable
+        order[i] = -cost(report.lines[i]), seen[report.lines[i].variable]
+        seen[report.lines[i].variable] += 1
+    chosen = sorted(sorted(found, key=order.__getitem__)[:most])
     lines = [report.lines[i] for i in chosen]
     each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
-    return lines, [request_of(name, report, i, request) for i in chosen], f"{report.kernel}, a warp: {', '.join(each)}"
+    left_out = len(found) > most
+    few = f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses.\n" * left_out
+    requests = [request_of(name, report, i, request) for i in chosen]
+    return lines, requests, f"{report.kernel}, a warp: {', '.join(each)}", few
 
 
 def label(report: Inspection, line: Line) -> str:
@@ -87,19 +97,19 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0, m
     at is a source line or a variable; without it, the costliest accesses are drawn, `most` of them. request counts the
     instructions of warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    lines, requests, title = _select("sectors", report, at, request, "global", "sector", most)
+    lines, requests, title, few = _select("sectors", report, at, request, "global", "sector", most)
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
     axes.set(xlim=(-1.6, WARP + 0.1), ylim=(3.6 * len(lines) - 0.3, -0.1))
     rows = [
         (x.line, x.kind, x.variable, x.requests, x.sectors_per_request, x.ideal_sectors_per_request,
-         x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %")
+         x.bytes, moved := x.sectors * SECTOR, f"{100 * x.bytes / moved:.4g} %" if x.bytes <= moved else SHARED)
         for x in lines
     ]  # fmt: skip
     head = ("line", "access", "of", "requests", "sectors/request", "ideal", "bytes asked", "bytes moved", "used")
     key = f"Dark: what a lane asks for. Pale: moved along in the same sector of {SECTOR} bytes, and not used."
-    return Picture(figure, title, f"{key}\n{table(rows, head)!r}")
+    return Picture(figure, title, f"{few}{key}\n{table(rows, head)!r}")
 
 
 def _draw_sectors(axes: Axes, top: float, report: Inspection, line: Line, lanes: np.ndarray) -> None:
@@ -142,7 +152,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0, mos
 
     A bank serves one word a wavefront. at, request and most as for `sectors`. Raises ValueError without such an access.
     """
-    lines, requests, title = _select("banks", report, at, request, "shared", "wavefront", most)
+    lines, requests, title, few = _select("banks", report, at, request, "shared", "wavefront", most)
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
     high = sum(heights) + 2.5 * len(lines)
@@ -157,7 +167,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0, mos
             for line, lanes in zip(lines, served, strict=True)]  # fmt: skip
     head = ("line", "access", "of", "requests", "wavefronts", "wavefronts/request", "bank conflicts", "banks drawn")
     key = "A column is a bank, a row a wavefront, a number the lane that is served; +: more lanes want the same word."
-    return Picture(figure, title, f"{key}\n{table(rows, head)!r}")
+    return Picture(figure, title, f"{few}{key}\n{table(rows, head)!r}")
 
 
 def wavefronts(lanes: np.ndarray, atomic: bool) -> dict[tuple[int, int], list[int]]:

@@ -1,9 +1,7 @@
 """Sliders above a picture that follows them."""
 
-import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,12 +10,12 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 from ipywidgets import Layout, SelectionSlider, VBox
 
-from minigrad.display import Text
+from minigrad.display import LINE, Text, plain
 from minigrad.errors import require
 from minigrad.lab.show.draw.picture import SCREEN_DPI, Picture, joined
 
 WIDTH, HEIGHT = 830, 660  # pixels of the outputs of a cell in JupyterLab, in a window of 1280 x 800
-SLIDER, GAP, LETTER, LINE = 32, 16, 7.9, 17  # pixels: a slider, a distance, a character and a line of the numbers
+SLIDER, GAP, LETTER = 32, 16, 7.9  # pixels: a slider, a distance, and a character of the numbers
 # JupyterLab itself says on the page that its kernel is busy, so the picture turns grey without the kernel's help.
 STYLE = """<style>
 .jp-NotebookPanel:has(.jp-Notebook-ExecutionIndicator[data-status="busy"]) .minigrad-slider {
@@ -25,7 +23,6 @@ STYLE = """<style>
 }
 </style>"""
 PAGE = '<div class="minigrad-slider" style="display:flex;flex-wrap:wrap;align-items:flex-start;column-gap:16px">'
-NUMBERS = f'style="margin:0;font-size:13px;line-height:{LINE}px;overflow-x:auto"'
 
 
 class Page:
@@ -60,17 +57,13 @@ class Page:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if isinstance(self.shown, Picture):
-            image, numbers = self.shown.parts
-            width, height = self.size()
-            png = f"data:image/png;base64,{base64.b64encode(image.png()).decode()}"
-            html = f'<img src="{png}" alt="{escape(image.title)}" width="{width}" height="{height}">'
-            html += f"<pre {NUMBERS}>{escape(numbers)}</pre>" if numbers else ""
+            html = self.shown.html(*self.size())
             data: dict[str, Any] = {"text/plain": repr(self.shown)}
         else:
             data, metadata = format_display_data(self.shown)
             if set(data) > {"text/plain"} and "text/html" not in data:  # such as a figure of the reader's own
                 return data, metadata
-            html = data.get("text/html", f"<pre {NUMBERS}>{escape(repr(self.shown))}</pre>")
+            html = data.get("text/html", plain(repr(self.shown)))
             html = f'<div style="flex:1;min-width:0">{html}</div>'
         return {**data, "text/html": f"{STYLE}{PAGE}{html}</div>"}, {}
 

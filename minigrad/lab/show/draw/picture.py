@@ -3,6 +3,7 @@
 import base64
 import threading
 from collections.abc import Sequence
+from html import escape
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +18,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 
-from minigrad.display import Text
+from minigrad.display import Text, plain
 from minigrad.lab.show.draw.colours import EDGE, FONT, INK
 
 DPI, SCREEN_DPI = 144, 96  # drawn finer than it is shown, for sharp text
@@ -33,6 +34,12 @@ class Image:
     def __init__(self, figure: Figure, title: str):
         self.figure, self.title = figure, title
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height on a page, in pixels."""
+        width, height = (int(inches * SCREEN_DPI) for inches in self.figure.get_size_inches())
+        return width, height
+
     def png(self) -> bytes:
         """The figure as PNG, the same bytes each time."""
         with _drawing:
@@ -47,7 +54,7 @@ class Image:
         return self.title
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        width, height = (int(inches * SCREEN_DPI) for inches in self.figure.get_size_inches())
+        width, height = self.size
         data = {"image/png": base64.b64encode(self.png()).decode(), "text/plain": self.title}
         return data, {"image/png": {"width": width, "height": height}}
 
@@ -65,6 +72,15 @@ class Picture:
     def _ipython_display_(self) -> None:
         for part in self.parts:
             display(part)
+
+    def html(self, width: int, height: int) -> str:
+        """The figure in this size, in pixels, and the numbers."""
+        png = f"data:image/png;base64,{base64.b64encode(self.parts[0].png()).decode()}"
+        image = f'<img src="{png}" alt="{escape(self.title)}" width="{width}" height="{height}">'
+        return image + (plain(self.numbers) if self.numbers else "")
+
+    def _repr_html_(self) -> str:
+        return self.html(*self.parts[0].size)
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self.numbers}"
