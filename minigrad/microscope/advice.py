@@ -106,8 +106,9 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         return f"Line {first} is in the next iteration of the loop: put a __syncthreads() {where}."
     if scene.barrier:
         return (
-            f"The __syncthreads() in line {scene.barrier} does not come between the two. Move it out of its branch or "
-            "its #if. If the first line is reached again after it, as by another call, wait there once more."
+            f"The __syncthreads() in line {scene.barrier} does not come between the two. Is one of these lines "
+            "reached on its other side, as by another call, in the next turn of a loop, or past a branch or an #if? "
+            "Move that line or the barrier, or wait there once more."
         )
     mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     if me.kind == "write":

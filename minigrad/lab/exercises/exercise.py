@@ -144,13 +144,16 @@ class Exercise:
 class PythonExercise(Exercise):
     """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
-    call(function, *case) adapts a function that is not called with a case as it is. content is that of Exercise.
+    call(function, *case) adapts a function that is not called with a case as it is. given names the numbers of a case,
+    and parts those of the result, in an answer. content is that of Exercise.
     """
 
     def __init__(
-        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call, **content: Any
-    ):
+        self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call,
+        given: Sequence[str] = (), parts: Sequence[str] = (), **content: Any,
+    ):  # fmt: skip
         super().__init__(notebook, **content)
+        self._given, self._parts = given, parts
         self.truth, self.cases, self._call = truth, tuple(cases), call
         self._known_outcomes: dict[Wrong, list[str]] = {}
 
@@ -160,7 +163,7 @@ class PythonExercise(Exercise):
             function = self._function(attempt, names) if isinstance(attempt, str) else attempt
         except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
-        found = answer(partial(self._call, function), self.truth, *self.cases)
+        found = answer(partial(self._call, function), self.truth, *self.cases, given=self._given, parts=self._parts)
         if found.correct:
             return replace(found, result=function)
         if same_code(function, self._function(self.skeleton)):
