@@ -33,7 +33,7 @@ extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int
     row = blockIdx.y * TILE + threadIdx.x;  // threadIdx.x and threadIdx.y are swapped
     col = blockIdx.x * TILE + threadIdx.y;
     if (row < rows && col < cols) {
-        y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];  // down a column, in few banks
+        y[matrix + col * rows + row] = tile[threadIdx.x][threadIdx.y];  // down a column of the tile
     }
 }
 

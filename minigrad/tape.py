@@ -166,8 +166,7 @@ def topological_order(root: Parent) -> list[Any]:
 def gradients(root: Parent, dy: Any, add: Callable[[Any, Any], Any]) -> Iterator[tuple[Any, Any]]:
     """The backward pass from `root`: yields each node or leaf with its complete gradient.
 
-    The arrays that rules saved are checked before the first rule runs: if one has changed, no
-    gradient is touched.
+    The arrays that rules saved are checked before the first rule runs: if one has changed, no gradient is touched.
     """
     order = topological_order(root)
     for at in order:

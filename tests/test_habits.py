@@ -38,11 +38,11 @@ def passes(*command: str) -> None:
 
 
 def test_lint():
-    passes("-m", "ruff", "check", "--quiet", "minigrad", "tests", "tools", "notebooks", "conftest.py")
+    passes("-m", "ruff", "check", "--quiet", "minigrad", "tests", "notebooks", "conftest.py")
 
 
 def test_format():
-    passes("-m", "ruff", "format", "--check", "minigrad", "tests", "tools", "conftest.py")
+    passes("-m", "ruff", "format", "--check", "minigrad", "tests", "conftest.py")
 
 
 def test_types():

@@ -5,10 +5,12 @@ import json
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from minigrad.display import Table, Tabular, table
@@ -16,9 +18,11 @@ from minigrad.lab.exercises.course import all_exercises
 from minigrad.lab.notebook import kernel_answer
 
 LIMIT = 60.0  # seconds for a cell
-RIGHT, TIME, CRASHED = "right", "time", "crashed"  # verdicts; all others are the kinds of answers
-SHOWN = 60  # characters of a sentence in the table
+RIGHT, TIME, CRASHED, MISSING = "right", "timeout", "crashed", "missing"  # all other verdicts are kinds of answers
+WIDTH = 70  # characters of a line of an answer in the table
+ALONE = "grade runs this cell alone: move into it what it needs."
 _MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*%%(exercise|kernel)[ \t]+([^\n]*)\n?(.*)", re.S)
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])\d\d[a-z]?(?![0-9A-Za-z])")
 _CHECKED = re.compile(r"mg\.exercise\(\s*[\"'](\w+)[\"']\s*\)\.check\(")
 
 
@@ -37,7 +41,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Graded:
-    """The verdict on a cell, in a word, and the first sentence of the answer."""
+    """The verdict on a cell, in a word, and the answer in a sentence or two."""
 
     notebook: str
     exercise: str  # its name, or the words of a %%kernel
@@ -51,23 +55,26 @@ class Graded:
 
 @dataclass(frozen=True, repr=False)
 class Grades(Tabular):
-    """The verdicts of all cells, in the order of the notebooks."""
+    """The verdicts of all cells, in the order of the files. full: by file, the exercises of the notebook that it is."""
 
     cells: tuple[Graded, ...]
-    notebooks: tuple[str, ...]
+    full: Mapping[str, frozenset[str]]
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """By notebook: the exercises in it, and those of them with a right cell."""
+        """By file: the exercises of the notebook that it is, and those of them with a right cell."""
         return {
             name: {
-                "right": len({cell.exercise for cell in self.cells if cell.notebook == name and cell.correct}),
-                "exercises": len({cell.exercise for cell in self.cells if cell.notebook == name}),
+                "right": len({cell.exercise for cell in self.cells if cell.notebook == name and cell.correct} & full),
+                "exercises": len(full),
             }
-            for name in self.notebooks
+            for name, full in self.full.items()
         }
 
     def table(self) -> Table:
-        rows = [(c.notebook, c.exercise, c.verdict, _shortened(c.sentence)) for c in self.cells]
+        rows = []
+        for cell in self.cells:
+            first, *more = wrap(cell.sentence, WIDTH) or [""]
+            rows += [(cell.notebook, cell.exercise, cell.verdict, first), *(("", "", "", line) for line in more)]
         totals = self.totals()
         caption = "\n".join(f"{name}: {each['right']} of {each['exercises']} right" for name, each in totals.items())
         return table(rows, ("notebook", "exercise", "verdict", "answer"), caption)
@@ -85,10 +92,26 @@ def grade(paths: Sequence[str | Path], limit: float = LIMIT) -> Grades:
 
     limit: seconds for a cell. This runs the students' code on this machine, in processes of their own.
     """
-    found = [(str(path), list(answers(path))) for path in paths]
+    found = {str(path): list(answers(path)) for path in paths}
+    full = {name: notebook_of(name, cells) for name, cells in found.items()}
+    graded = []
     with Grader(limit) as grader:
-        graded = [Graded(name, cell.title, *grader.verdict(cell)) for name, cells in found for cell in cells]
-    return Grades(tuple(graded), tuple(dict.fromkeys(name for name, _ in found)))
+        for name, cells in found.items():
+            graded += [Graded(name, cell.title, *grader.verdict(cell)) for cell in cells]
+            missing = sorted(full[name] - {cell.name for cell in cells})
+            graded += [Graded(name, each, MISSING, "The file has no cell for it.") for each in missing]
+    return Grades(tuple(graded), full)
+
+
+def notebook_of(path: str, cells: Sequence[Cell]) -> frozenset[str]:
+    """All exercises of the notebook that a file is: by the number in its name, else by most of its cells."""
+    known = all_exercises()
+    numbers = [known[cell.name].notebook for cell in cells if cell.kind == "exercise" and cell.name in known]
+    named = [
+        number for number in _NUMBER.findall(Path(path).stem) if number in {each.notebook for each in known.values()}
+    ]
+    number = next(iter(named or [number for number, _ in Counter(numbers).most_common(1)]), None)
+    return frozenset(name for name, each in known.items() if each.notebook == number)
 
 
 def answers(path: str | Path) -> Iterator[Cell]:
@@ -168,21 +191,14 @@ def _serve(pipe: Connection) -> None:
 
 
 def checked(cell: Cell) -> tuple[str, str]:
-    """The verdict on a cell and the first sentence of its answer, here and now."""
+    """The verdict on a cell and the sentence of its answer, here and now."""
     if cell.kind == "kernel":
         found = kernel_answer(cell.name.split(), cell.text, {})
     elif cell.name in all_exercises():
         found = all_exercises()[cell.name].check(cell.text)
     else:
         return "unknown", f"There is no exercise {cell.name!r}."
-    return RIGHT if found.correct else found.kind, first_sentence(found.text)
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of an answer, after its "Not yet"."""
-    said = re.sub(r"^Not yet[.:]\s+", "", text.strip())
-    return re.split(r"(?<=[.!?])\s", said, maxsplit=1)[0]
-
-
-def _shortened(sentence: str) -> str:
-    return sentence if len(sentence) <= SHOWN else f"{sentence[: SHOWN - 3].rstrip()}..."
+    if found.correct:
+        return RIGHT, re.split(r"(?<=[.])\s", found.text, maxsplit=1)[0]
+    said = re.sub(r"^Not yet[.:]\s+", "", found.text.strip()).splitlines()[0]
+    return found.kind, f"{said} {ALONE}" if found.kind == "raised" and "NameError" in said else said

@@ -114,7 +114,7 @@ def register(shell: Any) -> None:
         except ValueError as error:
             return Answer(False, str(error), "usage")
         found = _store(chosen.check(cell, shell.user_ns), name, chosen.becomes, shell.user_ns)
-        return _kept(found, "exercise", name, chosen.notebook, cell)
+        return _kept(found, "exercise", name, chosen.notebook, cell, *chosen.help)
 
     def misplace(sentence: str) -> Callable[[str], None]:
         def magic(line: str) -> None:
@@ -171,7 +171,7 @@ def _store(found: Answer, name: str, what: str, names: dict[str, Any]) -> Answer
     return replace(found, text=f"{found.text}\n`{name}` is now {what}.")
 
 
-def _kept(found: Answer, kind: str, name: str, notebook: str, text: str) -> Answer:
-    """After a pass, keep the text for later sessions; the answer says where that went wrong."""
-    note = progress.remember(kind, name, notebook, text) if found.correct else ""
+def _kept(found: Answer, *solved: Any) -> Answer:
+    """After a pass, remember what was solved for later sessions; the answer says where that went wrong."""
+    note = progress.remember(*solved) if found.correct else ""
     return replace(found, text=f"{found.text}\n{note}") if note else found

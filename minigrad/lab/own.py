@@ -130,10 +130,7 @@ class Mine(Tabular):
         if not rows:
             none = "No kernel is yours yet: solve an exercise whose kernel is an op, or change a kernel by %%kernel."
             return table([], (), folded(f"{none} {self.note}".rstrip()))
-        names = [each.name for each in self.ops]
-        rest = [name for name, op in OPS.items() if op.kernels and name not in names]
-        rest += [UPDATE] * (UPDATE not in names)
-        caption = folded(f"Your own kernels. The course's are {', '.join(rest)}. {self.note}".rstrip())
+        caption = folded(f"Your own kernels; everything else runs with the course's. {self.note}".rstrip())
         return table(rows, ("op", "your kernel", "notebook", "launches", "calls that it cannot do"), caption)
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ class Solved:
     notebook: str  # its number; empty where it is not known
     date: str  # ISO, local time
     text: str
+    hints: int = 0  # taken before the first pass
+    shown: bool = False  # the solution was looked at before the first pass
+
+    @property
+    def help(self) -> str:
+        """The help taken, in words."""
+        hints = f"{self.hints} hint{'s' * (self.hints != 1)}" if self.hints else ""
+        return ", ".join(filter(None, (hints, "solution seen" if self.shown else "")))
 
     @property
     def own_kernel(self) -> bool:
@@ -36,9 +44,12 @@ class Solved:
         return self.kind == "kernel" or isinstance(all_exercises().get(self.name), KernelExercise)
 
 
+SAMPLE = Solved("", "", "", "", "")  # for the types of the fields
+
+
 @dataclass(frozen=True, repr=False)
 class Progress(Tabular):
-    """All exercises with the date on which each was solved, and the kernels that a reader wrote in place of an op's.
+    """All exercises with the day on which each was solved and the help taken, and the kernels written for an op.
 
     solved: what passed, the oldest first. note: a sentence where the file was damaged or cannot be used.
     """
@@ -49,15 +60,14 @@ class Progress(Tabular):
     def table(self) -> Table:
         done = {each.name: each for each in self.solved if each.kind == "exercise"}
         rows = [
-            (each.notebook, each.name, each.title, _day(done.get(each.name)), _owned(done.get(each.name)))
-            for each in all_exercises().values()
+            (each.notebook, each.name, each.title, *_columns(done.get(each.name))) for each in all_exercises().values()
         ]
         kernels = [each for each in self.solved if each.kind == "kernel"]
-        rows += [(each.notebook, f"%%kernel {each.name}", "", _day(each), _owned(each)) for each in kernels]
+        rows += [(each.notebook, f"%%kernel {each.name}", "", *_columns(each)) for each in kernels]
         count = sum(name in done for name in all_exercises())
         own = sum(each.own_kernel for each in self.solved)
         caption = f"{count} of {len(all_exercises())} exercises solved; {own} kernels are yours."
-        headers = ("notebook", "exercise", "title", "solved on", "kernel")
+        headers = ("notebook", "exercise", "title", "solved on", "help", "kernel")
         return table(sorted(rows), headers, f"{caption} {self.note}".rstrip())
 
 
@@ -78,17 +88,21 @@ def progress() -> Progress:
         return Progress((), _put_aside(path))
 
 
-def remember(kind: str, name: str, notebook: str, text: str) -> str:
-    """Keep a text that passed; it replaces an older one of that name. A sentence where that cannot be done, else ""."""
+def remember(kind: str, name: str, notebook: str, text: str, hints: int = 0, shown: bool = False) -> str:
+    """Keep a text that passed, and the hints taken and the solution shown before; the answer is empty.
+
+    It replaces an older text of that name, whose help it keeps. The answer is a sentence where that cannot be done.
+    """
     path = file()
     if path is None:
         return ""
     before = progress()
     now = datetime.now().isoformat(timespec="microseconds")
-    kept = [each for each in before.solved if (each.kind, each.name) != (kind, name)]
-    kept.append(Solved(kind, name, notebook, now, text))
+    kept = {(each.kind, each.name): each for each in before.solved}
+    first = kept.pop((kind, name), Solved(kind, name, notebook, now, text, hints, shown))
+    kept[kind, name] = replace(first, notebook=notebook, date=now, text=text)
     try:
-        _write(path, json.dumps({"solved": [asdict(each) for each in kept]}, indent=1, ensure_ascii=False))
+        _write(path, json.dumps({"solved": [asdict(each) for each in kept.values()]}, indent=1, ensure_ascii=False))
     except OSError as error:
         why = error.strerror or error
         return f"It is not kept for later sessions: {path} cannot be written ({why}). Name a file in MINIGRAD_PROGRESS."
@@ -111,11 +125,12 @@ def notebook_number() -> str:
 
 def _parsed(text: str) -> tuple[Solved, ...]:
     """The entries in the order of their dates. Raises ValueError, TypeError or KeyError for another content."""
-    names = [each.name for each in fields(Solved)]
-    entries: list[Any] = json.loads(text)["solved"]
-    found = [Solved(*(entry[name] for name in names)) for entry in entries]
-    if not all(isinstance(value, str) for each in found for value in asdict(each).values()):
-        raise TypeError("an entry holds something else than text")
+    entries: list[dict[str, Any]] = json.loads(text)["solved"]
+    found = [Solved(**entry) for entry in entries]
+    if not all(
+        isinstance(value, type(getattr(SAMPLE, name))) for each in found for name, value in asdict(each).items()
+    ):
+        raise TypeError("an entry holds a value of another type")
     if any(each.kind not in KINDS for each in found):
         raise ValueError("an entry is of no known kind")
     return tuple(sorted(found, key=lambda each: each.date))
@@ -144,9 +159,6 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _day(solved: Solved | None) -> str:
-    return solved.date[:10] if solved else ""
-
-
-def _owned(solved: Solved | None) -> str:
-    return "yours" if solved and solved.own_kernel else ""
+def _columns(solved: Solved | None) -> tuple[str, str, str]:
+    """The day, the help and the kernel of a row."""
+    return (solved.date[:10], solved.help, "yours" if solved.own_kernel else "") if solved else ("", "", "")

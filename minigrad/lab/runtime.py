@@ -41,7 +41,8 @@ class DevicePointer:
 
 @dataclass(repr=False)
 class Runtime(Tabular):
-    """A program's view of a device, by default `sim`. `calls` lists its calls: the name, the extent, the bytes copied.
+    """A program's view of a device, by default `sim`. `calls` lists its calls: the name, the extent, the bytes copied;
+    `launches` those of kernels: the name, the blocks, and the threads of each.
 
     Host arrays are NumPy arrays of float32, 4 bytes an element. New device memory is full of nan; a GPU's holds
     anything. Raises CudaError for a call that CUDA rejects, and KernelError for a kernel that fails.
@@ -49,6 +50,7 @@ class Runtime(Tabular):
 
     device: str = "sim"
     calls: list[tuple[str, str, int]] = field(default_factory=list)
+    launches: list[tuple[str, int, int]] = field(default_factory=list)
     live: list[DevicePointer] = field(default_factory=list)  # allocated and not freed
     cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice = KINDS
 
@@ -100,6 +102,7 @@ class Runtime(Tabular):
         except LaunchError as error:
             raise CudaError(f"cudaErrorInvalidConfiguration: {error}") from None
         self.calls.append((kernel.name, f"<<<{blocks}, {threads}>>>", 0))
+        self.launches.append((kernel.name, int(np.prod(blocks)), int(np.prod(threads))))
 
     def copied(self, kind: str | None = None) -> int:
         """The bytes of all copies between host and device, or of one kind."""
@@ -113,7 +116,7 @@ class Runtime(Tabular):
     def _array(self, who: str, pointer: Any) -> Array:
         array = require(who, pointer, DevicePointer, "memory of the device, from cudaMalloc").array
         if array is None:
-            raise CudaError(f"cudaErrorInvalidValue: {who} was given memory that is freed.")
+            raise CudaError(f"cudaErrorInvalidValue: {who} was given memory that is freed. Do two names hold it?")
         return array
 
 

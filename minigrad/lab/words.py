@@ -46,8 +46,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "has its own registers, shared memory and cores. An H200 has 132.",
         "core": "A circuit in a multiprocessor that multiplies and adds. It has no text of its own to follow: an "
         "instruction of a warp uses 32 cores at once.",
-        "warp": "32 neighbouring threads of a block, which the hardware runs together, one instruction at a time for "
-        "all of them.",
+        "warp": "32 neighbouring threads of a block, which the hardware runs together, usually one instruction at "
+        "a time for all of them.",
         "register": "A place in a multiprocessor that holds one variable of one thread, 4 bytes. The fastest memory.",
         ("shared memory", r"shared memory|shared arrays?"): "A small, fast memory in each multiprocessor. The threads "
         "of a block use it together.",
@@ -178,13 +178,15 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "logit": "A score before softmax: any number, larger for what is more likely.",
         ("cross-entropy", r"cross[- ]entropy"): "-log of the probability that was given to the right answer.",
         ("mini-batch", r"mini-?batch(?:es)?"): "The few examples from which one step of learning takes its gradient.",
-        ("momentum", r"momentum"): "An average of the last gradients, which a step follows in place of the newest one.",
+        ("momentum", r"momentum"): "A sum of the last gradients, older ones counting less, which a step follows.",
         "learning rate": "The factor between a gradient and the step against it.",
         "epoch": "One pass over all examples.",
         "confusion matrix": "A table of how often each digit was taken for each other one.",
     },
     "15": {
         "adjoint": "The kernel that takes the gradients of another kernel's outputs and adds up those of its inputs.",
+    },
+    "15b": {
         (">>", r"`.*[^>]>>[^>].*`"): "k >> j halves the whole number k, j times, and drops what is left over.",
         ("checkpoint", r"checkpoint(?:s|ed|ing)?"): "A value stored on the way forward, from which the way back "
         "computes the following ones again.",

@@ -82,8 +82,8 @@ def _diagnose(report: Any, file: CompiledFile, kernel: str, timeout: float, argu
             return _misaligned(report.address, re.sub(r"'|const |struct ", "", text), arguments)
         case Cause.SHARED_ACCESS:
             past = ctypes.c_int64(report.address).value
-            place = f"{past} bytes past" if past >= 0 else f"{-past} bytes before"
-            what = f"access {place} the end of the block's shared memory ({report.bytes} bytes)"
+            place = f"{f'{past} bytes' if past else 'right'} behind" if past >= 0 else f"{-past} bytes before"
+            what = f"an access begins {place} the end of the block's shared memory ({report.bytes} bytes)"
             return Diagnosis("out-of-bounds", what, "Check the index, and the size given to the launch.")
         case Cause.DIVISION:
             return Diagnosis("division", "integer division by zero", "Check the divisor first.")

@@ -133,7 +133,7 @@ def test_a_sweep_without_a_gpu_is_the_recorded_one(folder, monkeypatch):
     assert list(sweep.recorded) == [32, 64] and not sweep.live
     told = sweep.at(32)
     assert told.startswith(
-        "500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02, for relu forward of 8"
+        "for relu forward of 8, by BLOCK: 500.0 us (median of 20; 400.0 to 600.0) recorded on NVIDIA H200, 2026-01-02"
     )
     assert "BLOCK  recorded on NVIDIA H200, 2026-01-02" in repr(sweep)
     assert "BLOCK  recorded: never" in repr(mg.bench.sweep(mg.relu, (9,)))

@@ -259,6 +259,20 @@ def test_an_answer_draws_when_a_notebook_shows_it(monkeypatch):
     assert shown[:2] == [repr(found), 7] and "solution" in repr(shown[2]) and len(drawn) == 1
 
 
+def test_accesses_that_an_exercise_is_not_about_are_folded(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    plain = twice(FAR)
+    plain.check(plain.solution())._ipython_display_()
+    answer, folded = shown
+    html = folded._repr_html_()
+    assert html.startswith("<details><summary") and html.endswith("</table></details>") and "<img src=" in html
+    assert answer.startswith("Correct.") and "sectors to read x" in html and "solution" in repr(folded)
+    for changes, closed in ((SCORED, False), ({"score": "accesses"}, True), ({"show": mg.show.sectors}, False)):
+        exercise = twice(FAR, **changes)
+        assert exercise.check(exercise.solution()).closed == closed
+
+
 @pytest.mark.parametrize("text", ["not C++", HEAD + "while (x[i] == x[i]) { } }", "void twice() { }"])
 def test_an_attempt_that_did_not_run_has_no_picture(text, monkeypatch):
     monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.2)
@@ -272,7 +286,7 @@ def test_an_attempt_that_did_not_run_has_no_picture(text, monkeypatch):
 def test_the_kernel_magic_shows_the_readers_accesses():
     text = mg.relu["forward"].text
     found = mg.check.kernel(mg.relu, "forward", text.replace("x[i] < 0 ? 0 : x[i]", "x[(i * 8) % n] < 0 ? 0 : x[i]"))
-    assert found.kind in ("value", "race") and "sectors to read x" in found.view()[0].title
+    assert found.kind in ("value", "race") and "sectors to read x" in found.view()[0].title and found.closed
     assert mg.check.kernel(mg.relu, "forward", "nothing").view is None
 
 

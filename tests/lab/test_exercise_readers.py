@@ -18,20 +18,25 @@ EXERCISES = all_exercises()
         ("bias_backward", {"float sum = 0": "int sum = 0"}, "value", "An int drops"),
         ("bias_backward", {"float sum = 0;": "db[j] = db[j];", "sum += ": "db[j] += ", "db[j] = sum": ""},
          "nan", "`db` is not 0 when the kernel starts"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "min(max(x[i], low), high)"},
+        ("clip", {"v < low ? low : v > high ? high : v": "min(max(v, low), high)"},
          "value", "fmaxf and fminf take the other number"),
-        ("clip", {"x[i] < low ? low : x[i] > high ? high : x[i]": "(low < x[i] < high) ? x[i] : 0.0f"},
+        ("clip", {"v < low ? low : v > high ? high : v": "(low < v < high) ? v : 0.0f"},
          "value", "C++ takes `low < x < high` as"),
         ("leaky_backward", {"0.1f * dy[i]": "(1 / 10) * dy[i]"}, "value", "1/10 is 0 in C++"),
         ("add_bounds", {"int i = blockIdx.x * blockDim.x + threadIdx.x;": "", "i < n": "int j = 0; j < n; j++",
                         "if": "for", "[i]": "[j]"}, "race", "every thread does the whole array"),
         ("count_blocks", {"-(-n // BLOCK)": "np.ceil(n / BLOCK)"}, "raised", "1.0 is a float"),
         ("count_blocks", {"return": ""}, "none", "it returns None: a `return` is missing"),
-        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "raised", "x.grad is None"),
+        ("cube_gradient", {"y.backward()\n": "\n", "x.grad": "3 * x.numpy() ** 2"}, "empty", "worked out by hand"),
         ("divide_backward", {"dy / b, ": ""}, "shape", "it gives one number, wanted 2"),
         ("walk_back", {"result.grad = 1.0": "pass"}, "value", "starts with the gradient of the result"),
         ("walk_back", {"parent.uses -= 1": "pass  # every use"}, "value", "No line counts the portions"),
         ("bias_backward", {"i * cols + j": "i + j * cols"}, "value", "this adds up a row"),
+        ("walk_back", {"ready = [result]": "ready = [*result.parents[0].parents, result]"}, "raised",
+         "before any gradient had arrived"),
+        ("logistic_backward", {"dy * y * (1 - y)": "dy / (2 + np.exp(y) + np.exp(-y))"}, "raised",
+         "np.exp is not needed: the rule is made of +, - and * alone"),
+        ("logistic_backward", {"dy * y * (1 - y)": "-dy * y / (1.0 + y)"}, "value", "wanted 0.25"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_known_by_what_it_does(name, changes, kind, words):
@@ -51,8 +56,44 @@ def test_a_correct_product_without_tiles_is_no_pass():
     assert (found.correct, found.kind) == (False, "unused") and "a_tile is not used" in found.text, found
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        ("return a * x + y", "unused", "axpy is never launched"),
+        ("4, 256", "wasteful", "1 blocks are enough"),
+        ("256, -(-n // 256)", "wasteful", "Blocks come first"),
+    ],
+)
+def test_a_host_program_needs_its_kernel_and_a_fitting_grid(body, kind, words):
+    exercise = EXERCISES["host_program"]
+    if body.startswith("return"):
+        text = exercise.skeleton.replace("# <- your code", body)
+    else:
+        text = exercise.solution().replace("-(-n // 256), 256", body)
+    found = exercise.check(text)
+    assert (found.correct, found.kind) == (False, kind) and words in found.text, found
+    assert "it raised" not in found.text
+
+
+def test_a_score_is_said_of_a_wasteful_and_of_a_right_program():
+    exercise = EXERCISES["fewer_copies"]
+    assert "Your score: 3.0; the best is 1.0." in exercise.check(exercise.skeleton).text
+    assert exercise.check(exercise.solution()).text.endswith("cases. Your score: 1.0, the best there is.")
+
+
+@pytest.mark.parametrize("sum_of", ["((c[3] * x[i] + c[2]) * x[i] + c[1]) * x[i] + c[0]", "again"])
+def test_a_read_that_a_compiler_merges_is_no_waste(sum_of):
+    exercise = EXERCISES["polynomial"]
+    text = exercise.solution().replace("        float v = x[i];\n", "").replace("sum * v", "sum * x[i]")
+    if sum_of != "again":
+        start, end = text.index("        float sum"), text.index("        y[i] = sum;")
+        text = text[:start] + text[end:].replace("sum", sum_of, 1)
+    found = exercise.check(text)
+    assert found.correct and "The solution needs 6" in found.text, found
+
+
 def test_no_reason_is_better_than_a_wrong_one():
-    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : x[i]", "? high : 7"))
+    found = EXERCISES["clip"].check(EXERCISES["clip"].solution().replace("? high : v", "? high : 7"))
     assert found.kind == "value" and len(found.text.splitlines()) == 3, found
 
 
@@ -86,7 +127,7 @@ def test_a_function_is_the_result_of_a_pass():
             "    if (row < rows && col < cols) { y[(col + 1) * rows - 1 - row] = tile[threadIdx.y][threadIdx.x]; }\n",
         ),
         (
-            "one of its threads makes 514 accesses",
+            "one of its threads makes 1986 accesses",
             """    __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
         for (int i = 0; i < TILE; ++i) {
@@ -126,6 +167,21 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
 def test_a_correct_kernel_that_leaves_the_work_to_one_thread_is_no_pass(name, code, words):
     found = EXERCISES[name].check(EXERCISES[name].skeleton.replace("// your code", code))
     assert (found.correct, found.kind) == (False, "wasteful") and words in found.text, found
+
+
+@pytest.mark.parametrize(
+    "rule", ["y * dy * (1.0 - y)", "dy * (y - y**2)", "(1 - y) / (1 / y / dy)", "dy * (-y * y + y)"]
+)
+def test_the_rule_of_the_logistic_function_may_be_any_arithmetic(rule):
+    assert EXERCISES["logistic_backward"].check(f"def logistic_backward(dy, y):\n    return {rule}\n").correct
+
+
+def test_a_correct_kernel_with_many_accesses_gets_a_remark():
+    exercise = EXERCISES["bias_backward"]
+    code = "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }"
+    found = exercise.check(exercise.skeleton.replace("// your code", code))
+    assert found.correct and "A remark: one of its threads makes 100 accesses to memory, where 34 are" in found.text
+    assert "remark" not in exercise.check(exercise.solution()).text
 
 
 def test_another_correct_way_is_accepted():
@@ -203,7 +259,7 @@ def test_the_answer_to_a_racing_adjoint_says_that_its_values_are_right():
     assert "every element is right this time.\nThread (1, 0, 0) reads dx[1], which" in found.check(plain).text
     atomic = found.solution().replace("dk[i] += 0.5f * stretch * stretch * dy[i]",
                                       "atomicAdd(&dk[i], 0.5f * stretch * stretch * dy[i])")  # fmt: skip
-    assert "dx and dk are right, but it makes 768 atomic operations" in found.check(atomic).text
+    assert "dx and dk are right, but it makes 3072 atomic operations" in found.check(atomic).text
     assert found.check(found.solution().replace("dk[i] +=", "dk[i] =")).correct
 
 

@@ -93,12 +93,32 @@ def test_the_table_has_every_exercise_and_the_readers_kernels(path):
     table = mg.progress().table()
     day = mg.progress().solved[0].date[:10]
     rows = {row[1]: row for row in table.rows}
-    assert rows["clip"] == ("01", "clip", "Clip", day, "yours")
-    assert rows["count_blocks"][3:] == (day, "") and rows["add_bounds"][3:] == ("", "")
-    assert rows["%%kernel relu forward"] == ("", "%%kernel relu forward", "", day, "yours")
+    assert rows["clip"] == ("01", "clip", "Clip", day, "", "yours")
+    assert rows["count_blocks"][3:] == (day, "", "") and rows["add_bounds"][3:] == ("", "", "")
+    assert rows["%%kernel relu forward"] == ("", "%%kernel relu forward", "", day, "", "yours")
     assert rows.keys() >= all_exercises().keys()
     assert f"2 of {len(all_exercises())} exercises solved; 2 kernels are yours." in table.caption
     assert "<table" in mg.progress()._repr_html_()
+
+
+def test_the_help_taken_before_the_first_pass_is_kept(path, shell, monkeypatch):
+    monkeypatch.setattr(COUNT, "_hinted", 0)
+    monkeypatch.setattr(COUNT, "_shown", False)
+    COUNT.hint()
+    shell.run_cell_magic("exercise", COUNT.name, solution := COUNT.solution())
+    assert [each.help for each in mg.progress().solved] == ["1 hint, solution seen"]
+    COUNT.hint()
+    shell.run_cell_magic("exercise", COUNT.name, solution)
+    progress.remember("exercise", "clip", "01", "text")
+    assert [each.help for each in mg.progress().solved] == ["1 hint, solution seen", ""]
+    assert "1 hint, solution seen" in repr(mg.progress())
+
+
+def test_a_file_from_before_help_was_kept_is_read(path):
+    path.parent.mkdir()
+    entry = {"kind": "exercise", "name": "clip", "notebook": "01", "date": "2026-01-01", "text": "x"}
+    path.write_text(json.dumps({"solved": [entry]}))
+    assert [each.help for each in mg.progress().solved] == [""] and not mg.progress().note
 
 
 def test_a_later_text_replaces_the_one_before(path):

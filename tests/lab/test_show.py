@@ -214,10 +214,10 @@ def test_broadcast_says_which_axis_does_not_fit():
 def test_a_tuning_tells_time_occupancy_waves_and_choice():
     relu = mg.relu.using("forward")
     shown = mg.show.tuning(searched(relu, (2**20,)), BLOCK=32)
-    assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times the automatic choice"
+    assert shown.title == "relu of 1048576: BLOCK=32 takes 10.0 us, 0.33 times mg.tune's choice"
     rows = [line.split() for line in shown.numbers.splitlines()]
     assert rows[1] == ["32", "39", "%", "shared", "memory", "9.93", "93", "%", "full", "10.0", "1.00", "x"]
-    assert rows[3][-2:] == ["automatic", "choice"] and rows[3][0] == "128"
+    assert rows[3][-2:] == ["mg.tune's", "choice"] and rows[3][0] == "128"
     assert "recorded on NVIDIA H200, some day" in shown.numbers and ": the limit" in shown.numbers
     blind = mg.show.tuning(searched(relu, (2**20,), known=False))
     assert ": the limit" not in blind.numbers
@@ -227,7 +227,7 @@ def test_the_roofline_tells_the_share_of_the_roof():
     shown = mg.show.roofline(MADE)
     slanted, _, *lines = shown.numbers.splitlines()
     rows = {line.split(" of 8")[0]: line.split()[-2:] for line in lines}
-    assert slanted == "A copy moves 4000 GB/s; clock and bus of the memory allow 4800."
+    assert slanted == "A copy moves 4000 GB/s; clock and width of the memory allow 4800."
     assert rows == {"relu": ["67", "%"], "matmul tiled": ["13", "%"], "exp": ["25", "%"]}
     with pytest.raises(ValueError, match="has no measurement of softmax"):
         mg.show.roofline(MADE, only=["softmax"])

@@ -53,6 +53,52 @@ def needed(code: list[ast.Module]) -> list[ast.Module]:
     return kept[::-1]
 
 
+SCOPES = ast.FunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def assigned(node: ast.AST) -> set[str]:
+    """The names that are given a value outside of functions and comprehensions."""
+    names = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+    names |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+    return names.union(*(assigned(child) for child in ast.iter_child_nodes(node) if not isinstance(node, SCOPES)))
+
+
+def used_when_called(node: ast.AST) -> set[str]:
+    """The global names in the bodies of functions: those that are looked up when a slider moves."""
+    if not isinstance(node, ast.FunctionDef | ast.Lambda):
+        return set().union(*map(used_when_called, ast.iter_child_nodes(node)))
+    inside = list(ast.walk(node))
+    local = {argument.arg for argument in inside if isinstance(argument, ast.arg)}
+    local |= {name.id for name in inside if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    return {name.id for name in inside if isinstance(name, ast.Name)} - local
+
+
+def rebound(code: list[ast.Module]) -> set[str]:
+    """The names that a slider's drawing looks up and that a later cell gives another value."""
+    found = set()
+    for at, cell in enumerate(code):
+        if has_slider(cell):
+            wanted = used_when_called(cell)
+            for earlier in reversed(code[: at + 1]):  # and those that the functions look up which it calls
+                wanted |= used_when_called(earlier) if wanted & assigned(earlier) else set()
+            found |= wanted & set().union(*map(assigned, code[at + 1 :]))
+    return found
+
+
+def test_a_rebound_name_is_found():
+    slider, other = "s = mg.show.slider(lambda n: draw(n, x), n=(1, 2))", "def draw(n, m):\n    return n + y"
+    first = [ast.parse(text) for text in ("x = 1\ny = 2", other, slider)]
+    assert rebound(first) == set()
+    for later, name in (("x = 3", "x"), ("for y in (1, 2):\n    pass", "y"), ("def draw():\n    pass", "draw")):
+        assert rebound([*first, ast.parse(later)]) == {name}
+    assert rebound([*first, ast.parse("n = [x for x in (1, 2)]\ndef other(y):\n    draw = y")]) == set()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_later_cell_changes_what_a_slider_draws(path):
+    assert rebound(cells(path)) == set()
+
+
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if any(map(has_slider, cells(p)))], ids=lambda path: path.stem)
 def test_every_step_of_a_slider_fits_the_window(path, monkeypatch):
     made, names = [], {}

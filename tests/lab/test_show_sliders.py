@@ -136,7 +136,7 @@ def test_a_time_says_where_it_comes_from(monkeypatch):
     timing = bench.Timing(1e-5, 1e-5, 1e-5, 20)
     sweep = bench.TunableSweep("relu", "BLOCK", {}, "", {32: timing}, "some GPU, some day")
     monkeypatch.setattr(launches, "why_not", lambda name: "no GPU")
-    assert launches._timing(sweep, 32).startswith(f"{timing} recorded on some GPU, some day, for ")
+    assert launches._timing(sweep, 32) == f"for relu: {timing} recorded on some GPU, some day"
     assert launches._timing(sweep, 64) == launches.NO_GPU == launches._timing(print, 32)
     assert "sim says nothing about a GPU's speed" in launches.NO_GPU
     monkeypatch.setattr(launches, "why_not", lambda name: "")
@@ -149,7 +149,7 @@ def test_a_time_says_where_it_comes_from(monkeypatch):
 def test_a_slider_over_recorded_times(monkeypatch, screen):
     monkeypatch.setattr(tunables, "survey", lambda work: searched(mg.sum, (2**20,)))
     slider = mg.show.tuning_slider(mg.sum, (2**20,))
-    assert slider.values == {"BLOCK": 32, "CHUNK": 8192} and "the automatic choice" in repr(screen[1])
+    assert slider.values == {"BLOCK": 32, "CHUNK": 8192} and "mg.tune's choice" in repr(screen[1])
     slider.move(BLOCK=1024, CHUNK=32)
     assert "BLOCK=1024 CHUNK=32 takes" in repr(screen[1])
     monkeypatch.setattr(tunables, "survey", lambda work: replace(searched(mg.relu, (8,)), times={}))

@@ -169,7 +169,7 @@ def test_the_regret_is_the_time_lost(recorded):
 
 def test_the_regret_is_drawn_with_its_numbers(recorded):
     picture = mg.show.regret()
-    assert picture.title == "Of 1 work: the search loses at most 1.0 %, the values in the source 0.0 %"
+    assert picture.title == "Of 1 case: the search loses at most 1.0 %, the values in the source 0.0 %"
     assert picture.numbers.split()[-5:] == ["1.0", "%", "0.0", "%", "BLOCK=256"]
     assert picture.parts[0].png().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing was swept"):

@@ -81,6 +81,17 @@ def test_the_optimizers_have_no_problem():
     assert report.problems == []
 
 
+def test_the_loss_of_a_readers_own_softmax_has_no_problem():
+    own = mg.softmax.with_kernel("forward", mg.softmax["forward"])
+    logits = mg.randn(33, 5, device="sim", requires_grad=True)
+    labels = mg.tensor(np.arange(33) % 5, device="sim")
+    with watching() as report, mg.using(own):
+        mg.cross_entropy(logits, labels).backward()
+    RAN.update(names := {record.kernel for record in report.launches})
+    assert {"cross_entropy_of_softmax", "cross_entropy_of_softmax_backward"} <= names
+    assert report.problems == []
+
+
 @pytest.mark.parametrize("rung", RUNGS)
 def test_no_kernel_of_the_ladder_has_a_problem(rung):
     kernel, arguments, grid, block = RUNGS[rung]

@@ -95,10 +95,10 @@ class TunableSweep(Tabular):
     recorded_on: str
 
     def at(self, value: int) -> str:
-        """The live and the recorded time for one value, with place and title; empty if there is none."""
+        """The live and the recorded time for one value, with title and place; empty if there is none."""
         places = ((self.live, f"live on {self.live_on}"), (self.recorded, f"recorded on {self.recorded_on}"))
         known = [f"{runs[value]} {where}" for runs, where in places if value in runs]
-        return f"{'; '.join(known)}, for {self.title}" if known else ""
+        return f"for {self.title}: {'; '.join(known)}" if known else ""
 
     def table(self) -> Table:
         runs = {f"recorded{f' on {self.recorded_on}' if self.recorded_on else ': never'}": self.recorded}

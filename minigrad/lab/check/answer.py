@@ -13,6 +13,14 @@ TOLERANCE = 1e-5
 ACCESSES = "Your accesses to memory"
 
 
+class Refused(Exception):
+    """Raised by the call of an attempt whose result may be right, got in a way that the task rules out: a sentence."""
+
+    def __init__(self, text: str, kind: str):
+        super().__init__(text)
+        self.kind = kind
+
+
 @dataclass(frozen=True)
 class Answer:
     """The verdict on an attempt: correct, or its first error.
@@ -68,6 +76,8 @@ def answer(
         wanted = np.asarray(truth(*arguments))
         try:
             got = np.asarray(mine(*arguments))
+        except Refused as refused:
+            return Answer(False, f"{place}{refused}.", refused.kind)
         except Exception as exception:  # a learner's function may raise anything
             return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
         if error := _error(got, wanted):
@@ -87,7 +97,10 @@ def arguments_of(case: Sequence) -> list:
 
 
 def raised(error: Exception) -> str:
-    """An exception in words, without a full stop."""
+    """An exception in words, without a full stop; of text that is no Python with the line."""
+    if isinstance(error, SyntaxError):
+        line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        return f"{type(error).__name__}: {error.msg.rstrip('.')}, in line {error.lineno}{line}"
     return f"{type(error).__name__}: {error}".rstrip(".")
 
 

@@ -78,6 +78,7 @@ class Exercise:
         self.title = self.task.split("**")[1].rstrip(".")  # the first words of the task, in bold
         self.call = f'mg.exercise("{self.name}")'  # as a reader writes it
         self._hinted = 0
+        self._shown = False
         self._outcomes: dict[str, Any] = {}  # of wrong versions
 
     def hint(self) -> Text:
@@ -89,7 +90,13 @@ class Exercise:
 
     def solution(self) -> Text:
         """One way to write it."""
+        self._shown = True
         return self._solution
+
+    @property
+    def help(self) -> tuple[int, bool]:
+        """The hints given since this module was loaded, and whether the solution was shown."""
+        return self._hinted, self._shown
 
     def check(self, attempt: Any, names: Mapping[str, Any] | None = None) -> Answer:
         """The answer to an attempt: the text, or for an exercise in Python the function.
@@ -144,17 +151,18 @@ class Exercise:
 class PythonExercise(Exercise):
     """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
-    call(function, *case) adapts a function that is not called with a case as it is. given names the numbers of a case,
-    and parts those of the result, in an answer. content is that of Exercise.
+    call(function, *case) adapts a function that is not called with a case as it is, and may raise Refused. given names
+    the numbers of a case, and parts those of the result, in an answer. score is the sentence that ends the answer to a
+    right one. content is that of Exercise.
     """
 
     def __init__(
         self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call,
-        given: Sequence[str] = (), parts: Sequence[str] = (), **content: Any,
+        score: str = "", given: Sequence[str] = (), parts: Sequence[str] = (), **content: Any,
     ):  # fmt: skip
         super().__init__(notebook, **content)
+        self.truth, self.cases, self._call, self._score = truth, tuple(cases), call, score
         self._given, self._parts = given, parts
-        self.truth, self.cases, self._call = truth, tuple(cases), call
         self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
@@ -165,7 +173,7 @@ class PythonExercise(Exercise):
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases, given=self._given, parts=self._parts)
         if found.correct:
-            return replace(found, result=function)
+            return replace(found, text=f"{found.text} {self._score}".rstrip(), result=function)
         if same_code(function, self._function(self.skeleton)):
             return self._explained(found, None) if self.bug else self._unfinished()
         mistake = self._known_mistake(attempt if isinstance(attempt, str) else function, found.kind)

@@ -26,6 +26,7 @@ from minigrad.source import CUDA, Source
 ENOUGH = {"accesses": 4, "atomics": 1}  # times the solution's count, in every exercise
 THROUGH = {"sectors": 2}  # in one that goes through shared memory
 SHARED = ("wavefronts", "shared_reads")  # scores that a picture of banks explains
+NOTED = {"accesses": 1.5}  # more is right, but worth a remark
 SCORED = 1.1  # times the solution's count, of the one that is the score
 
 
@@ -144,7 +145,8 @@ class KernelExercise(Exercise):
             kind, text = "wasteful", waste
         score = f"\n{self._scored(found)}" if self.score else ""
         if not text:
-            return replace(answer, text=f"{answer.text}{score}")
+            remark = next((f"\nA remark: {waste}" for waste in wasted(found, self._best, NOTED) if not self.score), "")
+            return replace(answer, text=f"{answer.text}{score}{remark}")
         right = f"{' and '.join(kernel.outputs)} {'are' if len(kernel.outputs) > 1 else 'is'} right"
         return Answer(False, f"Not yet. {right}, but {text}{score}", kind)
 

@@ -19,7 +19,7 @@ class Prediction(Exercise):
 
     run() gives the record that is measured, at the first check with numbers; truth(record) the right numbers by
     name. They may be whole numbers, which are exact, fractions, right within 1/1000, texts or truth values; rtol is
-    another relative error for all numbers.
+    another relative error for all numbers. source says how the numbers were found.
     show(record) makes the picture of the answer, by default that of the costliest accesses of a record of
     `mg.inspect`. content is that of Exercise.
     """
@@ -28,10 +28,10 @@ class Prediction(Exercise):
 
     def __init__(
         self, notebook: str, name: str, *, run: Callable[[], Any], truth: Callable[[Any], Mapping[str, Any]],
-        rtol: float | None = None, show: Callable[[Any], Any] | None = None, **content: Any,
+        rtol: float | None = None, show: Callable[[Any], Any] | None = None, source: str = "Measured", **content: Any,
     ):  # fmt: skip
         super().__init__(notebook, name, **content)
-        self._run, self._truth, self.rtol, self._show = run, truth, rtol, show
+        self._run, self._truth, self.rtol, self._show, self._source = run, truth, rtol, show, source
 
     @cached_property
     def record(self) -> Any:
@@ -56,8 +56,8 @@ class Prediction(Exercise):
             return self._unfinished(f"put a number in place of the dots of {' and '.join(missing)}.")
         wrong = [name for name, right in self.truth.items() if not self._agree(mine[name], right)]
         if not wrong:
-            measured = ", ".join(f"{name} = {in_digits(right)}" for name, right in self.truth.items())
-            return Answer(True, f"Correct. Measured: {measured}.", result=self.record, view=self._view)
+            found = ", ".join(f"{name} = {in_digits(right)}" for name, right in self.truth.items())
+            return Answer(True, f"Correct. {self._source}: {found}.", result=self.record, view=self._view)
         said = [f"`{name}` is {in_digits(self.truth[name])}; you predicted {in_digits(mine[name])}." for name in wrong]
         said += [f"`{name}` is right." for name in self.truth if name not in wrong]
         text = "\n".join([f"Not yet. {' '.join(said)}", *self._reasons(mine, wrong)])

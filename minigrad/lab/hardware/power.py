@@ -177,7 +177,14 @@ def watts(record: dict[str, Any] | None = None) -> Table:
     for name, seen in (newest() if record is None else record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
         speed, each = f"{2 * SIDE**3 / seen['us'] / 1e6:.1f}", f"{joules / (2 * SIDE**3) * 1e12:.3g}"
-        cells = f"{seen['us']:.0f}", speed, f"{seen['watts']:.0f}", each, f"{seen['mhz']:.0f}", ", ".join(seen["reasons"])
+        cells = (
+            f"{seen['us']:.0f}",
+            speed,
+            f"{seen['watts']:.0f}",
+            each,
+            f"{seen['mhz']:.0f}",
+            ", ".join(seen["reasons"]),
+        )
         rows.append((name, *cells))
     return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "MHz", "clock lowered by"))
 

@@ -47,7 +47,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
         colour, marker = (UNIT[m.unit], "o") if m.flops else (GREY, "s")
         axes.plot(*_place(m), marker, color=colour, markeredgecolor="white", markersize=7, zorder=3)
     _write_names(axes, shown, record)
-    slanted = f"A copy moves {record.copy / 1e9:.0f} GB/s; clock and bus of the memory allow {_limit(record):.0f}."
+    slanted = f"A copy moves {record.copy / 1e9:.0f} GB/s; clock and width of the memory allow {_limit(record):.0f}."
     return Picture(figure, title, repr(table([_row(m, record) for m in shown], HEADERS, slanted)))
 
 
@@ -89,11 +89,10 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
     for unit, peak in peaks.items():
         axes.plot([peak / slope, right], [peak, peak], color=UNIT[unit], linewidth=1.6)
         name = f"{NAMES[unit]}: {peak:.0f} TFLOP/s"  # left of its roof, where no kernel can be
-        write(axes, 0.85 * peak / slope, peak, name, ha="right", color=UNIT[unit])
+        write(axes, 0.85 * peak / slope, 1.4 * peak, name, ha="right", color=UNIT[unit])
     axes.set(xlim=(left, right), ylim=(min(ys) / 4, top * 2.2))
     middle = left**0.35 * (min(peaks.values(), default=top) / slope) ** 0.65
-    slanted = f"a copy: {record.copy / 1e9:.0f} GB/s; dotted: {_limit(record):.0f} GB/s"
-    write(axes, middle, slope * middle * 1.6, slanted, ha="right")
+    write(axes, middle, slope * middle * 1.6, f"a copy: {record.copy / 1e9:.0f} GB/s", ha="right")
     if not all(m.flops for m in shown):
         write(axes, LEFT, min(ys) / 2.4, "squares: FLOPs not counted, at their share of a copy", ha="left", color=GREY)
     plain_ticks(axes.xaxis)

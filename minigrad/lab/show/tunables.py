@@ -55,11 +55,12 @@ def tuning(found: Search, **values: int) -> Picture:
     times = {value: found.times[name].seconds * 1e6 for value, name in line.items() if name in found.times}
     title = f"{found.work.title}: {label(at)} was not timed"
     if took := times.get(at[tunable]):
-        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times the automatic choice"
-        more = "the automatic choice" if label(at) == found.choice else more
+        more = f"{took / (found.times[found.choice].seconds * 1e6):.2f} times mg.tune's choice"
+        more = "mg.tune's choice" if label(at) == found.choice else more
         title = f"{found.work.title}: {label(at)} takes {took:.1f} us, {more}"
     figure, axes = canvas(8, 4.2, title)
     frame(axes, f"{tunable}; occupancy; waves of blocks; what limits the occupancy", "time in us")
+    axes.xaxis.labelpad = 10  # below up to five lines of ticks
     _draw(axes, found, times, line, at[tunable])
     seen = found.occupancy(found.at(at)) if label(at) in (s.label for s in found.settings) else None
     explained = f"{seen!r}\n" if seen else ""
@@ -82,7 +83,7 @@ def _draw(axes: Axes, found: Search, times: dict[int, float], line: dict[int, st
     chosen = next((value for value, name in line.items() if name == found.choice), None)
     if chosen in times:
         axes.plot([places[chosen]], [times[chosen]], "*", color=ORANGE, markeredgecolor=INK, markersize=17, zorder=3)
-        _annotate(axes, places[chosen], times[chosen], -24, "automatic choice", fontweight="bold")
+        _annotate(axes, places[chosen], times[chosen], -24, "mg.tune's choice", fontweight="bold")
     if here in times:
         axes.plot([places[here]], [times[here]], "o", color="none", markeredgecolor=VERMILLION, markersize=19,
                   markeredgewidth=2.2, zorder=4)  # fmt: skip
@@ -111,7 +112,7 @@ def _numbers(found: Search, line: dict[int, str], times: dict[int, float], tunab
             share, tail = f"{100 * seen.share:.0f} %", f"{100 * seen.tail:.0f} % full"
             occupied = [share, ", ".join(seen.limiters), f"{seen.waves:.2f}", tail]
         spent = (f"{took:.1f}", f"{took / min(times.values()):.2f} x") if took else ("-", "-")
-        rows.append((value, *occupied, *spent, "automatic choice" if line[value] == found.choice else ""))
+        rows.append((value, *occupied, *spent, "mg.tune's choice" if line[value] == found.choice else ""))
     return repr(table(rows, (tunable, *TUNING_HEADERS)))
 
 
@@ -125,7 +126,7 @@ def regret(record: Record | None = None, count: int = 12) -> Picture:
         raise ValueError(f"{found.place}: nothing was swept. On a GPU: minigrad bench --sweep.")
     shown = found.largest(count).rows
     lost = [f"{100 * share:.1f} %" for share in (found.worst, max(row.of_default for row in found.rows))]
-    of = plural(len(found.rows), "work")
+    of = plural(len(found.rows), "case")
     title = f"Of {of}: the search loses at most {lost[0]}, the values in the source {lost[1]}"
     figure, axes = canvas(WIDTH, 1.4 + 0.27 * len(shown), title)
     frame(axes, f"percent slower than the best of a full sweep, {found.place}", "")

@@ -46,7 +46,8 @@ def idle(report: Inspection) -> Picture:
     _number_blocks(axes, report, places, unit, band)
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
-    return Picture(figure, title, f"Hatched: touched no global memory.\n{table(facts, head)!r}")
+    key = "Hatched: a thread that read and wrote no global memory. The colours tell blocks apart."
+    return Picture(figure, title, f"{key}\n{table(facts, head)!r}")
 
 
 def _check_blocks(name: str, report: Inspection) -> None:

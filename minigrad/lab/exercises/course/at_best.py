@@ -12,8 +12,8 @@ at_best = PythonExercise(
     "08",
     task="""
 **The time that no block size can beat.** A kernel has to move `nbytes` bytes, and to do `flops` additions and
-multiplications. The memory moves `bandwidth` bytes in a second, the chip calculates `peak` FLOPs in a second, and it
-does both at the same time. How many seconds does the kernel take at least? This is the roofline, seen as a time.
+multiplications. The memory moves `bandwidth` bytes in a second. The chip calculates at most `peak` FLOPs in a second,
+and does both at the same time. How many seconds does the kernel take at least? This is the roofline, seen as a time.
 """,
     solution="""
 def at_best(nbytes, flops, bandwidth, peak):
@@ -36,6 +36,8 @@ def at_best(nbytes, flops, bandwidth, peak):
               "Where there is little to calculate, the memory takes longer than the arithmetic."),
         Wrong("max(nbytes / bandwidth, flops / peak)", "max(bandwidth / nbytes, peak / max(flops, 1))", "value",
               "That is how many times it would be done in a second. The time is the amount over the speed."),
+        Wrong("max(nbytes / bandwidth, flops / peak)", "flops / min(peak, bandwidth * flops / nbytes)", "raised",
+              "That is the roofline, but this kernel does no arithmetic. Compare two times instead of two speeds."),
         Wrong("nbytes / bandwidth", "nbytes // bandwidth", "value", "`//` drops everything after the decimal point."),
         Wrong("nbytes / bandwidth", "4 * nbytes / bandwidth", "value",
               "The bytes are counted already: nbytes is not a number of floats."),

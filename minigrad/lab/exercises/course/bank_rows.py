@@ -6,19 +6,15 @@ from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.microscope import Inspection, inspect
 
-LENGTHS = (34, 36, 47, 48)
 KERNEL = """
 extern "C" __global__ void columns(float* y) {
     __shared__ float rows_34[32][34], rows_36[32][36], rows_47[32][47], rows_48[32][48];
     int i = threadIdx.x;
     rows_34[i][0] = rows_36[i][0] = rows_47[i][0] = rows_48[i][0] = i;
-    float sum = rows_34[i][0];
-    sum += rows_36[i][0];
-    sum += rows_47[i][0];
-    sum += rows_48[i][0];
-    y[i] = sum;
+    y[i] = rows_34[i][0] + rows_36[i][0] + rows_47[i][0] + rows_48[i][0];
 }
 """
+READS = KERNEL[: KERNEL.index("y[i] =")].count("\n") + 1  # the line of the four
 
 
 def run() -> Inspection:
@@ -53,7 +49,7 @@ rows_48 = 16
         for line in record.lines
         if line.kind == "read" and line.space == "shared"
     },
-    show=lambda record: show.banks(record, "rows_36"),
+    show=lambda record: show.banks(record, READS),
     hints=[
         "row i begins at number i * 34, and number k lies in bank k % 32. Which banks do lanes 0, 1, 2, 3 want?",
         "print(np.arange(32) * 34 % 32) shows the bank of each lane. As often as a bank occurs, so often has it to "
@@ -71,6 +67,10 @@ rows_48 = 16
         Wrong("rows_36 = 4", "rows_36 = 8", "value", "8 banks are in use, and each of them serves 32 / 8 lanes."),
         Wrong("rows_47 = 1", "rows_47 = 15", "value",
               "47 is odd. Fifteen banks further with each lane visits every bank once before bank 0 comes again."),
+        Wrong("rows_47 = 1", "rows_47 = 2", "value",
+              "47 is odd, so 16 lanes further it is bank 16 and not bank 0 again: no two lanes share a bank."),
+        Wrong("rows_47 = 1", "rows_47 = 16", "value",
+              "A row of 48 would do that: its banks are 0 and 16 alone. 47 is odd, so all 32 banks are in use."),
         Wrong("rows_48 = 16", "rows_48 = 1", "value",
               "48 is 32 + 16: the banks are 0, 16, 0, 16, ... More padding than one number can be worse."),
         Wrong("rows_48 = 16", "rows_48 = 2", "value", "2 banks are in use, and each of them serves 16 lanes."),

@@ -7,7 +7,7 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 bell_backward = KernelExercise(
     "03b",
     task=r"""
-**The rules in reverse.** Somebody fused the gradient of $y = x \cdot e^{-x^2}$ by hand, in the manner of the kernel
+**The rules in reverse.** The gradient of $y = x \cdot e^{-x^2}$ was fused by hand, in the manner of the kernel
 above: first the values of the way forward, then the rules in reverse.
 
 | forward | rule |
@@ -40,7 +40,8 @@ extern "C" __global__ void bell_backward(const float* dy, const float* x, float*
 }
 """,
     hints=[
-        "go down the table from its last row to its first, and hold each line of the kernel against its rule.",
+        "go up the table from its last row, and hold each line of the kernel against its rule. Two lines differ, and the "
+        "answer stays wrong until both are mended.",
         "x is used in two places, as a factor of y and in t1. What happens to the first of its portions?",
         "copies going forward are added up going back: `+=`. And the rule of a minus sign is a minus sign.",
     ],

@@ -7,7 +7,8 @@ bias_once = KernelExercise(
     task=r"""
 **Read it once.** The kernel adds a row $b$ to each row of a table, with one thread for each column:
 $y_{ij} = x_{ij} + b_j$. It is right. But the thread asks memory for $b_j$ again at every row, although a register could
-hold it. Change the kernel so that the busiest thread makes fewer accesses. The answer counts yours.
+hold it. The compiler may not mend that: for all it knows, `y` and `b` could be the same array. Change the kernel so
+that the busiest thread makes fewer accesses. The answer counts yours.
 """,
     solution="""
 extern "C" __global__ void bias_once(const float* x, const float* b, float* y, int rows, int cols) {
@@ -38,6 +39,8 @@ extern "C" __global__ void bias_once(const float* x, const float* b, float* y, i
         Wrong("y[i * cols + j] = x[i * cols + j] + own;",
               "y[i * cols + j] = x[i * cols + j];\n            y[i * cols + j] += own;", "wasteful",
               "`+=` reads y, which was just written, and writes it again: add before you store."),
+        Wrong("    if (j < cols) {\n        float own = b[j];\n", "    float own = b[j];\n    if (j < cols) {\n",
+              "out-of-bounds", "Threads without a column read b, too: fill the variable behind the guard."),
         Wrong("float own = b[j];", "float own = b[0];", "value", "Each column has a number of its own: b[j]."),
         Wrong("float own = b[j];", "float own;", "value", "The variable is never filled: it needs the number b[j]."),
         Wrong("float own = b[j];", "int own = b[j];", "value", "An int drops what is behind the point: a float."),

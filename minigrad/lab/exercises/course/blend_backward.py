@@ -74,6 +74,17 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
               "Thread i + 1 reads x[i] as well: its portion is missing."),
         Wrong("i < n) {", "i <= n) {", "out-of-bounds", "The last element is n - 1: the outer guard is i < n."),
         Wrong("float sum = 0", "float sum", "value", "sum starts with whatever lies in its place: set it to 0."),
+        Wrong("if (i > 1) sum += 0.5f * dy[i - 1];\n        if (i > 0 && i < n - 1) sum += dy[i];\n"
+              "        if (i < n - 2) sum += 0.25f * dy[i + 1];",
+              "if (i > 0) sum += 0.5f * dy[i - 1];\n        sum += dy[i];\n"
+              "        if (i < n - 1) sum += 0.25f * dy[i + 1];", "value",
+              "dy[0] and dy[n - 1] belong to no y, and count for nothing: each portion needs a guard of its own."),
+        Wrong("if (i < n) {\n        float sum = 0;\n        if (i > 1) sum += 0.5f * dy[i - 1];\n"
+              "        if (i > 0 && i < n - 1) sum += dy[i];\n        if (i < n - 2) sum += 0.25f * dy[i + 1];",
+              "if (i > 0 && i < n - 1) {\n        float sum = 0.5f * dy[i - 1] + dy[i] + 0.25f * dy[i + 1];",
+              "never-written",
+              "dy[0] and dy[n - 1] belong to no y, and the threads 0 and n - 1 own an element, too: the forward guard "
+              "does not fit."),
         Wrong("dx[i] = sum;", "dx[i] += dx[(i + 1) % n] + sum;", "race",
               "Thread i owns dx[i] alone: another thread writes the neighbour's sum at the same time."),
     ],

@@ -31,16 +31,11 @@ def program(n: int = 3000) -> Runtime:
     return cuda
 
 
-def launched_blocks(cuda: Runtime) -> int:
-    """The blocks of the program's only launch, from the words between <<< and >>>."""
-    return next(int(words[3:].split(",")[0]) for name, words, _ in cuda.calls if name == "add")
-
-
 bytes_copied = Prediction(
     "08b",
     "bytes_copied",
     task="""
-**What crosses the bus?** A program adds two arrays of 3000 floats, `z = x + y`, with one thread for each element, in
+**What crosses the road?** A program adds two arrays of 3000 floats, `z = x + y`, with one thread for each element, in
 blocks of 256 threads. It makes only the copies that it needs.
 
 How many bytes go from the host to the device? How many come back? And how many blocks does it launch?
@@ -75,7 +70,7 @@ blocks = -(-3000 // 256)
     run=program,
     truth=lambda cuda: {
         "there": cuda.copied("cudaMemcpyHostToDevice"), "back": cuda.copied("cudaMemcpyDeviceToHost"),
-        "blocks": launched_blocks(cuda),
+        "blocks": cuda.launches[0][1],
     },
     show=lambda cuda: cuda,
 )  # fmt: skip

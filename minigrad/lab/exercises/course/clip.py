@@ -27,7 +27,8 @@ extern "C" __global__ void clip(const float* x, float* y, float low, float high,
     //> // your code
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
-        y[i] = x[i] < low ? low : x[i] > high ? high : x[i];
+        float v = x[i];
+        y[i] = v < low ? low : v > high ? high : v;
     }
     //<
 }
@@ -35,26 +36,28 @@ extern "C" __global__ void clip(const float* x, float* y, float low, float high,
     hints=[
         "the line with i and the guard are those of every kernel with one thread for each element.",
         "condition ? a : b is C++ for `a if condition else b`. Every comparison with nan is false.",
-        "x[i] < low ? low : ... takes care of the lower limit. What goes in place of the dots?",
+        "read x[i] once, into a variable: float v = x[i];",
+        "v < low ? low : ... takes care of the lower limit. What goes in place of the dots?",
     ],
     wrong=[
-        Wrong("x[i] < low ? low : x[i] > high ? high : x[i]", "fminf(fmaxf(x[i], low), high)", "value",
+        Wrong("v < low ? low : v > high ? high : v", "fminf(fmaxf(v, low), high)", "value",
               "fmaxf and fminf take the other number where one is nan. A comparison lets nan through."),
-        Wrong("x[i] < low ? low : x[i]", "x[i] < low ? high : x[i]", "value", "What is too small becomes `low`."),
-        Wrong("x[i] < low ? low : ", "", "value", "Only the upper limit is kept. There is a lower one."),
-        Wrong("x[i] < low ? low : x[i] > high ? high : x[i]", "low < x[i] < high ? x[i] : 0", "value",
+        Wrong("v < low ? low : v", "v < low ? high : v", "value", "What is too small becomes `low`."),
+        Wrong("v < low ? low : ", "", "value", "Only the upper limit is kept. There is a lower one."),
+        Wrong("v < low ? low : v > high ? high : v", "low < v < high ? v : 0", "value",
               "C++ takes `low < x < high` as `(low < x) < high`, a comparison of 0 or 1. Ask two questions."),
-        Wrong("> high ? high : x[i]", "> high ? low : x[i]", "value", "What is too large becomes `high`."),
-        Wrong(" : x[i] > high ? high : x[i]", " : x[i]", "value", "Only the lower limit is kept. There is an upper."),
-        Wrong("? high : x[i]", "? high : 0", "value", "What lies between the limits stays as it is."),
-        Wrong("x[i] > high", "x[i] < high", "value", "What is *above* the upper limit is too large."),
-        Wrong("y[i] = x[i] < low ? low : x[i] > high ? high : x[i];",
-              "y[i] = x[i];\n        if (x[i] < low) { y[i] = low; } else { y[i] = high; }", "value",
+        Wrong("> high ? high : v", "> high ? low : v", "value", "What is too large becomes `high`."),
+        Wrong(" : v > high ? high : v", " : v", "value", "Only the lower limit is kept. There is an upper."),
+        Wrong("? high : v", "? high : 0", "value", "What lies between the limits stays as it is."),
+        Wrong("v > high", "v < high", "value", "What is *above* the upper limit is too large."),
+        Wrong("y[i] = v < low ? low : v > high ? high : v;",
+              "y[i] = v;\n        if (v < low) { y[i] = low; } else { y[i] = high; }", "value",
               "`else` is for all that is not below low, and most of that is not above high."),
         Wrong("i < n", "i < n - 1", "never-written", "The last element is n - 1: this guard leaves it out."),
         Wrong("if (i < n) ", "", "out-of-bounds", "The last block has threads without an element. Send them home."),
     ],
     reference=lambda x: np.clip(x, -1.0, 2.0),
     arguments=lambda x: {"y": x.shape, "low": -1.0, "high": 2.0, "n": x.size},
+    limits={"sectors": 2},
     inputs=[(with_nan(n),) for n in (0, 1, 2, 3, 31, 33, 1023, 1025)],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.microscope import Inspection, inspect
 
@@ -46,6 +47,7 @@ doubles = 8
 #<
 """,
     run=run,
+    show=lambda record: show.sectors(record),
     truth=lambda record: {
         name: int(line.sectors_per_request)
         for name, line in zip(("backwards", "shifted", "fourth", "doubles"), record.lines, strict=False)
@@ -54,8 +56,8 @@ doubles = 8
         "a sector is 32 bytes: 8 numbers of 4 bytes. Numbers 0 to 7 are in the first sector, 8 to 15 in the second.",
         "the order of the lanes does not matter. Write down the first and the last number that the warp asks for, and "
         "ask which sectors between them are touched.",
-        "x[i + 1] asks for the numbers 1 to 32: seven of the first sector, and one of a sector behind the fourth. "
-        "x[4 * i] asks for two numbers of each sector that it touches. Four doubles fill a sector.",
+        "x[i + 1] asks for the numbers 1 to 32: seven of the first sector, and one of the fifth. x[4 * i] finds two of "
+        "its numbers in each sector that it touches. How many doubles fill a sector?",
     ],
     wrong=[
         Wrong("backwards = 4", "backwards = 32", "value",

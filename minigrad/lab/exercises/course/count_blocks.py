@@ -16,7 +16,7 @@ def whole(function: Callable, n: int, BLOCK: int) -> int:
 count_blocks = PythonExercise(
     "01",
     task="""
-**How many blocks?** As few blocks of `BLOCK` threads as cover `n` elements. No element needs no block.
+**How many blocks?** As few blocks of `BLOCK` threads as cover `n` elements. For `n = 0` the answer is 0.
 
 This is Python: it runs before the kernel does, and says how large the grid is.
 """,

@@ -5,15 +5,16 @@ from collections.abc import Callable
 import numpy as np
 
 from minigrad.create import tensor
+from minigrad.lab.check.answer import Refused
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 
 def gradient_of(function: Callable, numbers: np.ndarray) -> np.ndarray:
-    """x.grad after the reader's function. Raises ValueError where it called no backward()."""
+    """x.grad after the reader's function. Raises Refused where it called no backward()."""
     x = tensor(numbers, requires_grad=True)
     function(x)
     if x.grad is None:
-        raise ValueError("x.grad is None, so nothing walked back to x")
+        raise Refused("no backward() walked back to x, so x.grad is still empty", "empty")
     return x.grad.numpy()
 
 
@@ -42,7 +43,7 @@ def cube_gradient(x):
               "This writes down the rate. Write y itself, and leave the rate to the tape."),
         Wrong("(x**3)", "(x ^ 3)", "raised", "In Python a power is `**`; `^` is for the bits of whole numbers."),
         Wrong("(x**3)", "(x.detach() ** 3)", "raised", "This y does not come from x any more: leave x on the tape."),
-        Wrong("    y.backward()\n    return x.grad", "    return 3 * x**2", "raised",
+        Wrong("    y.backward()\n    return x.grad", "    return 3 * x**2", "empty",
               "This is the rate, worked out by hand. Make y and let y.backward() find it."),
     ],
     truth=lambda x: 3 * x**2,

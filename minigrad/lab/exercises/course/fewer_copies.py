@@ -5,7 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from minigrad.kernels.source_kernel import kernel
+from minigrad.lab.check.answer import Refused
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
+from minigrad.lab.exercises.host import require_gpu
 from minigrad.lab.runtime import Runtime
 
 MEAN = kernel(
@@ -19,10 +21,6 @@ extern "C" __global__ void neighbour_mean(const float* x, float* y, int n) {
 )
 
 
-class TooManyBytes(RuntimeError):
-    """A right program that copies more than it has to."""
-
-
 def truth(x: np.ndarray, steps: int) -> np.ndarray:
     for _ in range(steps):
         x = (np.roll(x, 1) + np.roll(x, -1)) / 2
@@ -30,12 +28,17 @@ def truth(x: np.ndarray, steps: int) -> np.ndarray:
 
 
 def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
-    """The program's result. Raises TooManyBytes where it is right, and x was not copied just once each way."""
+    """The program's result. Raises Refused where it is right, but not made by the kernel, or x was copied too often."""
     cuda = Runtime()
     result = program(cuda, MEAN, x.copy(), steps)
-    if (moved := cuda.copied()) > (enough := 2 * x.nbytes) and np.allclose(result, truth(x, steps)):
+    if not np.allclose(result, truth(x, steps)):
+        return result
+    require_gpu(cuda, MEAN.name, x.size)
+    moved, enough = cuda.copied(), 2 * x.nbytes
+    if moved > enough:
         crossed = f"{moved} bytes crossed between host and device, where {enough} are enough"
-        raise TooManyBytes(f"the result is right, but {crossed}: your score is {moved / enough:.1f}, and 1.0 is best")
+        score = f"Your score: {moved / enough:.1f}; the best is 1.0"
+        raise Refused(f"the result is right, but {crossed}. {score}", "wasteful")
     return result
 
 
@@ -76,8 +79,13 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
         Wrong("cudaMemcpy(x, dx", "cudaMemcpy(x, dy", "value",
               "After the exchange dy has the numbers of the step before. The newest are in dx."),
         Wrong("        dx, dy = dy, dx\n    cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)",
-              "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "raised",
+              "        dx, dy = dy, dx\n        cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)", "wasteful",
               "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
+        Wrong("dx, dy = dy, dx", "dx = dy", "raised",
+              "Both names hold one piece of memory now, and the other piece has none. Exchange them: dx, dy = dy, dx."),
+        Wrong("        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)\n        dx, dy = dy, dx",
+              "        x = (np.roll(x, 1) + np.roll(x, -1)) / 2\n    cuda.cudaMemcpy(dx, x, 4 * n, "
+              "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),
         Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",
               "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
         Wrong("    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)\n", "", "value",
@@ -88,5 +96,6 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
     truth=truth,
     cases=[(numbers(7), 3), (numbers(500), 10), (numbers(300), 1)],
     call=run,
+    score="Your score: 1.0, the best there is.",
     bug=True,
 )  # fmt: skip

@@ -9,10 +9,10 @@ four_apart = KernelExercise(
     task="""
 **Four elements a thread, and a quarter of the sectors.** This kernel doubles `n` numbers. Each thread takes four of
 them, so the GPU has to start only a quarter of the blocks. Every result is right. But at each turn of the loop, the
-threads of a warp touch numbers that lie four apart, and memory moves whole sectors.
+threads of a warp touch numbers that lie four apart, and so each request asks for four times the sectors it needs.
 
-Keep four elements a thread, and share them out so that a warp touches 32 neighbours at each turn. A block owns
-`4 * BLOCK` neighbouring elements, as before.
+Keep four elements a thread, and share them out so that a warp touches 32 neighbours at each turn. The score counts the
+sectors that all blocks ask for.
 """,
     solution="""
 extern "C" __global__ void four_apart(const float* x, float* y, int n) {
@@ -54,9 +54,10 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
         Wrong("k * BLOCK", "k * 32", "never-written",
               "Turns of 32 elements fit blocks of 32 threads only. A block has BLOCK threads."),
         Wrong("k * BLOCK", "k * gridDim.x * BLOCK", "race",
-              "That is the stride of a loop over the whole grid. Here a block owns 4 * BLOCK neighbouring elements."),
+              "That is the stride of a loop over the whole grid. The start has to fit it: blockIdx.x * BLOCK + "
+              "threadIdx.x."),
         Wrong("4 * BLOCK", "3 * BLOCK", "race",
-              "With four elements a thread, a block owns 4 * BLOCK of them. The last quarter is the next block's."),
+              "With four elements a thread, a block takes 4 * BLOCK of them. The last quarter is taken twice now."),
         Wrong("4 * BLOCK + threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n        int i = first + k * BLOCK",
               "4 * BLOCK + 2 * threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n"
               "        int i = first + k / 2 * 2 * BLOCK + k % 2", "wasteful",

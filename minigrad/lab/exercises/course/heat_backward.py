@@ -60,6 +60,10 @@ extern "C" __global__ void heat_backward(const float* k, const float* dy, float*
               "Place n - 1 has no place on its right: it is its own neighbour."),
         Wrong("max(i - 1, 0), right = min(i + 1, n - 1)", "(i + n - 1) % n, right = (i + 1) % n", "value",
               "A rod has two ends: at each of them the place itself counts again, not the one at the other end."),
+        Wrong("dx[i] = (1 - 2 * k[i]) * dy[i] + k[left] * dy[left] + k[right] * dy[right];",
+              "dx[i] = (1 - 2 * k[i]) * dy[i];\n        if (i > 0) dx[i] += k[left] * dy[left];\n"
+              "        if (i < n - 1) dx[i] += k[right] * dy[right];", "value",
+              "The terms at the ends are missing: place 0 is its own left neighbour, place n - 1 its own right one."),
         Wrong("+ k[right] * dy[right]", "", "value", "The right neighbour's share is missing."),
         Wrong("dx[i] = (1 - 2 * k[i]) * dy[i] + k[left] * dy[left] + k[right] * dy[right];",
               "dx[i] = (1 - 2 * k[i]) * dy[i];\n        atomicAdd(&dx[left], k[i] * dy[i]);\n"

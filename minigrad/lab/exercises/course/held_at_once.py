@@ -43,6 +43,8 @@ occupancy = 100 * held * 6 / 64
               "A block needs all that it needs: whatever runs out first is the limit."),
         Wrong("min(by_warps, by_registers, 32)", "32", "value",
               "32 blocks is the most in any case. Here warps or registers run out before."),
+        Wrong("100 * held * 6 / 64", "held * 6 / 64", "value",
+              "That is a part of 1. In percent it is 100 times that."),
         Wrong("100 * held * 6 / 64", "100 * held / 32", "value",
               "Occupancy counts warps, not blocks: those that are there, out of 64."),
     ],
@@ -52,4 +54,5 @@ occupancy = 100 * held * 6 / 64
         "occupancy": 100 * seen.share,
     },
     show=lambda seen: seen,
+    source="Calculated",
 )  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from minigrad.kernels.source_kernel import kernel
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
+from minigrad.lab.exercises.host import require_gpu
 from minigrad.lab.runtime import Runtime
 
 AXPY = kernel(
@@ -20,19 +21,22 @@ extern "C" __global__ void axpy(float a, const float* x, float* y, int n) {
 
 
 def run(program: Callable, a: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The program's result. Raises MemoryError where it leaves memory of the device allocated."""
+    """The program's result. Raises MemoryError where it leaves memory allocated, Refused unless the GPU made it."""
     cuda = Runtime()
     result = program(cuda, AXPY, a, x.copy(), y.copy())
     if cuda.live:
         raise MemoryError(f"{len(cuda.live)} of the program's allocations are not freed: cudaFree each of them")
+    if np.allclose(result, y + a * x):
+        require_gpu(cuda, AXPY.name, x.size)
     return result
 
 
 host_program = PythonExercise(
     "08b",
     task="""
-**The host's side, by yourself.** The kernel `axpy(a, x, y, n)` adds `a * x[i]` to `y[i]`. Here are two arrays of the
-host, `x` and `y`. Write what the host has to do, so that `result` is the new `y`, and give all memory back.
+**The host's side, by yourself.** The kernel `axpy(a, x, y, n)`, short for *a x plus y*, adds `a * x[i]` to `y[i]`,
+with a thread for each element. Here are two arrays of the host, `x` and `y`. Write what the host has to do, so that
+`result` is the new `y`, and give all memory back.
 
 `cuda` has the calls of this page: `cuda.cudaMalloc(nbytes)`, `cuda.cudaMemcpy(to, source, nbytes, kind)`,
 `cuda.launch(axpy, blocks, threads, ...)` and `cuda.cudaFree(pointer)`. The kinds are `cuda.cudaMemcpyHostToDevice` and
@@ -73,12 +77,24 @@ def host_program(cuda, axpy, a, x, y):
         Wrong("-(-n // 256)", "n // 256", "raised",
               "Rounded down, the last elements have no thread, and a small array has no block at all."),
         Wrong("a, dx, dy, n", "a, x, y, n", "raised", "A kernel cannot reach the host's arrays: pass dx and dy."),
+        Wrong("-(-n // 256), 256, a", "4, 256, a", "wasteful",
+              "A fixed number of blocks fits one size only. Work it out from n, rounded up."),
+        Wrong("-(-n // 256), 256, a", "256, -(-n // 256), a", "wasteful",
+              "The number of blocks comes first, and then the threads of a block."),
+        Wrong("-(-n // 256), 256, a", "n, 1, a", "wasteful",
+              "A block of one thread leaves 31 places of its warp empty."),
+        Wrong("-(-n // 256), 256, a", "n, 256, a", "wasteful",
+              "The grid counts blocks, and n is the number of threads."),
+        Wrong("    cuda.launch(axpy, -(-n // 256), 256, a, dx, dy, n)\n"
+              "    cuda.cudaMemcpy(result, dy, nbytes, cuda.cudaMemcpyDeviceToHost)",
+              "    result = a * x + y", "unused",
+              "That is NumPy, on the host. The kernel of the GPU should make the result."),
         Wrong("    cuda.cudaFree(dx)\n", "", "raised", "Memory that is never freed is missing to the next program."),
         Wrong("cudaMemcpy(dx, x, nbytes", "cudaMemcpy(x, dx, nbytes", "raised",
               "First comes where to, then from where, as in an assignment."),
     ],
     truth=lambda a, x, y: y + np.float32(a) * x,
     cases=[(2.0, numbers(3), numbers(3, seed=1)), (0.5, numbers(1000), numbers(1000, seed=1)),
-           (-1.0, numbers(512), numbers(512, seed=1))],
+           (-1.0, numbers(512), numbers(512, seed=1)), (2.0, numbers(5000), numbers(5000, seed=1))],
     call=run,
 )  # fmt: skip

@@ -23,8 +23,8 @@ last_wave = Prediction(
 **What is left for the last wave?** Two matrices of 1500 x 1500 are multiplied by tiles of 32 x 32. Each block makes one
 tile of the result. On the H200 each of the 132 multiprocessors holds 2 such blocks.
 
-How many blocks has the grid? How many waves must start until all of them are done, and how many blocks are left for the
-last one?
+How many blocks does the grid have? How many waves must start until all of them are done, and how many blocks are left
+for the last one?
 """,
     solution="""
 #> blocks = ...
@@ -34,14 +34,14 @@ blocks = 47 * 47
 waves = -(-blocks // 264)
 #<
 #> last = ...  # blocks of the last wave
-last = blocks - (waves - 1) * 264
+last = blocks % 264
 #<
 """,
     hints=[
         "A row of the result has 1500 numbers, and 32 of them are in a tile. The last tile of a row is not full, and "
         "it needs a block as well.",
         "A full wave is what all multiprocessors hold at once: 132 times 2 blocks.",
-        "Round up to whole waves. All but the last one are full: take their blocks away from the grid's.",
+        "Round up to whole waves. All but the last one are full: what is left of the grid when they are done?",
     ],
     wrong=[
         Wrong("47 * 47", "46 * 46", "value",
@@ -51,10 +51,11 @@ last = blocks - (waves - 1) * 264
         Wrong("47 * 47", "47", "value", "That is one row of tiles. The result has as many rows of them as columns."),
         Wrong("-(-blocks // 264)", "blocks // 264", "value",
               "The blocks that are left start a wave of their own: round up."),
+        Wrong("-(-blocks // 264)", "blocks / 264", "value", "A wave that has started counts as one: round up."),
         Wrong("-(-blocks // 264)", "-(-blocks // 132)", "value", "Each multiprocessor holds 2 blocks at once, not 1."),
-        Wrong("blocks - (waves - 1) * 264", "blocks - (waves - 2) * 264", "value",
-              "Of all waves only the last one is not full: the others are waves - 1."),
-        Wrong("blocks - (waves - 1) * 264", "264", "value",
+        Wrong("blocks % 264", "blocks / 264 % 1", "value", "That is the part of a wave. How many blocks is it?"),
+        Wrong("blocks % 264", "264 - blocks % 264", "value", "These are the places that the last wave leaves empty."),
+        Wrong("blocks % 264", "264", "value",
               "That would be a full wave. Take away the blocks that the waves before have done."),
     ],
     run=product,
@@ -63,4 +64,5 @@ last = blocks - (waves - 1) * 264
         "last": round(seen.tail * seen.chip.sms * seen.blocks),
     },
     show=lambda seen: seen,
+    source="Calculated",
 )  # fmt: skip

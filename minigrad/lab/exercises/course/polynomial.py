@@ -16,8 +16,10 @@ polynomial = KernelExercise(
 
 $$y_i = c_0 + c_1 x_i + c_2 x_i^2 + c_3 x_i^3 = ((c_3 x_i + c_2) x_i + c_1) x_i + c_0$$
 
-This kernel is right. But it keeps each intermediate result in `y[i]`, which lies in global memory: every round of the
-loop reads `y[i]`, `x[i]` and `c[k]`, and writes `y[i]`. Your score is the number of times that a thread goes to memory.
+This kernel is right. But it keeps each intermediate result in `y[i]`, which lies in global memory. Your score is how
+often the text sends a thread to memory: each round of the loop reads `y[i]`, `x[i]` and `c[k]`, and writes `y[i]`. A
+compiler leaves out a read where it surely has the value. Here it must write `y[i]` in every round, and read `x[i]`
+again after that, since both may lie in the same memory.
 """,
     solution="""
 extern "C" __global__ void polynomial(const float* x, const float* c, float* y, int n) {
@@ -66,4 +68,5 @@ extern "C" __global__ void polynomial(const float* x, const float* c, float* y, 
     arguments=lambda x, c: {"y": x.shape, "n": x.size},
     inputs=[(numbers(n), numbers(4, seed=1)) for n in (3, 2, 31, 33, 257)],
     score="accesses",
+    limits={"accesses": 1.5},  # x[i] read in each round is not held against the reader: a compiler reads it once
 )  # fmt: skip

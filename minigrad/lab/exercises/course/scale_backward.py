@@ -38,6 +38,7 @@ extern "C" __global__ void scale_backward(
     wrong=[
         Wrong("float sum = 0;", "float sum;", "value",
               "`sum` begins with whatever lies in its place, which may be 0 by luck. Set it: float sum = 0."),
+        Wrong("float sum = 0;", "int sum = 0;", "value", "An int drops what is behind the point. The sum is a float."),
         Wrong("dy[i * cols + j] * x[i * cols + j]", "dy[i * rows + j] * x[i * rows + j]", "value",
               "Row i starts after i whole rows, of cols elements each: i * cols."),
         Wrong("dy[i * cols + j] * x[i * cols + j]", "dy[i * cols + j] * x[i * rows + j]", "value",

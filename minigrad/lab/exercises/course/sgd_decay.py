@@ -16,7 +16,8 @@ def reference(g: np.ndarray, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, 
 sgd_decay = KernelExercise(
     "09",
     task=r"""
-**One pass instead of three.** *Weight decay* pulls every parameter a little towards 0, so that none grows without need:
+**One pass instead of three.** *Weight decay* pulls every parameter a little towards 0. A network with small parameters
+follows the accidents of its training data less:
 
 $$v \leftarrow \mu\, v + g + \lambda\, p, \qquad p \leftarrow p - \eta\, v$$
 

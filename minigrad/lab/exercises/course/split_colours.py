@@ -58,6 +58,8 @@ extern "C" __global__ void split_colours(const float* x, float* y, int n) {
         Wrong("y[c * n + i]", "y[3 * i + c]", "value", "Plane c of y begins at number c * n."),
         Wrong("first = 3 * blockIdx.x * BLOCK", "first = blockIdx.x * BLOCK", "value",
               "Each block before this one has three numbers for each of its pixels."),
+        Wrong("x[first + k]", "x[k]", "value",
+              "Every block fetches the first block's numbers. Its own begin at 3 * blockIdx.x * BLOCK."),
         Wrong("first + k < 3 * n", "first + k < n", "uninitialised", "There are three numbers for each of n pixels."),
         Wrong("        if (first + k < 3 * n) {\n            pixels[k] = x[first + k];\n        }\n",
               "        pixels[k] = x[first + k];\n", "out-of-bounds",

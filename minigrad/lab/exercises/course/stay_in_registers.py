@@ -8,9 +8,9 @@ stay_in_registers = KernelExercise(
     "03b",
     task=r"""
 **Stay in registers.** This kernel is one launch, and it is right: $y = ((x + \tfrac12)^2 + 1) \cdot x$. But it is fused
-by name only. Every line stores its result to `y`, and the next one reads it again. Change it so that a thread reads one
-number and writes one. The answer counts the accesses of the busiest thread: yours, the solution's, and those of the
-cell as given.
+by name only: as written, every line stores its result to `y`, and the next one reads it again. A compiler removes some
+of these accesses, but not all, since `x` and `y` could be the same array. Change the kernel so that a thread reads one
+number and writes one. The answer counts the accesses of the busiest thread.
 """,
     solution="""
 extern "C" __global__ void stay_in_registers(const float* x, float* y, int n) {

@@ -1,4 +1,4 @@
-"""15: a loop reversed by hand, with two of its rules broken."""
+"""15b: a loop reversed by hand, with two of its rules broken."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def years(record: Inspection) -> Any:
 
 
 stock_backward = KernelExercise(
-    "15",
+    "15b",
     task=r"""
 **Fish, year by year.** Thread $i$ follows the stock $p$ of a lake. Each year it grows by $p(1 - p)/2$, and a part of it
 is caught:

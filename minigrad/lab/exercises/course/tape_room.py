@@ -1,4 +1,4 @@
-"""15: the room that the checkpoints of a loop take, and the order in which they are read."""
+"""15b: the room that the checkpoints of a loop take, and the order in which they are read."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def truth(record: Inspection) -> dict[str, int]:
 
 
 tape_room = Prediction(
-    "15",
+    "15b",
     "tape_room",
     task=f"""
 **How long is the tape?** The adjoint of `product` runs for a matrix of {ROUNDS} rows and {COLUMNS} columns of `float`,

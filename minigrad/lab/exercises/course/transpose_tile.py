@@ -80,5 +80,5 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
     block=("TILE", "TILE"),
     sizes="rows cols",
     through=("tile",),
-    tunables={"TILE": (8, 4, 16)},
+    tunables={"TILE": (8, 4, 32)},
 )  # fmt: skip

@@ -70,5 +70,5 @@ extern "C" __global__ void turn_strips(const float* x, float* y, int rows, int c
     grid=("cols/TILE", "rows/TILE"),
     block=("TILE", "4"),
     sizes="rows cols",
-    tunables={"TILE": (8, 4, 16)},
+    tunables={"TILE": (8, 4, 32)},
 )  # fmt: skip

@@ -8,12 +8,31 @@ from minigrad.lab.exercises import PythonExercise, Wrong, slopes
 
 
 class Scalar:
-    """A number with its parents, the rule that passes its gradient on to them, and the number of its uses."""
+    """A number with its parents, the rule that passes its gradient on to them, and the number of its uses.
+
+    Its parents are for a walk that follows the gradients: they can be asked for when a portion has arrived.
+    """
 
     def __init__(self, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
-        self.data, self.parents, self.rule, self.grad, self.uses = data, parents, rule, 0.0, 0
+        self.data, self.rule, self.uses = data, rule, 0
+        self._parents, self._grad, self._waits = parents, 0.0, False
         for parent in parents:
             parent.uses += 1
+            parent._waits = True
+
+    @property
+    def parents(self) -> "tuple[Scalar, ...]":
+        if self._waits:
+            raise RuntimeError("the parents of a value were asked for before any gradient had arrived there")
+        return self._parents
+
+    @property
+    def grad(self) -> float:
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: float) -> None:
+        self._grad, self._waits = value, False
 
     def __add__(self, other: "Scalar") -> "Scalar":
         return Scalar(self.data + other.data, (self, other), lambda dy: (dy, dy))
@@ -32,13 +51,14 @@ def gradients(walk_back: Callable, formula: str, a: float, b: float) -> np.ndarr
 walk_back = PythonExercise(
     "02",
     task="""
-**The walk back, without a list.** This time nobody sorts the tape. You get the result alone, and each value knows its
-`parents`, its `rule` (`rule(dy)` gives one portion for each parent), its `grad`, which starts at 0, and `uses`: the
-number of portions that it will be sent. `a * a` uses `a` twice.
+**The walk back, without a sorted list.** You get the result alone. The check brings values of its own: each has
+`parents`, a `rule` (`rule(dy)` gives one portion for each parent; a leaf's gives none), and `grad`, which starts at 0.
+They have one thing more, `uses`: the number of portions that a value will be sent. `a * a` uses `a` twice, and
+`(a * b + a) * b` uses `a` twice and `a * b` once.
 
 `ready` holds the values that may hand their gradient on. Write what happens to a parent when a portion arrives: which
-number changes, and when is the parent ready? PyTorch walks its tapes this way. The check makes tapes of several
-formulas and compares with central differences.
+number changes, and when is the parent ready? PyTorch walks its tapes this way. The check compares with central
+differences.
 """,
     solution="""
 def walk_back(result):
@@ -77,6 +97,9 @@ def walk_back(result):
         Wrong("            parent.uses -= 1\n            if parent.uses == 0:\n                ready.append(parent)",
               "            if parent.uses == 0:\n                ready.append(parent)\n            parent.uses -= 1",
               "value", "Count the portion first. Asked before, `uses` is still 1 when the last one arrives."),
+        Wrong("    ready = [result]\n    while ready:\n        value = ready.pop()\n",
+              "    tape = [result]\n    for value in tape:\n        tape += value.parents\n    for value in tape:\n",
+              "raised", "This lists the tape first. Start from the result, and go on where a gradient is complete."),
         Wrong("value.rule(value.grad)", "value.rule(1.0)", "value",
               "Only the result has the gradient 1. The rule takes what has arrived here: value.grad."),
         Wrong("value.rule(value.grad)", "value.rule(value.data)", "value",

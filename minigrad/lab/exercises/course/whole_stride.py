@@ -5,9 +5,9 @@ from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 whole_stride = KernelExercise(
     "08",
     task="""
-**More blocks, no faster.** This kernel is always launched with three blocks, and its threads go on until the array is
-done. That is common: such a kernel takes arrays of any size. The author tested many sizes, and every sum was right.
-Then the author measured the time, and three blocks were no faster than one. Find the fault and mend it.
+**More blocks, no faster.** This kernel is launched with a few blocks, and its threads go on until the array is done.
+That is common: such a kernel takes arrays of any size. The author tested many sizes with three blocks, and every sum
+was right. Then the author measured the time, and three blocks were no faster than one. Find the fault and mend it.
 """,
     solution="""
 extern "C" __global__ void whole_stride(const float* x, const float* y, float* z, int n) {
@@ -28,6 +28,8 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
         "knows the number of blocks as gridDim.x.",
     ],
     wrong=[
+        Wrong("i += gridDim.x * blockDim.x", "i += 3 * blockDim.x", "race",
+              "That fits grids of three blocks. gridDim.x is the number of blocks of any grid."),
         Wrong("i += gridDim.x * blockDim.x", "i += gridDim.x", "race",
               "gridDim.x counts blocks. The stride is counted in elements: as many as the grid has threads."),
         Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x", "int i = threadIdx.x", "race",
@@ -52,8 +54,8 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
     reference=lambda x, y: x + y,
     arguments=lambda x, y: {"z": x.shape, "n": x.size},
     inputs=[(numbers(n), numbers(n, seed=1)) for n in (1, 33, 96, 97, 257, 1025)],
-    grid=("3",),
-    tunables={"BLOCK": (32, 1, 33, 64)},
+    grid=("GRID",),
+    tunables={"BLOCK": (32, 1, 33, 64), "GRID": (3, 4, 2)},
     limits={"sectors": 1.1},
     bug=True,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from minigrad.kernels.source_kernel import kernel
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
+from minigrad.lab.exercises.host import require_gpu
 from minigrad.lab.runtime import Runtime
 
 SQUARE = kernel(
@@ -20,8 +21,12 @@ extern "C" __global__ void square(const float* x, float* y, int n) {
 
 
 def run(program: Callable, x: np.ndarray) -> np.ndarray:
-    """The program's result."""
-    return program(Runtime(), SQUARE, x.copy())
+    """The program's result. Raises Refused where it is right, but not made by the kernel with the blocks it needs."""
+    cuda = Runtime()
+    result = program(cuda, SQUARE, x.copy())
+    if np.allclose(result, x * x):
+        require_gpu(cuda, SQUARE.name, x.size)
+    return result
 
 
 wrong_program = PythonExercise(
@@ -65,6 +70,13 @@ def wrong_program(cuda, square, x):
         Wrong("256, dx, dy, n)", "256, dx, dy, 4 * n)", "raised",
               "A kernel counts elements: its n is the number of floats, and only the runtime's calls take bytes."),
         Wrong("-(-n // 256), 256", "1, n", "raised", "A block has at most 1024 threads: take more blocks."),
+        Wrong("-(-n // 256)", "n", "wasteful",
+              "n is the number of elements, and a block of 256 threads has 256 of them."),
+        Wrong("-(-n // 256), 256", "256, -(-n // 256)", "wasteful",
+              "The number of blocks comes first, and then the threads of a block."),
+        Wrong("    cuda.launch(square, -(-n // 256), 256, dx, dy, n)\n"
+              "    cuda.cudaMemcpy(result, dy, 4 * n, cuda.cudaMemcpyDeviceToHost)", "    result = x * x", "unused",
+              "That is NumPy, on the host. The calls are all there: mend two of their numbers."),
         Wrong("4 * n, cuda.cudaMemcpyHostToDevice", "n, cuda.cudaMemcpyHostToDevice", "value",
               "Now a quarter of x goes to the device. That copy was right: cudaMemcpy counts bytes."),
     ],

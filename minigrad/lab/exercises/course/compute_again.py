@@ -1,0 +1,98 @@
+"""15b: the tape of a loop read in every round, against computing its values again."""
+
+import numpy as np
+
+from minigrad.lab.exercises import KernelExercise, Wrong, numbers
+
+AWAY = np.float32(1.5)
+
+
+def forward(n: int, rounds: int) -> np.ndarray:
+    """The tape: p at the start of each round, between -1.6 and 1.6."""
+    rows = [numbers(n) / 3]
+    for _ in range(rounds - 1):
+        rows.append(rows[-1] ** 2 - AWAY)
+    return np.stack(rows)
+
+
+def reference(tape: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    return (2 * tape.astype(np.float64)).prod(axis=0) * dy
+
+
+compute_again = KernelExercise(
+    "15b",
+    task="""
+**Compute it again.** In each round a kernel squares `p` and takes 1.5 away, and stores every `p` on a tape:
+
+```
+float p = x[i];
+for (int j = 0; j < rounds; ++j) {
+    tape[j * n + i] = p;
+    p = p * p - 1.5f;
+}
+y[i] = p;
+```
+
+The adjoint below is right. It reads the whole tape. Make it move fewer sectors: the first row holds `x`, and everything
+else can be computed again. There are at most 8 rounds. Your score is the number of sectors.
+""",
+    solution="""
+extern "C" __global__ void compute_again(
+    const float* tape, const float* dy, float* dx, int n, int rounds) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        float d_p = dy[i];
+        //> for (int j = rounds - 1; j >= 0; --j) {
+        //>     d_p *= 2 * tape[j * n + i];
+        //> }
+        float kept[8];
+        float p = tape[i];
+        for (int j = 0; j < rounds; ++j) {
+            kept[j] = p;
+            p = p * p - 1.5f;
+        }
+        for (int j = rounds - 1; j >= 0; --j) {
+            d_p *= 2 * kept[j];
+        }
+        //<
+        dx[i] = d_p;
+    }
+}
+""",
+    hints=[
+        "The first row of the tape is x. From it, the loop of the forward kernel gives all other rows.",
+        "A small array of the thread's own, `float kept[8];`, costs no sectors. Fill it on the way forward.",
+        "Two loops: the first one stores p in kept[j] and then computes the next p, as in the forward kernel. The "
+        "second one is the loop that you see, with kept[j] in place of the tape.",
+    ],
+    wrong=[
+        Wrong("kept[j] = p;\n            p = p * p - 1.5f;", "p = p * p - 1.5f;\n            kept[j] = p;", "value",
+              "kept[j] is the p from which round j starts: keep it before you overwrite it."),
+        Wrong("p = p * p - 1.5f;", "p = p * p;", "value", "Compute p as the forward kernel does: p * p - 1.5f."),
+        Wrong("p = p * p - 1.5f;", "p = tape[(j + 1) % rounds * n + i];", "wasteful",
+              "This still reads every row of the tape. Compute the next p from the last one."),
+        Wrong("p = p * p - 1.5f;", "p = j % 2 ? tape[(j + 1) % rounds * n + i] : p * p - 1.5f;", "wasteful",
+              "Every second row is still read. The first one is enough."),
+        Wrong("kept[j] = p;", "kept[j] = p;\n            p = tape[i] * 0 + p;", "wasteful",
+              "tape[i] is read in every round. Read it once, before the loop."),
+        Wrong("d_p *= 2 * kept[j]", "d_p *= kept[j]", "value", "The derivative of p * p is 2 p."),
+        Wrong("d_p *= 2 * kept[j]", "d_p *= 2 * p", "value",
+              "After the first loop p is the last value. The way back needs that of round j."),
+        Wrong("d_p *= 2 * kept[j]", "d_p = 2 * kept[j]", "value",
+              "The gradient that arrives is lost: multiply it, `*=`."),
+        Wrong("d_p *= 2 * kept[j]", "d_p += 2 * kept[j]", "value",
+              "Round j multiplies the gradient by its derivative. It adds nothing."),
+        Wrong("j >= 0", "j > 0", "value", "Round 0 is a round as well: j >= 0."),
+        Wrong("float p = tape[i]", "float p = tape[i * rounds]", "value",
+              "The tape has a row for each round: element i of the first row is tape[i]."),
+        Wrong("float p = tape[i]", "float p = tape[(rounds - 1) * n + i]", "value",
+              "That is the last row. The loop begins with the first one, which is x."),
+        Wrong("float d_p = dy[i]", "float d_p = 1", "value", "The walk back starts from dy[i]."),
+        Wrong("dx[i] = d_p", "dx[i] += d_p", "nan", "dx may hold anything: one thread owns dx[i], and stores."),
+        Wrong("(i < n)", "(i <= n)", "out-of-bounds", "There are n columns: the guard is i < n."),
+    ],
+    reference=reference,
+    arguments=lambda tape, dy: {"dx": dy.shape, "n": dy.size, "rounds": tape.shape[0]},
+    inputs=[(forward(n, rounds), numbers(n, seed=1)) for n, rounds in ((3, 2), (1, 1), (33, 3), (1025, 5))],
+    score="sectors",
+)  # fmt: skip
