@@ -153,6 +153,6 @@ def test_a_kernel_that_calls_a_function_of_a_header_has_the_regions_of_that(tmp_
 
 
 def test_a_rung_with_other_values_has_no_time():
-    picture = show.rung("register_tile_2d", EDGE=64, EACH=4)
+    picture = rung("register_tile_2d", EDGE=64, EACH=4)
     assert "not timed" in repr(picture) and "TFLOP/s" not in repr(picture)
-    assert "us for 4096 x 4096" in repr(show.rung("register_tile_2d"))
+    assert "us for 4096 x 4096" in repr(rung("register_tile_2d"))

@@ -17,8 +17,9 @@ class Factor(np.ndarray):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [np.asarray(x) for x in inputs]
+        options = {key: np.asarray(value[0]) if key == "out" else value for key, value in options.items()}
         if ufunc is not np.matmul:
-            return getattr(ufunc, method)(*plain, **options).view(Factor)
+            return np.asarray(getattr(ufunc, method)(*plain, **options)).view(Factor)
         if any(np.any(rounded(x.astype(np.float32), "tf32") != x) for x in plain):
             raise Refused("a factor of @ is not rounded: a tensor core reads numbers of TF32 alone", "unused")
         Factor.products += 1
