@@ -1,10 +1,19 @@
-"""Writes the tables of README.md from the newest records: the last step of `make notebooks`."""
+"""Writes the tables of README.md and notebook 00: from the newest records, and from the first cells of the notebooks.
 
+It is the last step of `make notebooks`.
+"""
+
+import re
 from pathlib import Path
+
+import nbformat
 
 from minigrad.lab.bench import Timing, recorded_host, recorded_step
 
 README = Path(__file__).parents[2] / "README.md"
+NOTEBOOKS = README.parent / "notebooks"
+START = NOTEBOOKS / "00_start_here.ipynb"
+ROW = re.compile(r"^\| \[(\S+) (· )?[^\]]*\]\(((?:notebooks/)?(\d\w+\.ipynb))\) \|(.*)\| \d+ min \|$", re.M)
 FIRST, LAST = "<!-- from the newest records, by make notebooks -->\n\n", "\n<!-- until here -->"
 
 
@@ -53,5 +62,21 @@ def with_tables(text: str) -> str:
     return f"{before}{FIRST}{tables()}{LAST}{after}"
 
 
+def with_course(text: str) -> str:
+    """The text with the titles and minutes that the first cells of the notebooks name, in each row of the course."""
+
+    def row(found: re.Match) -> str:
+        first = nbformat.read(NOTEBOOKS / found[4], as_version=4).cells[0].source
+        number, title = re.findall(r"# (\w+) · (.*)", first)[0]
+        minutes = re.findall(r"\*\*(\d+) minutes", first)[0]
+        return f"| [{number} {found[2] or ''}{title}]({found[3]}) |{found[5]}| {minutes} min |"
+
+    return ROW.sub(row, text)
+
+
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text()))
+    README.write_text(with_course(with_tables(README.read_text())))
+    start = nbformat.read(START, as_version=4)
+    for cell in start.cells:
+        cell.source = with_course(cell.source)
+    nbformat.write(start, START)
