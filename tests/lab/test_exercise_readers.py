@@ -89,7 +89,7 @@ def test_a_read_that_a_compiler_merges_is_no_waste(sum_of):
         start, end = text.index("        float sum"), text.index("        y[i] = sum;")
         text = text[:start] + text[end:].replace("sum", sum_of, 1)
     found = exercise.check(text)
-    assert found.correct and "The solution needs 6" in found.text, found
+    assert found.correct and "The solution has 6" in found.text, found
 
 
 def test_no_reason_is_better_than_a_wrong_one():
