@@ -2,8 +2,8 @@
 #pragma once
 #include "common.cuh"
 
-// Starts to copy *from to *to, bypassing the registers; zeros if *from lies outside the array. GPUs before sm_80 and the
-// simulator have no such copy and copy synchronously.
+// Starts to copy *from to *to, bypassing the registers; zeros if *from lies outside the array. GPUs before sm_80 have
+// no such copy and copy at once. So does the simulator; where it watches, the copy arrives at the copy_wait.
 template <class T>
 __device__ void copy_async(T* to, const T* from, bool inside) {
 #if __CUDA_ARCH__ >= 800
@@ -22,6 +22,9 @@ __device__ void copy_async(T* to, const T* from, bool inside) {
     }
 #else
     *to = inside ? *from : T{};
+#ifdef MINIGRAD_SIM
+    MINIGRAD_NOTE_COPY(to, sizeof(T));
+#endif
 #endif
 }
 
@@ -29,6 +32,8 @@ __device__ void copy_async(T* to, const T* from, bool inside) {
 __device__ inline void copy_commit() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;");
+#elif defined(MINIGRAD_SIM)
+    MINIGRAD_NOTE_COMMIT();
 #endif
 }
 
@@ -38,5 +43,7 @@ template <int PENDING>
 __device__ void copy_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#elif defined(MINIGRAD_SIM)
+    MINIGRAD_NOTE_ARRIVAL(PENDING);
 #endif
 }

@@ -133,6 +133,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     "06": {},
     "07": {
         ("FLOP", r"FLOPs?|[TG]FLOPs?(?:/s)?"): "One addition or multiplication of floating-point numbers.",
+        "tick": "One step of a chip's clock.",
+        "instruction slot": "The place of one instruction of a warp. A multiprocessor has four in a tick.",
         "arithmetic intensity": "Floating-point operations for each byte moved.",
         "roofline": "The bound on the speed of a kernel by bandwidth and by arithmetic, drawn over its arithmetic "
         "intensity.",
@@ -152,7 +154,8 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("TF32", r"TF32"): "float32 with 10 bits after the point in place of 23, as tensor cores read it.",
         ("bfloat16", r"bfloat16|bf16"): "A number of 2 bytes with the range of float32 and 7 bits after the point.",
         ("PTX", r"PTX"): "The assembly language of NVIDIA's GPUs.",
-        "copy engine": "Hardware that copies whole tiles from global to shared memory while threads do other work.",
+        "copy engine": "Hardware of a multiprocessor that copies whole tiles from global to shared memory while its "
+        "threads do other work. NVIDIA calls it TMA.",
         "warp group": "Four warps that use the tensor cores together.",
         ("swizzle", r"swizzl(?:e|es|ed|ing)"): "Storing the numbers of each row in another order, so that a column of "
         "a tile lies in different banks.",

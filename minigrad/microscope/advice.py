@@ -28,6 +28,18 @@ def race(me: Access, other: Access, at: str, scene: Scene) -> str:
     return f"{what}. Nothing orders the two, so the result depends on chance. {_mend(me, other, scene)}"
 
 
+def early(me: Access, other: Access, at: str) -> str:
+    """An access to what an asynchronous copy has not brought yet."""
+    who = "it" if (me.block, me.thread) == (other.block, other.thread) else _who(other, me)
+    file = f" of {other.file}" if me.file != other.file else ""
+    return (
+        f"{_who(me, other)} {_does(me.kind, at)}, to which {who} copies asynchronously in line {other.line}{file}. "
+        "That copy may still be under way. Let each thread wait for its own copies by copy_wait; its number says how "
+        "many groups it leaves under way. A __syncthreads() must follow. Where the old number is meant, a barrier must "
+        "come before the copy begins."
+    )
+
+
 def _mend(me: Access, other: Access, scene: Scene) -> str:
     if "atomic" in (me.kind, other.kind):
         return _atomic(me, other, scene)
@@ -94,8 +106,9 @@ def _in_block(me: Access, other: Access, scene: Scene) -> str:
         return f"Line {first} is in the next iteration of the loop: put a __syncthreads() {where}."
     if scene.barrier:
         return (
-            f"The __syncthreads() in line {scene.barrier} does not come between the two. Move it out of its branch or "
-            "its #if. If the first line is reached again after it, as by another call, wait there once more."
+            f"The __syncthreads() in line {scene.barrier} does not come between the two. Is one of these lines "
+            "reached on its other side, as by another call, in the next turn of a loop, or past a branch or an #if? "
+            "Move that line or the barrier, or wait there once more."
         )
     mend = "Put a __syncthreads() between the two, which every thread of the block reaches."
     if me.kind == "write":

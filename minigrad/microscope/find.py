@@ -57,7 +57,7 @@ class Finder:
         if variable:
             element = finding.offset // variable.itemsize
             at = variable.subscript(element)
-        if finding.kind == ProblemKind.RACE:
+        if finding.kind in (ProblemKind.RACE, ProblemKind.EARLY):
             return self._race(me, finding, at, variable, element)
         if finding.kind == ProblemKind.OUTSIDE:
             if variable and variable.single:
@@ -100,7 +100,8 @@ class Finder:
             bytes=variable.itemsize,
         )
         place, count = (me.file, me.line or None, me.text), finding.count
-        message = advice.race(me, other, at, scene)
+        early = finding.kind == ProblemKind.EARLY
+        message = advice.early(me, other, at) if early else advice.race(me, other, at, scene)
         return Problem("race", message, *place, variable.name, element, me.kind, me.block, me.thread, other, count)
 
     def _lines(self, finding: Finding) -> tuple:

@@ -306,3 +306,9 @@ def test_a_long_answer_is_broken_between_words_and_what_it_quotes_is_not():
     words, quoted = "Nothing orders the two, so the result depends on chance. " * 3, f"    line 5: {'y[0] += x; ' * 11}"
     lines = repr(Answer(False, f"{words}\n{quoted}\nA hint")).splitlines()
     assert max(map(len, lines[:2])) <= 106 and " ".join(lines[:2]) == words.strip() and lines[2:] == [quoted, "A hint"]
+
+
+def test_an_answer_names_the_arguments_and_the_parts_of_a_result():
+    found = answer(lambda lane, number: (8, 2), lambda lane, number: (lane, 2), (0, 1), given=("lane", "number"),
+                   parts=("row", "column"))  # fmt: skip
+    assert found.text == "Not yet. lane 0, number 1: row is 8, wanted 0."

@@ -157,10 +157,10 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
          "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
          "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",
          "accesses to memory, where 4 are enough"),
-        ("block_sum",
+        ("any_block_sum",
          "__syncthreads(); if (t == 0) { sum = 0; for (int i = 0; i < BLOCK; ++i) { sum += sums[i]; } y[0] = sum; }",
          "263 accesses to memory, where 32 are enough"),
-        ("block_sum", "if (t == 0) { y[0] = 0; } __syncthreads(); atomicAdd(&y[0], sums[t]);",
+        ("any_block_sum", "if (t == 0) { y[0] = 0; } __syncthreads(); atomicAdd(&y[0], sums[t]);",
          "256 atomic operations, which wait for each other, where none is needed."),
     ],
 )  # fmt: skip
@@ -187,7 +187,7 @@ def test_a_correct_kernel_with_many_accesses_gets_a_remark():
 def test_another_correct_way_is_accepted():
     own = {
         "bias_backward": "if (j < cols) { db[j] = 0; for (int i = 0; i < rows; ++i) { db[j] += dy[i * cols + j]; } }",
-        "block_sum": "__syncthreads(); for (int left = BLOCK; left > 1; left = left / 2 + left % 2) { "
+        "any_block_sum": "__syncthreads(); for (int left = BLOCK; left > 1; left = left / 2 + left % 2) { "
         "if (t < left / 2) { sums[t] += sums[left - 1 - t]; } __syncthreads(); } if (t < 1) { *y = *sums; }",
         "softmax_row": "most = part[0]; __syncthreads(); part[t] = 0; "
         "for (int j = t; j < cols; j += BLOCK) { part[t] += y[j] = expf(x[j] - most); } "
@@ -214,7 +214,7 @@ def test_another_correct_way_is_accepted():
     ],
 )
 def test_a_divergent_tree_is_no_pass(tree):
-    exercise = EXERCISES["block_sum"]
+    exercise = EXERCISES["any_block_sum"]
     found = exercise.check(exercise.skeleton.replace("// your code", f"{tree} if (t == 0) {{ y[0] = sums[0]; }}"))
     assert found.kind == "wasteful" and "requests to memory" in found.text, found
     assert "the others idle. Where the front half adds the back half" in " ".join(found.text.split()), found
@@ -248,7 +248,7 @@ def test_an_endless_loop_is_not_compared(monkeypatch):
 def test_a_quoted_line_is_not_named_again(monkeypatch, code, said):
     monkeypatch.setattr("minigrad.lab.check.attempt.TIMEOUT", 0.3)
     monkeypatch.setattr("minigrad.lab.check.attempt.SHORT_TIMEOUT", 0.3)
-    found = EXERCISES["block_sum"].check(EXERCISES["block_sum"].skeleton.replace("// your code", code))
+    found = EXERCISES["any_block_sum"].check(EXERCISES["any_block_sum"].skeleton.replace("// your code", code))
     assert said in found.text and "cell.cu" not in found.text and f"    line 9: {code}" in found.text, found
 
 
@@ -272,7 +272,7 @@ def test_an_answer_uses_the_names_that_the_reader_gave_to_outputs():
 
 
 def test_a_sum_without_the_tree_is_no_pass():
-    found = mg.exercise("block_sum")
+    found = mg.exercise("any_block_sum")
     alone = "    if (t == 0) { y[0] = sums[0] * 0; for (int i = 0; i < n; ++i) { y[0] += x[i]; } }\n"
     assert not found.check(found.skeleton.replace("    // your code\n", alone)).correct
 
@@ -298,6 +298,6 @@ def test_shared_arrays_may_have_other_names(name, changes):
 
 
 def test_a_race_after_the_tree_is_not_attributed_to_it():
-    exercise = mg.exercise("block_sum")
+    exercise = mg.exercise("any_block_sum")
     found = exercise.check(exercise.solution().replace("if (t == 0)", "if (t + 1 == blockDim.x)"))
     assert found.kind == "race" and "goes before each round" not in found.text, found

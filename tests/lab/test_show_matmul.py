@@ -150,3 +150,9 @@ def test_a_kernel_that_calls_a_function_of_a_header_has_the_regions_of_that(tmp_
     text = '#include "body.cuh"\nextern "C" __global__ void one(float* y) { body(y); }\n'
     part = Source(text, "one.cu", tmp_path).parts("one")["store"]
     assert repr(part) == "cuda/body.cuh:2\n   2      // [store]\n   3      y[0] = 1;"
+
+
+def test_a_rung_with_other_values_has_no_time():
+    picture = rung("register_tile_2d", EDGE=64, EACH=4)
+    assert "not timed" in repr(picture) and "TFLOP/s" not in repr(picture)
+    assert "us for 4096 x 4096" in repr(rung("register_tile_2d"))

@@ -56,7 +56,7 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "again": (scale, [M, zeros(4, 6), zeros(24), float("inf"), False, 24], {"grid": (2, 1, 1), "block": 12}),
     "add": (mg.add["forward"], [M.astype(np.float64), M[:, :1].astype(np.float64)], {"BLOCK": 32}),
     "transpose": (mg.transpose["naive"], [np.arange(600.0).reshape(20, 30)], {"TILE": 8}),
-    "less": (mg.less["forward"], [LONG, mg.tensor(1.5)], {}),
+    "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
     "padded": (mg.transpose["padded"], [M], {"TILE": 32}),
     "tree": (mg.sum["tree"], [LONG], {"BLOCK": 64}),

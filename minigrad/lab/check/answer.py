@@ -54,20 +54,25 @@ class Answer:
             display(part)
 
 
-def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
+def answer(
+    mine: Callable, truth: Callable, *cases: Sequence, given: Sequence[str] = (), parts: Sequence[str] = ()
+) -> Answer:
     """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
 
     The answer is "Correct", or names the first case that differs, with the element, its value and the true one.
+    given: names for the arguments of a case. parts: names for the elements of a result.
     """
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
-    for given in (mine, truth):
-        require("answer", given, Callable, "your function, the true one, and cases")
+    for function in (mine, truth):
+        require("answer", function, Callable, "your function, the true one, and cases")
     for case in cases:
         require("answer", case, tuple | list, "cases as tuples of arguments, e.g. (2.0,)")
     for number, case in enumerate(cases, 1):
         arguments = arguments_of(case)
         place = f"Not yet. Case {number}, ({', '.join(map(_short, case))}): " if case else "Not yet: "
+        if given:
+            place = f"Not yet. {', '.join(f'{name} {value}' for name, value in zip(given, case, strict=True))}: "
         wanted = np.asarray(truth(*arguments))
         try:
             got = np.asarray(mine(*arguments))
@@ -76,6 +81,12 @@ def answer(mine: Callable, truth: Callable, *cases: Sequence) -> Answer:
         except Exception as exception:  # a learner's function may raise anything
             return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
         if error := _error(got, wanted):
+            if error[0] == "value" and parts:
+                each = zip(parts, got, wanted, strict=True)
+                error = (
+                    "value",
+                    ", ".join(f"{part} is {one}, wanted {right}" for part, one, right in each if one != right),
+                )
             return Answer(False, f"{place}{error[1]}.", error[0])
     return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
 

@@ -151,16 +151,18 @@ class Exercise:
 class PythonExercise(Exercise):
     """A function to write. truth(*case) is the right result, found in another way than the solution's.
 
-    call(function, *case) adapts a function that is not called with a case as it is, and may raise Refused. score is the
-    sentence that ends the answer to a right one. content is that of Exercise.
+    call(function, *case) adapts a function that is not called with a case as it is, and may raise Refused. given names
+    the numbers of a case, and parts those of the result, in an answer. score is the sentence that ends the answer to a
+    right one. content is that of Exercise.
     """
 
     def __init__(
         self, notebook: str, *, truth: Callable, cases: Sequence[tuple], call: Callable = operator.call,
-        score: str = "", **content: Any,
+        score: str = "", given: Sequence[str] = (), parts: Sequence[str] = (), **content: Any,
     ):  # fmt: skip
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call, self._score = truth, tuple(cases), call, score
+        self._given, self._parts = given, parts
         self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
@@ -169,7 +171,7 @@ class PythonExercise(Exercise):
             function = self._function(attempt, names) if isinstance(attempt, str) else attempt
         except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
-        found = answer(partial(self._call, function), self.truth, *self.cases)
+        found = answer(partial(self._call, function), self.truth, *self.cases, given=self._given, parts=self._parts)
         if found.correct:
             return replace(found, text=f"{found.text} {self._score}".rstrip(), result=function)
         if same_code(function, self._function(self.skeleton)):

@@ -43,7 +43,8 @@ class KernelExercise(Exercise):
     A correct kernel is wasteful if one of its counts in the whole grid is more than a multiple of the solution's:
     limits gives the multiple by the name of the count, as in COUNTS, on top of those that hold in every exercise. score
     names the count that the answer compares with the solution's, and with that of the cell as given where that is a
-    correct kernel, to be made better; its limit is 1.1 times the solution's. The answer shows the reader's own
+    correct kernel, to be made better; its limit is 1.1 times the solution's. room is the advice where the shared arrays
+    are larger than the solution's, which is then no pass. The answer shows the reader's own
     accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
     what the exercise is about: with show or through, or with a score beyond a single thread's accesses.
     """
@@ -68,12 +69,13 @@ class KernelExercise(Exercise):
         limits: Mapping[str, float] = MappingProxyType({}),
         score: str = "",
         show: Callable[[Inspection], Any] | None = None,
+        room: str = "",
         **content: Any,
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.op = op
-        self.score, self._show = score, show
+        self.score, self._show, self._room = score, show, room
         self._closed = score in ("", "accesses") and not (show or through)
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
@@ -137,6 +139,8 @@ class KernelExercise(Exercise):
         if len(filled & read) < len(self.through):
             name = next((name for name in self.through if name not in filled & read), self.through[0])
             kind, text = "unused", f"{name} is not used: fill it, wait, and read from it."
+        elif self._room and shared_bytes(mine) > shared_bytes(self._inspected(self.kernel)):
+            kind, text = "room", f"its shared arrays are larger than they were: {self._room}."
         else:
             kind, text = "wasteful", waste
         score = f"\n{self._scored(found)}" if self.score else ""
@@ -165,7 +169,7 @@ class KernelExercise(Exercise):
 
     def _outcome(self, text: Any, kind: str) -> Any:
         """The counts of a correct kernel; the results or problems of a wrong one, case by case."""
-        if kind in ("wasteful", "unused"):
+        if kind in ("wasteful", "unused", "room"):
             return counts(self._inspected(ReaderKernel(self.kernel, text)))
         return list(outcomes(self, text))
 
@@ -182,6 +186,12 @@ class KernelExercise(Exercise):
         picture = self._show or (pictures.banks if self.score in SHARED else None)
         drawing = drawn(self._inspected(kernel, blocks=1), picture) or drawn(launches, picture)  # the first may idle
         return [*drawing, *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
+
+
+def shared_bytes(launches: Sequence[Inspection]) -> int:
+    """The bytes of all shared arrays."""
+    found = [variable for record in launches for variable in record.variables.values() if variable.space == "shared"]
+    return sum(variable.size * variable.itemsize for variable in found)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -172,13 +172,21 @@ def account(record: dict[str, Any] | None = None) -> Table:
 
 
 def watts(record: dict[str, Any] | None = None) -> Table:
-    """Time, power and energy of each kernel that was repeated for a second."""
+    """Time, power, energy and clock of each kernel that was repeated for a second."""
     rows = []
     for name, seen in (newest() if record is None else record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
         speed, each = f"{2 * SIDE**3 / seen['us'] / 1e6:.1f}", f"{joules / (2 * SIDE**3) * 1e12:.3g}"
-        rows.append((name, f"{seen['us']:.0f}", speed, f"{seen['watts']:.0f}", each, ", ".join(seen["reasons"])))
-    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
+        cells = (
+            f"{seen['us']:.0f}",
+            speed,
+            f"{seen['watts']:.0f}",
+            each,
+            f"{seen['mhz']:.0f}",
+            ", ".join(seen["reasons"]),
+        )
+        rows.append((name, *cells))
+    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "MHz", "clock lowered by"))
 
 
 def newest() -> dict[str, Any]:

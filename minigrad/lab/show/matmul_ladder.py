@@ -56,7 +56,7 @@ class RungCounts:
 
     @property
     def intensity(self) -> float:
-        """FLOPs per byte fetched from global memory: 2 per multiplication and lane, 32 bytes per sector."""
+        """FLOPs per byte that loads from global memory ask for, before the caches: in sectors of 32 bytes."""
         return 2 * 32 / (32 * self.sectors)
 
     @property
@@ -188,10 +188,13 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     """One rung: the elements of c that a block, a warp and a thread compute, their loads, and the recorded speed.
 
     Owners and loads are counted on `sim`, in the kernel itself; the owners on tensor cores follow from the layout of
-    their instructions. The times are those of the record, by default the newest that has any.
+    their instructions. The times are those of the record, by default the newest that has any; other values than its own
+    have none.
     Raises ValueError for an unknown rung.
     """
-    record, values = record or newest(n), settings(name, n) | values
+    record, usual = record or newest(n), settings(name, n)
+    values = usual | values
+    record = record if values == usual else None  # the record has the times of those alone
     counts, finding = counted(name, **values), "128 elements of c a thread, on tensor cores, which only a GPU has"
     if counts:
         loads = f"{counts.global_loads:.3g} global, {counts.shared_loads:.3g} shared loads a multiplication"
@@ -200,7 +203,8 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     owners = counts.owners if counts else on_tensor_cores(name)
     figure = blank_figure(WIDTH, 3.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-    _draw_owners(left, owners, max(counts.tile) if counts else SIDE)
+    down, across = counts.tile if counts else owners.shape
+    _draw_owners(left, owners[: 2 * down, : 2 * across])  # a small block would be lost in all of c
     _draw_step(right, name, n, record)
     return Picture(figure, title, _numbers(name, values, counts, owners, n, record))
 
@@ -222,10 +226,10 @@ def _numbers(
             f"  a block    {plural(counts.threads, 'thread')} for {rows} x {columns} elements of c",
             f"  loads      {counts.global_loads:.4g} from global memory and {counts.shared_loads:.4g} from "
             "shared memory for each multiplication and addition",
-            f"  FLOP/byte  {counts.intensity:.4g} for each byte that is fetched from global memory",
+            f"  FLOP/byte  {counts.intensity:.4g} for each byte that loads from global memory ask for, before caches",
         ]
     lines.append(f"  time       {time_of(name, n, record)}")
-    origin = f"Times: recorded on {record.place if record else 'no GPU yet'}."
+    origin = f"Times: recorded on {record.place}." if record else "Times: none recorded for these values."
     return "\n".join([*lines, f"Loads: counted on sim. {origin}" if counts else origin])
 
 
@@ -250,33 +254,34 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
     return Picture(figure, title, repr(table(rows_of(record, n), SPEED_HEADERS)))
 
 
-def _draw_owners(axes: Axes, owners: np.ndarray, tile: int) -> None:
+def _draw_owners(axes: Axes, shown: np.ndarray) -> None:
     """c, with the elements of block 0, of its first warp and of its first thread; left of it the rows of a that they
     need, above it the columns of b."""
     axes.set_axis_off()
     axes.set_aspect("equal")
     colours = ListedColormap(["white", PALE, LIGHT_BLUE, VERMILLION])
-    side = min(2 * tile, SIDE)  # a small block would be lost in all of c
-    shown = owners[:side, :side]
+    high, wide = shown.shape
+    side = max(high, wide)
     gap, deep = 0.06 * side, 0.18 * side
     for picture, left, top, width, height in (
-        (shown, 0, 0, side, side),
-        (shown.max(1, keepdims=True), -gap - deep, 0, deep, side),
-        (shown.max(0, keepdims=True), 0, -gap - deep, side, deep),
+        (shown, 0, 0, wide, high),
+        (shown.max(1, keepdims=True), -gap - deep, 0, deep, high),
+        (shown.max(0, keepdims=True), 0, -gap - deep, wide, deep),
     ):
         extent = (left, left + width, top + height, top)
         axes.imshow(picture, cmap=colours, vmin=0, vmax=3, interpolation="nearest", extent=extent)
         box(axes, left, top, width, height, "none", linewidth=0.8)
-    axes.set(xlim=(-0.32 * side, 1.02 * side), ylim=(1.24 * side, -gap - deep - 1))
+    axes.set(xlim=(-0.32 * side, 1.02 * side), ylim=(high + 0.42 * side, -gap - deep - 1))
     write(axes, -gap - deep / 2, -1.3 * gap, "a", fontsize=10)
     write(axes, -1.3 * gap, -gap - deep / 2, "b", fontsize=10)
-    note = f"c, {side} x {side} elements, with the rows of a (left) and the\ncolumns of b (above) that they need"
-    write(axes, side / 2 - deep / 2, side + 0.08 * side, note, fontsize=10)
-    keys = (-0.3, "a block", PALE), (0.1, "its first warp", LIGHT_BLUE), (0.66, "its first thread", VERMILLION)
+    white = "; white: other blocks" if (shown == 0).any() else ""
+    note = f"c, {high} x {wide} elements{white}\nleft: the rows of a, above: the columns of b"
+    write(axes, side / 2 - deep / 2, high + 0.15 * side, note, fontsize=10)
+    keys = (-0.32, "a block", PALE), (0.08, "its first warp", LIGHT_BLUE), (0.68, "its first thread", VERMILLION)
     for at, label, colour in keys:
         x = at * side
-        box(axes, x, 1.16 * side, 0.05 * side, 0.05 * side, colour, linewidth=0.6)
-        write(axes, x + 0.07 * side, 1.185 * side, label, ha="left", fontsize=10)
+        box(axes, x, high + 0.31 * side, 0.05 * side, 0.05 * side, colour, linewidth=0.6)
+        write(axes, x + 0.07 * side, high + 0.335 * side, label, ha="left", fontsize=10)
 
 
 def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
@@ -286,7 +291,8 @@ def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:
     axes.grid(visible=False)
     found = measured(record, n)
     if record is None or name not in found:
-        write(axes, 0.5, 0.5, "not timed: there is no record")
+        axes.set_axis_off()
+        write(axes, 0.5, 0.5, "no time recorded for these values")
         return
     names, unit = list(found), found[name].unit
     steps = names[: names.index(name) + 1][-2:]

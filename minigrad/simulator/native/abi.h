@@ -81,6 +81,9 @@ void minigrad_describe_device(const char* name, char* start, size_t bytes, unsig
 void minigrad_note_atomic(void* address, size_t bytes, int device);  // device: 0 for block scope
 void minigrad_note_change(void* address, int device);                // after an atomic that changed the value
 void minigrad_note_fence(int device);
+void minigrad_note_copy(void* to, size_t bytes);  // an asynchronous copy, of which the value has just been written
+void minigrad_note_commit();                      // the copies since the last one are a group
+void minigrad_note_arrival(unsigned pending);     // all groups of the thread but the last ones have arrived
 int minigrad_printf(const char* format, ...);
 void minigrad_assert_failed(const char* text, const char* file, int line) __attribute__((noreturn));
 void minigrad_misaligned(const char* what, uintptr_t address, int alignment) __attribute__((noreturn));

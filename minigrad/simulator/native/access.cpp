@@ -69,7 +69,7 @@ static Finding* find(ProblemKind kind, Access access, int variable, uint32_t pc,
 RARE static void race(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,
                       Cell* cell) {
     int number = &variable - watch.variable;
-    Finding* finding = find(RACE, access, number, now.pc, before.pc);
+    Finding* finding = find(before.under_way() ? EARLY : RACE, access, number, now.pc, before.pc);
     if (!finding) return;
     finding->offset = int64_t(cell - variable.cells) << variable.shift;
     finding->other_access = kind;
@@ -92,10 +92,14 @@ RARE static bool is_flag(const Stamp& before, Access kind, const Stamp& now, Acc
     return kind == access ? kind == ATOMIC : !variable.shared || kind == ATOMIC || access == ATOMIC;
 }
 
+// True if the write is that of a copy which may still be under way, in this block.
+static inline bool is_early(const Stamp& before) { return before.under_way() && before.epoch >= watch.first_epoch; }
+
 static inline bool no_race(const Stamp& before, Access kind, const Stamp& now, Access access,
                            const Variable& variable) {
     bool relaxed = before.relaxed && now.relaxed;
-    return (relaxed && is_flag(before, kind, now, access, variable)) || ordered(before, now, variable);
+    return (relaxed && is_flag(before, kind, now, access, variable)) ||
+           (ordered(before, now, variable) && !is_early(before));
 }
 
 static inline void compare(const Stamp& before, Access kind, const Stamp& now, Access access, Variable& variable,

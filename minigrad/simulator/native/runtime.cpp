@@ -17,6 +17,7 @@
 #include "grid.cpp"
 #include "release_log.cpp"
 #include "access_history.cpp"
+#include "copies.cpp"
 #include "access.cpp"
 #include "release_acquire.cpp"
 #include "loop_iterations.cpp"

@@ -12,7 +12,8 @@ namespace minigrad {
 
 enum Access { READ, WRITE, ATOMIC, ENTER };  // ENTER: a basic block begins
 
-enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX };  // as in native.py; INDEX: outside an extent
+// As in native.py. INDEX: outside an extent; EARLY: of what an asynchronous copy has not brought yet.
+enum ProblemKind { RACE, OUTSIDE, UNINITIALISED, INDEX, EARLY };
 
 // Each buffer lies in the middle of an address window of its own, so that an index out of bounds still belongs to its
 // array: up to 2^32 float4s, where x[threadIdx.x - 1] goes as unsigned, or 2^30 floats where the system has fewer
@@ -30,6 +31,7 @@ struct Stamp {
     uint32_t pc : 30, relaxed : 1, narrow : 1;  // within the kernel's file; volatile or atomic; atomic with block scope
     unsigned thread() const { return thread_clock % (1u << THREAD_BITS); }
     uint32_t clock() const { return thread_clock >> THREAD_BITS; }
+    bool under_way() const { return narrow && !relaxed; }  // of an asynchronous copy that has not arrived
 };
 
 // The shadow of one element: two accesses of a kind, from different warps if possible. Where two are not enough, see
@@ -80,6 +82,8 @@ struct Record {
     uint64_t iteration;  // hash of the loop iterations around it; see loop_iterations.cpp
 };
 
+struct Copies;  // of a thread, under way; see copies.cpp
+
 struct Watch {
     bool on, recording;
     bool full;         // the limit of records was reached
@@ -108,6 +112,7 @@ struct Watch {
     bool keep_history;                         // the file has fences, or a __syncwarp of some lanes
     void* history;                             // if so, accesses beyond two; see access_history.cpp
     void* release_state;                       // from the first fence on; see release_acquire.cpp
+    Copies* copies;                            // by thread; nullptr until the first asynchronous copy
     // records
     uint64_t blocks;  // number of blocks that are recorded
     Record* records;
@@ -147,6 +152,8 @@ RARE bool ordered_by_release(const Stamp& before, unsigned self);
 RARE bool ordered_by_atomics(const char* cell, uint64_t serial, unsigned self);
 void free_release_state();
 void number_iterations();
+void forget_copies();  // of the block before
+void free_copies();
 void free_history();
 
 }  // namespace minigrad

@@ -45,6 +45,7 @@ void watch_block(Worker& worker, uint64_t number) {
     new_epoch();
     watch.block_epochs[watch.block] = watch.first_epoch = watch.epoch;
     if (watch.release_state) reset_block_clocks();
+    if (watch.copies) forget_copies();
 }
 
 void watch_barrier() {
@@ -107,6 +108,7 @@ MINIGRAD_EXPORT void minigrad_watch_end() {
     protect_pages();
     free_release_state();
     free_history();
+    free_copies();
     for (unsigned i = 0; i < watch.variables; ++i) {
         Variable& variable = watch.variable[i];
         if (variable.cells) munmap(variable.cells, variable.count * sizeof(Cell));

@@ -15,6 +15,7 @@ $$y_0 = \sum_i a_i\, b_i$$
 
 The kernel below is right, and every thread queues at `y[0]`. Shorten the queue: let the threads of a block add up their
 products first, and let one of them bring the result. `y[0]` is 0 at the start. `BLOCK` is a power of two.
+The score counts atomic operations, also those on shared memory.
 """,
     solution="""
 extern "C" __global__ void dot_product(const float* a, const float* b, float* y, int n) {

@@ -23,7 +23,7 @@ block makes a tile, as long as there are tiles left. Predict
 
 1. the tiles of $c$;
 2. the turns of the block that has the most tiles;
-3. the share of all places for tiles, 132 in each turn, that are filled.
+3. the share of all places for tiles, 132 in each turn, that are filled: a quotient, or three digits.
 """,
     solution="""
 #> tiles = ...
@@ -50,6 +50,8 @@ filled = 288 / (3 * 132)
               "Rows of tiles times columns of tiles."),
         Wrong("turns = 3", "turns = 2", "value", "Two turns make 264 tiles. The other 24 take a turn of their own."),
         Wrong("turns = 3", "turns = 288 / 132", "value",
+              "A block makes whole tiles. While some make their third, the others have nothing to do."),
+        Wrong("turns = 3", "turns = 2.18", "value",
               "A block makes whole tiles. While some make their third, the others have nothing to do."),
         Wrong("turns = 3", "turns = 4", "value", "That is the number for 4096 x 4096, with 512 tiles."),
         Wrong("filled = 288 / (3 * 132)", "filled = 24 / 132", "value",

@@ -51,9 +51,12 @@ def held_by(lane, i):
         Wrong("8 * (i // 2)", "i // 2", "value", "The second pair is 8 rows below the first."),
         Wrong("2 * (lane % 4) +", "lane % 4 +", "value",
               "Each lane has two columns, so the next one begins 2 further on."),
+        Wrong("return row, column", "return column, row", "value", "The row comes first: return row, column."),
         Wrong("+ i % 2", "+ i // 2", "value", "The place in the pair is i % 2."),
         Wrong(" + i % 2", "", "value", "The two numbers of a pair are neighbours: their columns differ."),
     ],
     truth=truth,
+    given=("lane", "number"),
+    parts=("row", "column"),
     cases=CASES,
 )  # fmt: skip

@@ -17,6 +17,9 @@ A block makes a tile of `TILE` x `TILE` elements of $c$ and walks along $k$ in s
 tile of $a$ and a tile of $b$, one element of each for a thread, and add the products. The sums must be right, and
 neighbouring threads (`threadIdx.x`) have to read neighbours in memory, from $a$ and from $b$. Where a matrix has no
 such element, put 0 into the tile.
+
+The picture of the answer has `TILE=16`: a warp writes two rows of a padded tile, and two of its 32 elements meet in one
+bank. With `TILE=32` a warp writes one row.
 """,
     solution="""
 extern "C" __global__ void matmul_tile(

@@ -25,7 +25,7 @@ register_loads = Prediction(
 a block makes 64 x 64. Predict
 
 1. the loads from shared memory for each multiplication;
-2. the FLOPs for each byte that the block fetches from global memory.
+2. the FLOPs for each byte that the block's loads from global memory ask for, before the caches.
 """,
     solution="""
 #> loads = ...  # from shared memory, for each multiplication
@@ -55,7 +55,7 @@ flops_per_byte = 64 / 4
               "too."),
         Wrong("loads = 8 / 16", "loads = 16 / 8", "value", "Loads for each multiplication: 8 over 16, not 16 over 8."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 4 / 4", "value",
-              "From global memory it is the block that fetches, and its tile is 64 wide."),
+              "It is the block that asks global memory, and its tile is 64 wide."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 128 / 4", "value",
               "128 is the tile of the rung in the table."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 64", "value",

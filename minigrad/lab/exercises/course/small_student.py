@@ -36,7 +36,7 @@ def percent(function: Any, case: str) -> Any:
         if size > (most := 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10):
             raise ValueError(f"your network learns {size} numbers, and one with {HIDDEN} hidden units {most}")
         shares.append(100 * nn.accuracy(model(tensor(held.images, device="numpy")), held.labels))
-    return np.round(min(np.mean(shares), WANTED), 1)
+    return np.round(np.minimum(np.mean(shares), WANTED), 1)
 
 
 small_student = PythonExercise(

@@ -72,6 +72,15 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
         "written last.",
     ],
     wrong=[
+        Wrong("    for (int j = t; j < cols; j += BLOCK) {\n        sum += expf(x[j] - most);\n    }\n"
+              "    __syncthreads();  // all have read the largest\n    part[t] = sum;\n"
+              "    for (int half = BLOCK / 2; half > 0; half /= 2) {\n        __syncthreads();\n"
+              "        if (t < half) {\n            part[t] += part[t + half];\n        }\n    }\n"
+              "    __syncthreads();  // the sum is complete\n"
+              "    for (int j = t; j < cols; j += BLOCK) {\n        y[j] = expf(x[j] - most) / part[0];",
+              "    for (int j = 0; j < cols; ++j) {\n        sum += expf(x[j] - most);\n    }\n"
+              "    for (int j = t; j < cols; j += BLOCK) {\n        y[j] = expf(x[j] - most) / sum;", "wasteful",
+              "Every thread adds up the whole row by itself. Share the row out, and add up the shares as a tree."),
         Wrong("    __syncthreads();  // all have read the largest\n", "", "race",
               "A thread puts its sum into `part` while another still reads the largest there. Wait in between."),
         Wrong("    __syncthreads();  // the sum is complete\n", "", "race",
@@ -105,7 +114,7 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     ],
     reference=reference,
     arguments=lambda x: {"y": x.shape, "rows": x.shape[0], "cols": x.shape[1]},
-    inputs=[(numbers(*shape),) for shape in ((2, 3), (1, 1), (33, 5), (0, 3), (3, 65))]
+    inputs=[(numbers(*shape),) for shape in ((2, 3), (1, 1), (33, 5), (0, 3), (2, 1000))]
     + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1e6,)],
     grid=("rows",),
     sizes="rows",

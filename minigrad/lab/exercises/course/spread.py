@@ -21,7 +21,7 @@ $$y_0 = \frac{1}{n} \sum_i (x_i - m)^2, \qquad m = \frac{1}{n} \sum_i x_i$$
 
 Both sums go through the same shared array, `sums`, as a tree. On the GPU of the author the result was right a thousand
 times, and then it was not. Find the reason, mend it, and leave alone what is right: a barrier that nothing needs is
-time lost.
+time lost, and the answer counts them.
 """,
     solution="""
 extern "C" __global__ void spread(const float* x, float* y, int n) {
@@ -93,8 +93,7 @@ extern "C" __global__ void spread(const float* x, float* y, int n) {
         Wrong("    if (t == 0) {\n        y[0] = sums[0] / n;\n    }\n", "    y[0] = sums[0] / n;\n", "race",
               "This was right: one thread writes the result, the one that has made the last addition."),
         Wrong("(x[i] - mean) * (x[i] - mean);\n    }\n    __syncthreads();\n",
-              "(x[i] - mean) * (x[i] - mean);\n    }\n    __syncthreads();\n    __syncthreads();\n"
-              "    __syncthreads();\n",
+              "(x[i] - mean) * (x[i] - mean);\n    }\n    __syncthreads();\n    __syncthreads();\n",
               "wasteful", "One barrier is enough between the reading and the writing."),
     ],
     reference=reference,
@@ -102,6 +101,6 @@ extern "C" __global__ void spread(const float* x, float* y, int n) {
     inputs=[(numbers(n),) for n in (3, 33, 1, 256, 1025)],
     grid=("blocks",),
     sizes="blocks",
-    limits={"barriers": 1.1},
+    limits={"barriers": 1},
     tunables={"BLOCK": (64, 1, 2, 256)},
 )  # fmt: skip

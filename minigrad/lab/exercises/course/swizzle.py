@@ -33,6 +33,7 @@ extern "C" __global__ void swizzle(const float* x, float* y) {
 }
 """,
     score="wavefronts",
+    room="the copy engine has no spare column: keep tile[32][32]",
     hints=[
         "the 32 lanes of a read have one `row` and all values of `column`. They read tile[column][...]: 32 rows of "
         "the "
@@ -59,6 +60,7 @@ extern "C" __global__ void swizzle(const float* x, float* y) {
               "tile[column][row ^ column]", "tile[row][31 - column] = x[row * 32 + column];\n    __syncthreads();\n"
               "    y[row * 32 + column] = tile[column][31 - row]", "wasteful",
               "Right, and every row is moved in the same way: a column is still one bank."),
+        Wrong("tile[32][32];", "tile[32][33];", "room", "A spare column works, too, but the copy engine leaves none."),
         Wrong("    __syncthreads();\n", "", "race", "Other threads write what this one reads: wait for them."),
         Wrong("tile[row][column ^ row]", "tile[row][column + row]", "out-of-bounds",
               "column + row runs over the end of the row, into the next one: take (column + row) % 32, or the "

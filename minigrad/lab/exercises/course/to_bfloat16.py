@@ -7,15 +7,15 @@ from minigrad.rounding import rounded
 
 TIES = np.array([1.00390625, 1.01171875, -1.00390625, 2.0078125, 255.5], np.float32)  # halfway between two bfloat16
 CARRY = np.array([1.9999, 0.99999, -3.99999, 65535.0], np.float32)  # up to the next power of two
-PLAIN = np.array([0.0, 1.0, -2.5, 1 / 3, np.pi, 1e-30, -6.02e23], np.float32)
+PLAIN = np.array([0.0, 1.0, -2.5, 1 / 3, np.pi, 1e-30, -6.02e23, 1.00390637], np.float32)
 
 to_bfloat16 = PythonExercise(
     "07b",
     task=r"""
 **Round to bfloat16.** A bfloat16 is the upper half of a float32. `x.view(np.uint32)` gives the 32 bits of each number
 as a whole number, and cutting off the lower 16 bits of it rounds *towards zero*. Twice as good is the *nearest* one:
-add half of what is cut off, then cut. One case is special: a number that lies exactly halfway goes to the neighbour
-whose last bit is 0, so that errors do not all go one way.
+add half of the last place that stays, 0x8000, then cut. One case is special: a number that lies exactly halfway goes
+to the neighbour whose last bit is 0, so that errors do not all go one way.
 
 Whole numbers of the type `np.uint32` know `+`, `&`, `|`, `>>` (a shift to the right) and `<<`. Write the bits of the
 nearest bfloat16, with zeros in the lower half.
@@ -45,6 +45,8 @@ def to_bfloat16(x):
               "Halfway goes up always. It should go to the neighbour whose last bit is 0."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0x7FFF)", "value",
               "Halfway goes towards zero always. It should go to the neighbour whose last bit is 0."),
+        Wrong("np.uint32(0x7FFF) + last", "((bits & np.uint32(0xFFFF)) >> np.uint32(1))", "value",
+              "This adds half of the bits that are cut off, which seldom carries. Half of the last place is 0x8000."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0xFFFF)", "value",
               "This rounds away from zero: half of it is enough."),
         Wrong(">> np.uint32(16) &", ">> np.uint32(17) &", "value",

@@ -1,14 +1,45 @@
 """07b: a float32 as the sum of two numbers that a tensor core can read."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from minigrad.lab.check.answer import Refused
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
 from minigrad.rounding import rounded
 
 
-def tf32(x: np.ndarray) -> np.ndarray:
+class Factor(np.ndarray):
+    """An array whose products with @ are counted. Their factors must be numbers of TF32."""
+
+    products = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [np.asarray(x) for x in inputs]
+        options = {key: np.asarray(value[0]) if key == "out" else value for key, value in options.items()}
+        if ufunc is not np.matmul:
+            return np.asarray(getattr(ufunc, method)(*plain, **options)).view(Factor)
+        if any(np.any(rounded(x.astype(np.float32), "tf32") != x) for x in plain):
+            raise Refused("a factor of @ is not rounded: a tensor core reads numbers of TF32 alone", "unused")
+        Factor.products += 1
+        return np.matmul(*plain)
+
+
+def tf32(x: np.ndarray) -> Factor:
     """The nearest numbers with 10 bits after the point, in float64, so that sums of them are exact."""
-    return rounded(x.astype(np.float32), "tf32").astype(np.float64)
+    return rounded(np.asarray(x, np.float32), "tf32").astype(np.float64).view(Factor)
+
+
+def watched(function: Callable, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """The result of the function. Raises Refused where a product takes other numbers, or is not needed."""
+    Factor.products = 0
+    result = function(p.view(Factor), q.view(Factor), tf32)
+    if not Factor.products:
+        raise Refused("no two matrices are multiplied with @", "unused")
+    if Factor.products > 3:
+        raise Refused(f"it makes {Factor.products} products of two matrices, where 3 are enough", "wasteful")
+    return result
 
 
 def truth(p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -60,9 +91,16 @@ def two_pieces(p, q, tf32):
               "The small piece of p is multiplied by the large one of q."),
         Wrong("tf32(p - p_large)", "tf32(p_large - p)", "value",
               "The sign: p is p_large plus the small piece, so the small piece is p - p_large."),
+        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "p @ q", "unused",
+              "A tensor core cannot read p and q as they are: multiply their pieces."),
+        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "(p_large + p_small) @ (q_large + q_small)",
+              "unused", "The sum of two pieces is no number of TF32: that is why there are three products."),
+        Wrong("p_small @ q_large", "p_small @ q_large + p_small @ q_small", "wasteful",
+              "The fourth product is too small to matter, and takes as long as the others."),
+        Wrong("tf32(p - p_large)", "p - p_large", "unused", "What is lost of p has to be rounded, too."),
         Wrong("tf32(q - q_large)", "tf32(q - p_large)", "raised", "What is lost of q is q - q_large."),
     ],
     truth=truth,
-    call=lambda function, p, q: function(p, q, tf32),
+    call=watched,
     cases=PAIRS,
 )  # fmt: skip

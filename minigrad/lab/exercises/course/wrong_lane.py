@@ -57,5 +57,7 @@ def wrong_lane(lane, i):
               "Numbers 0 and 1 are the two halves of register 0: that line was right."),
     ],
     truth=truth,
+    given=("lane", "number"),
+    parts=("row", "column"),
     cases=CASES,
 )  # fmt: skip

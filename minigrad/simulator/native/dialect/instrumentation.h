@@ -56,6 +56,9 @@ template <class T> struct DeviceNote {
 #define MINIGRAD_NOTE_ATOMIC(address, device) minigrad_note_atomic((void*)(address), sizeof *(address), device)
 #define MINIGRAD_NOTE_CHANGE(address, device) minigrad_note_change((void*)(address), device)
 #define MINIGRAD_NOTE_FENCE(device) minigrad_note_fence(device)
+#define MINIGRAD_NOTE_COPY(to, bytes) minigrad_note_copy(to, bytes)
+#define MINIGRAD_NOTE_COMMIT() minigrad_note_commit()
+#define MINIGRAD_NOTE_ARRIVAL(pending) minigrad_note_arrival(pending)
 
 #else
 
@@ -64,6 +67,9 @@ template <class T> struct DeviceNote {
 #define MINIGRAD_NOTE_ATOMIC(address, device) (void)(device)
 #define MINIGRAD_NOTE_CHANGE(address, device) (void)(device)
 #define MINIGRAD_NOTE_FENCE(device) (void)(device)
+#define MINIGRAD_NOTE_COPY(to, bytes) (void)(to)
+#define MINIGRAD_NOTE_COMMIT() (void)0
+#define MINIGRAD_NOTE_ARRIVAL(pending) (void)(pending)
 #define MINIGRAD_UNSEEN
 
 #endif

@@ -4,7 +4,7 @@ from minigrad.lab import show
 from minigrad.lab.exercises import AsOp, KernelExercise, Wrong, numbers
 from minigrad.lab.exercises.as_op import everything, reduced
 
-block_sum = KernelExercise(
+any_block_sum = KernelExercise(
     "05",
     task="""
 **A tree for any block.** One block adds up the whole array. Each thread has added up its share and put the result into
@@ -17,7 +17,7 @@ and which one waits for the next round? Draw the rounds for 7 before you write.
 In the end `y[0]` is the sum, written by one thread. Before, it may hold any number: do not add to it.
 """,
     solution="""
-extern "C" __global__ void block_sum(const float* x, float* y, int n) {
+extern "C" __global__ void any_block_sum(const float* x, float* y, int n) {
     __shared__ float sums[BLOCK];
     int t = threadIdx.x;
     float sum = 0;
