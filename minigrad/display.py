@@ -41,7 +41,8 @@ class Folded:
 
 def plain(text: str) -> str:
     """HTML of a text in columns."""
-    return f'<pre style="margin:0;font-family:monospace;font-size:13px;line-height:{LINE}px;overflow-x:auto">{escape(text)}</pre>'
+    style = f"margin:0;font-family:monospace;font-size:13px;line-height:{LINE}px;overflow-x:auto"
+    return f'<pre style="{style}">{escape(text)}</pre>'
 
 
 CELL = "padding:2px 14px 2px 0;text-align:{side}"

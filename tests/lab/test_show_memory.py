@@ -132,6 +132,18 @@ def test_sectors_agree_with_the_counts_of_the_microscope():
     assert mg.show.sectors(transposed("tiled"), 29).numbers == mg.show.sectors(transposed("tiled"), "x").numbers
 
 
+def test_accesses_that_are_not_drawn_are_counted_and_a_number_for_several_lanes_is_said():
+    text = """extern "C" __global__ void five(const float* a, const float* b, float* y) {
+    y[threadIdx.x] = a[threadIdx.x] * a[threadIdx.x + 8] * a[threadIdx.x + 16] + b[threadIdx.x] + b[0];
+}"""
+    found = mg.inspect(text, X[0, :48].copy(), X[1, :32].copy(), np.zeros(32, "f"), grid=1, block=32)
+    four = mg.show.sectors(found)
+    assert four.numbers.startswith("Drawn: the 4 costliest of 6 accesses.\nDark:")
+    assert four.title.count("to read a") == 2 and "to read b" in four.title and "to write y" in four.title
+    assert mg.show.sectors(found, "y").numbers.startswith("Dark:")
+    assert repr(mg.show.sectors(found, "b")).splitlines()[-1].endswith("one number for several lanes")
+
+
 def test_an_unknown_access_is_rejected_with_the_known_ones():
     report = transposed("tiled")
     with pytest.raises(ValueError, match=r"no access to global memory in line 30; it has line 29 \(x\) and line 36"):

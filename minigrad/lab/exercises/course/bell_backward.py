@@ -40,8 +40,8 @@ extern "C" __global__ void bell_backward(const float* dy, const float* x, float*
 }
 """,
     hints=[
-        "go up the table from its last row, and hold each line of the kernel against its rule. Two lines differ, and the "
-        "answer stays wrong until both are mended.",
+        "go up the table from its last row, and hold each line of the kernel against its rule. Two lines differ, and "
+        "the answer stays wrong until both are mended.",
         "x is used in two places, as a factor of y and in t1. What happens to the first of its portions?",
         "copies going forward are added up going back: `+=`. And the rule of a minus sign is a minus sign.",
     ],
