@@ -114,7 +114,7 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     ],
     reference=reference,
     arguments=lambda x: {"y": x.shape, "rows": x.shape[0], "cols": x.shape[1]},
-    inputs=[(numbers(*shape),) for shape in ((2, 3), (1, 1), (33, 5), (0, 3), (2, 1000))]
+    inputs=[(numbers(*shape),) for shape in ((2, 3), (1, 1), (33, 5), (0, 3), (6, 600))]
     + [(1000 * numbers(5, 4),), (numbers(33, 3) - 1e6,)],
     grid=("rows",),
     sizes="rows",
