@@ -96,7 +96,7 @@ def test_a_thread_stores_the_elements_in_its_picture(monkeypatch):
     monkeypatch.setitem(INSTEAD, "uint4 eight = exchange(pair, lane);", mine)
     one = View.of((), ())
     got = product_of(
-        "wgmma", np.ones((128, 8), dtype), np.ones((8, 128), dtype), (128, 128), (128, 128, 8, 1), (one, one)
+        "wgmma", np.ones((128, 8), dtype), np.ones((8, 256), dtype), (128, 256), (128, 256, 8, 1), (one, one)
     )
     thread = got * 2.0**133
     assert set(thread.ravel()) == set(range(256))
