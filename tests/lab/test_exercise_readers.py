@@ -60,7 +60,7 @@ def test_a_correct_product_without_tiles_is_no_pass():
     ("body", "kind", "words"),
     [
         ("return a * x + y", "unused", "axpy is never launched"),
-        ("4, 256", "wasteful", "1 blocks are enough"),
+        ("4, 256", "wasteful", "Of these blocks 1 is enough"),
         ("256, -(-n // 256)", "wasteful", "Blocks come first"),
     ],
 )
