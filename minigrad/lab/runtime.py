@@ -96,6 +96,10 @@ class Runtime(Tabular):
         if any(isinstance(argument, np.ndarray) for argument in arguments):
             where = f"{kernel.name} was given an array of the host; a kernel reaches memory of the device only"
             raise CudaError(f"cudaErrorIllegalAddress: {where}.")
+        for param, given in zip(kernel.signature.params, arguments, strict=False):
+            if param.pointer != isinstance(given, DevicePointer):
+                wanted = "a pointer, from cudaMalloc" if param.pointer else f"a number, {param.type}"
+                raise TypeError(f"{kernel.name} takes {wanted}, as {param.name}; got {given!r:.60}.")
         values = [self._array(kernel.name, a) if isinstance(a, DevicePointer) else a for a in arguments]
         try:
             kernel(*values, grid=blocks, block=threads)
@@ -116,7 +120,8 @@ class Runtime(Tabular):
     def _array(self, who: str, pointer: Any) -> Array:
         array = require(who, pointer, DevicePointer, "memory of the device, from cudaMalloc").array
         if array is None:
-            raise CudaError(f"cudaErrorInvalidValue: {who} was given memory that is freed. Do two names hold it?")
+            first = "free each pointer once" if who == "cudaFree" else "use it before cudaFree, not after"
+            raise CudaError(f"cudaErrorInvalidValue: {who} was given memory that is freed: {first}.")
         return array
 
 

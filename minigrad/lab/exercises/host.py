@@ -1,9 +1,17 @@
 """Host programs: what their calls have to show besides a right result."""
 
 from minigrad.lab.check.answer import Refused
+from minigrad.lab.exercises.counts import enough
 from minigrad.lab.runtime import Runtime
 
 WARP = 32
+
+
+def require_freed(cuda: Runtime) -> None:
+    """Raises MemoryError where the program leaves memory allocated."""
+    if count := len(cuda.live):
+        are = "1 of the program's allocations is" if count == 1 else f"{count} of the program's allocations are"
+        raise MemoryError(f"{are} not freed: each cudaMalloc needs its cudaFree")
 
 
 def require_gpu(cuda: Runtime, name: str, n: int) -> None:
@@ -15,7 +23,7 @@ def require_gpu(cuda: Runtime, name: str, n: int) -> None:
         here = f"{name} is launched with {blocks} blocks of {threads} threads, for {n} elements"
         if threads < min(n, WARP):
             raise Refused(f"{here}. A warp has {WARP} places: take blocks of 256, say. Blocks come first", "wasteful")
-        if blocks > -(-n // threads) + 1:
-            raise Refused(f"{here}. {-(-n // threads)} blocks are enough, and the others are idle", "wasteful")
+        if blocks > (needed := -(-n // threads)):
+            raise Refused(f"{here}. Of these blocks {enough(needed)}, and the others are idle", "wasteful")
     if cuda.copied("cudaMemcpyDeviceToHost") < 4 * n:
         raise Refused("the result that the kernel made was not copied back to the host", "unused")

@@ -113,7 +113,8 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
         "Give the GPU's memory back.": [f"CHECK(cudaFree({name}));" for name in place.values()],
     }
     kept = [(why, lines) for why, lines in steps.items() if lines]
-    body = [[f"// {i}. {why}", *lines] for i, (why, lines) in enumerate(kept, 1)]
+    start = int(not next(iter(steps.values())))  # they are number 0, so that memory is always step 1
+    body = [[f"// {i}. {why}", *lines] for i, (why, lines) in enumerate(kept, start)]
     text = "\n\n".join("\n".join(f"    {line}" for line in lines) for lines in body)
     return f"{CHECK.replace('PRINT', print_)}\nint main() {{\n{text}\n    return 0;\n}}\n"
 

@@ -7,7 +7,7 @@ import numpy as np
 from minigrad.kernels.source_kernel import kernel
 from minigrad.lab.check.answer import Refused
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
-from minigrad.lab.exercises.host import require_gpu
+from minigrad.lab.exercises.host import require_freed, require_gpu
 from minigrad.lab.runtime import Runtime
 
 MEAN = kernel(
@@ -28,9 +28,12 @@ def truth(x: np.ndarray, steps: int) -> np.ndarray:
 
 
 def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
-    """The program's result. Raises Refused where it is right, but not made by the kernel, or x was copied too often."""
+    """The program's result. Raises MemoryError where it leaves memory allocated; Refused where the result is right, but
+    not made by the kernel, or x was copied too often.
+    """
     cuda = Runtime()
     result = program(cuda, MEAN, x.copy(), steps)
+    require_freed(cuda)
     if not np.allclose(result, truth(x, steps)):
         return result
     require_gpu(cuda, MEAN.name, x.size)
@@ -88,6 +91,9 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
               "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),
         Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",
               "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
+        Wrong("256, dx, dy, n)\n        dx, dy = dy, dx", "256, dx, dx, n)", "value",
+              "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
+        Wrong("    cuda.cudaFree(dy)\n", "", "raised", "Memory that is never freed is missing to the next program."),
         Wrong("    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)\n", "", "value",
               "The numbers have to arrive on the device once."),
         Wrong("4 * n, cuda.cudaMemcpyDeviceToHost", "n, cuda.cudaMemcpyDeviceToHost", "value",

@@ -58,6 +58,10 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
               "threadIdx.x."),
         Wrong("4 * BLOCK", "3 * BLOCK", "race",
               "With four elements a thread, a block takes 4 * BLOCK of them. The last quarter is taken twice now."),
+        Wrong("blockIdx.x * 4 * BLOCK + threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n"
+              "        int i = first + k * BLOCK",
+              "blockIdx.x * BLOCK + threadIdx.x;\n    {\n        int i = first", "never-written",
+              "Without the loop a thread takes one element, and the grid has threads for a quarter of them only."),
         Wrong("4 * BLOCK + threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n        int i = first + k * BLOCK",
               "4 * BLOCK + 2 * threadIdx.x;\n    for (int k = 0; k < 4; ++k) {\n"
               "        int i = first + k / 2 * 2 * BLOCK + k % 2", "wasteful",

@@ -36,6 +36,9 @@ occupancy = 100 * held * 6 / 64
     wrong=[
         Wrong("64 // 6", "64 / 6", "value", "Blocks are whole: a multiprocessor takes a block or it does not."),
         Wrong("64 // 6", "64", "value", "64 is the number of warps. A block of 192 threads has 6 of them."),
+        Wrong("64 // 6", "round(64 / 6)", "value", "An eleventh block would lack two of its six warps: round down."),
+        Wrong("65536 // (6 * 32 * 40)", "round(65536 / (6 * 32 * 40))", "value",
+              "A ninth block would lack a part of its registers, and does not start: round down."),
         Wrong("65536 // (6 * 32 * 40)", "65536 // (6 * 32)", "value", "Each of the 192 threads takes 40 registers."),
         Wrong("65536 // (6 * 32 * 40)", "65536 // (6 * 40)", "value",
               "Registers belong to threads, and a warp has 32 of them."),

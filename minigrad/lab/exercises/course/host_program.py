@@ -6,7 +6,7 @@ import numpy as np
 
 from minigrad.kernels.source_kernel import kernel
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
-from minigrad.lab.exercises.host import require_gpu
+from minigrad.lab.exercises.host import require_freed, require_gpu
 from minigrad.lab.runtime import Runtime
 
 AXPY = kernel(
@@ -24,8 +24,7 @@ def run(program: Callable, a: float, x: np.ndarray, y: np.ndarray) -> np.ndarray
     """The program's result. Raises MemoryError where it leaves memory allocated, Refused unless the GPU made it."""
     cuda = Runtime()
     result = program(cuda, AXPY, a, x.copy(), y.copy())
-    if cuda.live:
-        raise MemoryError(f"{len(cuda.live)} of the program's allocations are not freed: cudaFree each of them")
+    require_freed(cuda)
     if np.allclose(result, y + a * x):
         require_gpu(cuda, AXPY.name, x.size)
     return result
@@ -81,6 +80,8 @@ def host_program(cuda, axpy, a, x, y):
               "A fixed number of blocks fits one size only. Work it out from n, rounded up."),
         Wrong("-(-n // 256), 256, a", "256, -(-n // 256), a", "wasteful",
               "The number of blocks comes first, and then the threads of a block."),
+        Wrong("-(-n // 256)", "n // 256 + 1", "wasteful",
+              "For 512 elements that is one block more than they fill. Rounded up is -(-n // 256)."),
         Wrong("-(-n // 256), 256, a", "n, 1, a", "wasteful",
               "A block of one thread leaves 31 places of its warp empty."),
         Wrong("-(-n // 256), 256, a", "n, 256, a", "wasteful",
@@ -90,6 +91,12 @@ def host_program(cuda, axpy, a, x, y):
               "    result = a * x + y", "unused",
               "That is NumPy, on the host. The kernel of the GPU should make the result."),
         Wrong("    cuda.cudaFree(dx)\n", "", "raised", "Memory that is never freed is missing to the next program."),
+        Wrong("256, a, dx, dy, n", "256, dx, a, dy, n", "raised", "The order is that of the kernel: a, x, y, n."),
+        Wrong("    cuda.cudaMemcpy(result, dy, nbytes, cuda.cudaMemcpyDeviceToHost)\n    cuda.cudaFree(dx)\n"
+              "    cuda.cudaFree(dy)\n",
+              "    cuda.cudaFree(dx)\n    cuda.cudaFree(dy)\n"
+              "    cuda.cudaMemcpy(result, dy, nbytes, cuda.cudaMemcpyDeviceToHost)\n", "raised",
+              "The memory of the result is given back before the result is fetched."),
         Wrong("cudaMemcpy(dx, x, nbytes", "cudaMemcpy(x, dx, nbytes", "raised",
               "First comes where to, then from where, as in an assignment."),
     ],

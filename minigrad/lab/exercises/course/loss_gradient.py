@@ -55,6 +55,11 @@ total = 0
               "A larger logit at a wrong digit makes the loss larger: this gradient is positive."),
         Wrong("total = 0", "total = -1 / 5", "value",
               "Nine others are 0.9 / 5 together. Add them to what you have for the right digit."),
+        Wrong("total = 0", "total = right + other", "value", "There are nine other digits: right + 9 * other."),
+        Wrong("total = 0", "total = 1", "value",
+              "The probabilities add up to 1, but at the right digit 1 is taken off."),
+        Wrong("total = 0", "total = 1 / 5", "value",
+              "The probabilities add up to 1, but at the right digit 1 is taken off."),
     ],
     run=measure,
     truth=lambda grad: {

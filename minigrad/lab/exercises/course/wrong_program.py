@@ -6,7 +6,7 @@ import numpy as np
 
 from minigrad.kernels.source_kernel import kernel
 from minigrad.lab.exercises import PythonExercise, Wrong, numbers
-from minigrad.lab.exercises.host import require_gpu
+from minigrad.lab.exercises.host import require_freed, require_gpu
 from minigrad.lab.runtime import Runtime
 
 SQUARE = kernel(
@@ -21,9 +21,10 @@ extern "C" __global__ void square(const float* x, float* y, int n) {
 
 
 def run(program: Callable, x: np.ndarray) -> np.ndarray:
-    """The program's result. Raises Refused where it is right, but not made by the kernel with the blocks it needs."""
+    """The program's result. Raises MemoryError where it leaves memory allocated, Refused unless the GPU made it."""
     cuda = Runtime()
     result = program(cuda, SQUARE, x.copy())
+    require_freed(cuda)
     if np.allclose(result, x * x):
         require_gpu(cuda, SQUARE.name, x.size)
     return result
@@ -70,6 +71,9 @@ def wrong_program(cuda, square, x):
         Wrong("256, dx, dy, n)", "256, dx, dy, 4 * n)", "raised",
               "A kernel counts elements: its n is the number of floats, and only the runtime's calls take bytes."),
         Wrong("-(-n // 256), 256", "1, n", "raised", "A block has at most 1024 threads: take more blocks."),
+        Wrong("-(-n // 256)", "n // 256 + 1", "wasteful",
+              "1024 elements fill four blocks, and this starts five. Rounded up is -(-n // 256)."),
+        Wrong("    cuda.cudaFree(dy)\n", "", "raised", "Memory that is never freed is missing to the next program."),
         Wrong("-(-n // 256)", "n", "wasteful",
               "n is the number of elements, and a block of 256 threads has 256 of them."),
         Wrong("-(-n // 256), 256", "256, -(-n // 256)", "wasteful",
