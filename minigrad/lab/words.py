@@ -193,6 +193,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "16": {
         ("sensitivity", r"sensitivity|sensitivities"): "A gradient with respect to a quantity of physics.",
+        "stencil": "A kernel in which each place of a grid reads its neighbours.",
     },
 }
 

@@ -49,7 +49,8 @@ class Decisions:
 
 
 def decisions(derived: Derived) -> Decisions:
-    rows = [*_reread(derived), *_recomputed(derived), *_saved(derived)]
+    reread = _reread(derived)
+    rows = [*reread, *_recomputed(derived, {row.what for row in reread}), *_saved(derived)]
     return Decisions((*rows, *(_taped(derived, tape) for tape in derived.tapes), *derived.choices))
 
 
@@ -61,9 +62,12 @@ def _reread(derived: Derived) -> list[Choice]:
     return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
 
-def _recomputed(derived: Derived) -> list[Choice]:
-    """Variables and shared arrays whose statements are also in the adjoint."""
-    inputs, taped = {p.name for p in derived.facts.function.params if p.pointer}, {tape.value for tape in derived.tapes}
+def _recomputed(derived: Derived, reread: set[str]) -> list[Choice]:
+    """Variables and shared arrays whose statements are also in the adjoint. Arrays with a row have their bytes there."""
+    inputs, taped = (
+        {p.name for p in derived.facts.function.params if p.pointer} - reread,
+        {tape.value for tape in derived.tapes},
+    )
     lines: dict[str, list[Expr]] = {}
     for s in flatten(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):

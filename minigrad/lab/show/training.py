@@ -73,13 +73,16 @@ def _set_scales(axes: Axes, values: np.ndarray) -> None:
         plain_ticks(axes.yaxis)
 
 
-def memory(step: Callable[..., Any], *inputs: Tensor) -> Picture:
-    """The bytes in use after each launch of step(*inputs), on `sim`: the forward pass allocates, the backward frees."""
+def memory(step: Callable[..., Any], *inputs: Tensor, what: str = "A step of {} launches holds") -> Picture:
+    """The bytes in use after each launch of step(*inputs), on `sim`: the forward pass allocates, the backward frees.
+
+    what begins the title, with {} for the number of launches.
+    """
     found = timeline(step, *inputs)
     if not found.kernels:
         raise ValueError("show.memory: the step launched no kernel.")
     top = found.live.index(found.peak) + 1
-    title = f"A step of {len(found.kernels)} launches holds at most {found.peak:,} bytes, after launch {top}"
+    title = f"{what.format(len(found.kernels))} at most {found.peak:,} bytes, after launch {top}"
     figure, axes = canvas(8, 3.6, title)
     frame(axes, "launch", "bytes in use")
     marked = [i for i, name in enumerate(found.kernels) if "backward" in name or name.endswith("_adjoint")] or [-1]

@@ -16,7 +16,8 @@ def forward(n: int, rounds: int) -> np.ndarray:
 
 
 def reference(tape: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    return (2 * tape.astype(np.float64)).prod(axis=0) * dy
+    """The gradient of each round's p: the factors of that round and of all later ones."""
+    return (2 * tape[::-1].astype(np.float64)).cumprod(axis=0)[::-1] * dy
 
 
 compute_again = KernelExercise(
@@ -33,17 +34,19 @@ for (int j = 0; j < rounds; ++j) {
 y[i] = p;
 ```
 
-The adjoint below is right. It reads the whole tape. Make it move fewer sectors: the first row holds `x`, and everything
-else can be computed again. There are at most 8 rounds. Your score is the number of sectors.
+The adjoint below is right. It stores how `y` depends on the `p` of each round, and reads the whole tape. Make it move
+fewer sectors: the first row holds `x`, and everything else can be computed again. There are at most 8 rounds. Your score
+is the number of sectors.
 """,
     solution="""
 extern "C" __global__ void compute_again(
-    const float* tape, const float* dy, float* dx, int n, int rounds) {
+    const float* tape, const float* dy, float* dp, int n, int rounds) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         float d_p = dy[i];
         //> for (int j = rounds - 1; j >= 0; --j) {
         //>     d_p *= 2 * tape[j * n + i];
+        //>     dp[j * n + i] = d_p;
         //> }
         float kept[8];
         float p = tape[i];
@@ -53,17 +56,17 @@ extern "C" __global__ void compute_again(
         }
         for (int j = rounds - 1; j >= 0; --j) {
             d_p *= 2 * kept[j];
+            dp[j * n + i] = d_p;
         }
         //<
-        dx[i] = d_p;
     }
 }
 """,
     hints=[
         "The first row of the tape is x. From it, the loop of the forward kernel gives all other rows.",
         "A small array of the thread's own, `float kept[8];`, costs no sectors. Fill it on the way forward.",
-        "Two loops: the first one stores p in kept[j] and then computes the next p, as in the forward kernel. The "
-        "second one is the loop that you see, with kept[j] in place of the tape.",
+        "Two loops: first that of the forward kernel, then the one that you see. What does the first one have to leave "
+        "for the second, and before or after which line?",
     ],
     wrong=[
         Wrong("kept[j] = p;\n            p = p * p - 1.5f;", "p = p * p - 1.5f;\n            kept[j] = p;", "value",
@@ -82,17 +85,22 @@ extern "C" __global__ void compute_again(
               "The gradient that arrives is lost: multiply it, `*=`."),
         Wrong("d_p *= 2 * kept[j]", "d_p += 2 * kept[j]", "value",
               "Round j multiplies the gradient by its derivative. It adds nothing."),
-        Wrong("j >= 0", "j > 0", "value", "Round 0 is a round as well: j >= 0."),
+        Wrong("j >= 0", "j > 0", "never-written", "Round 0 is a round as well: j >= 0."),
         Wrong("float p = tape[i]", "float p = tape[i * rounds]", "value",
               "The tape has a row for each round: element i of the first row is tape[i]."),
         Wrong("float p = tape[i]", "float p = tape[(rounds - 1) * n + i]", "value",
               "That is the last row. The loop begins with the first one, which is x."),
         Wrong("float d_p = dy[i]", "float d_p = 1", "value", "The walk back starts from dy[i]."),
-        Wrong("dx[i] = d_p", "dx[i] += d_p", "nan", "dx may hold anything: one thread owns dx[i], and stores."),
+        Wrong("dp[j * n + i] = d_p", "dp[j * n + i] += d_p", "nan",
+              "dp may hold anything: one thread owns the element, and comes by once: store."),
+        Wrong("d_p *= 2 * kept[j];\n            dp[j * n + i] = d_p;", "dp[j * n + i] = d_p;\n            d_p *= 2 * kept[j];",
+              "value", "This stores the gradient of the p after round j. The factor of round j comes first."),
+        Wrong("for (int j = rounds - 1; j >= 0; --j)", "for (int j = 0; j < rounds; ++j)", "value",
+              "The gradient of a round's p has the factors of all later rounds: walk back from the last one."),
         Wrong("(i < n)", "(i <= n)", "out-of-bounds", "There are n columns: the guard is i < n."),
     ],
     reference=reference,
-    arguments=lambda tape, dy: {"dx": dy.shape, "n": dy.size, "rounds": tape.shape[0]},
+    arguments=lambda tape, dy: {"dp": tape.shape, "n": dy.size, "rounds": tape.shape[0]},
     inputs=[(forward(n, rounds), numbers(n, seed=1)) for n, rounds in ((3, 2), (1, 1), (33, 3), (1025, 5))],
     score="sectors",
 )  # fmt: skip

@@ -27,8 +27,9 @@ if (i < n) {
 }
 ```
 
-Write its adjoint. Thread `t` has a portion for `d_s[t]` and another one for `d_s[mirror]`. No atomics are needed: at
-any moment, let each element of `d_s` belong to one thread. `d_s` and `dx` may hold anything when the kernel starts.
+Write its adjoint by the rules: thread `t` hands one portion to `d_s[t]` and another one to `d_s[mirror]`, and `dx`
+comes from `d_s`. No atomics are needed: at any moment, let each element of `d_s` belong to one thread. `d_s` and `dx`
+may hold anything when the kernel starts.
 """,
     solution="""
 extern "C" __global__ void mirror_backward(const float* x, const float* dy, float* dx, int n) {
@@ -85,11 +86,19 @@ extern "C" __global__ void mirror_backward(const float* x, const float* dy, floa
               "    d_s[t] = 0;\n    __syncthreads();\n    atomicAdd(&d_s[t], s[mirror] * d_y);\n"
               "    atomicAdd(&d_s[mirror], s[t] * d_y);\n", "wasteful",
               "It is right. With a barrier between the two portions, each element has one owner at a time."),
+        Wrong("d_s[mirror] += s[t] * d_y;", "atomicAdd(&d_s[mirror], s[t] * d_y);", "wasteful",
+              "It is right. After the barrier, only thread t adds to d_s[mirror]: a plain += is enough."),
+        Wrong("    float d_y = i < n ? dy[i] : 0;\n    d_s[t] = s[mirror] * d_y;\n    __syncthreads();\n"
+              "    d_s[mirror] += s[t] * d_y;\n    __syncthreads();\n    if (i < n) {\n        dx[i] = d_s[t];",
+              "    int other = blockIdx.x * EDGE + mirror;\n    if (i < n) {\n"
+              "        dx[i] = s[mirror] * (dy[i] + (other < n ? dy[other] : 0));", "unused",
+              "Well seen: as a gather it needs no barrier on the way back. Here, practise the rules: now with d_s."),
     ],
     reference=reference,
     arguments=lambda x, dy: {"dx": x.shape, "n": x.size},
     inputs=[(numbers(n), numbers(n, seed=1)) for n in (3, 1, 33, 64, 257)],
     grid=("n/EDGE",),
     block=("EDGE",),
+    through=("s", "d_s"),
     tunables={"EDGE": (EDGE,)},
 )  # fmt: skip

@@ -75,8 +75,10 @@ adjoints = 10
               "Every step was a launch of its own, and is walked back alone."),
         Wrong("adjoints = 10", "adjoints = 2048", "value",
               "One walk back gives the gradient of all 2048 cells: it takes one launch for each step."),
+        Wrong("adjoints = 10", "adjoints = 20480", "value",
+              "That is a launch for each cell and step. One launch has a thread for each cell."),
     ],
     run=lambda: timeline(*flow()),
     truth=counted,
-    show=lambda seen: show.memory(*flow()),
+    show=lambda seen: show.memory(*flow(), what=f"{STEPS} steps and the way back, {{}} launches, hold"),
 )  # fmt: skip

@@ -71,6 +71,8 @@ first = 2
         Wrong("tape_bytes = 768", "tape_bytes = 12", "value", "That is the part of one thread. There are 64."),
         Wrong("first = 2", "first = 0", "value",
               "The loop runs backwards: the last part of the rounds comes first, and begins with the last value."),
+        Wrong("first = 2", "first = 16", "value",
+              "That is the round in which the value was stored. Among the values of a thread it has the number 2."),
         Wrong("first = 2", "first = 3", "value", "Counted from 0, the last of three values has the number 2."),
     ],
 )  # fmt: skip

@@ -13,12 +13,11 @@ upwind_backward = KernelExercise(
     "16",
     task=r"""
 **The gradient walks against the wind.** Wind blows along a ring of `n` places from left to right. In one step of time,
-each place takes the share $c$ from its left neighbour: $y_i = x_i - c\,(x_i - x_{i-1})$, where the left neighbour of
+each place takes the fraction $c$ from its left neighbour: $y_i = x_i - c\,(x_i - x_{i-1})$, where the left neighbour of
 place 0 is place $n-1$.
 
 A colleague has written the adjoint as a gather: thread $i$ fetches everything that belongs to `dx[i]`, so no atomics
-are needed. The test with a gradient that is the same everywhere passed. Still, the result is wrong. Find the fault, and
-keep the gather.
+are needed. The test with a gradient that is the same everywhere passed. Still, the result is wrong. Find the fault.
 """,
     solution="""
 extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, int n) {
@@ -35,7 +34,7 @@ extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, 
 """,
     hints=[
         "Take place 5 of the ring. Which two results y contain x[5], and with which factors?",
-        "x[5] is in y[5], where place 5 keeps its share 1 - c. It is also in the result of a neighbour, whose left "
+        "x[5] is in y[5], with the factor 1 - c. It is also in the result of a neighbour, whose left "
         "neighbour it is.",
         "The forward step reads from the left, so the adjoint reads dy from the right: place i + 1, and place 0 after "
         "the last one.",
@@ -53,12 +52,12 @@ extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, 
         Wrong("(i + 1) % n;\n        dx[i] = (1 - c) * dy[i] + c * dy[right]",
               "(i + n - 1) % n;\n        dx[i] = (1 - c) * dy[i] - c * dy[right]", "value",
               "The sign was right: x[i] comes with +c into its neighbour's result. Which neighbour is that?"),
-        Wrong("(1 - c)", "(1 + c)", "value", "A place gives the share c away and keeps 1 - c."),
+        Wrong("(1 - c)", "(1 + c)", "value", "A place gives the fraction c away and keeps 1 - c."),
         Wrong("(1 - c) * dy[i]", "dy[i]", "value",
               "x[i] is in y[i] twice: as x[i], and in -c * x[i]. Together that is 1 - c."),
-        Wrong("c * dy[right]", "dy[right]", "value", "Only the share c of this place arrives at its neighbour."),
+        Wrong("c * dy[right]", "dy[right]", "value", "Only the fraction c of this place arrives at its neighbour."),
         Wrong("(1 - c) * dy[i] + c * dy[right]", "c * dy[i] + (1 - c) * dy[right]", "value",
-              "The two shares are exchanged: a place keeps 1 - c, and its neighbour takes c."),
+              "The two factors are exchanged: a place keeps 1 - c, and its neighbour takes c."),
         Wrong("i < n", "i < n - 1", "never-written", "On a ring every place has a right neighbour, the last one too."),
         Wrong("dx[i] = (1 - c) * dy[i] + c * dy[right]",
               "dx[i] = (1 - c) * dy[i]; __syncthreads(); atomicAdd(&dx[right], c * dy[i])", "barrier-divergence",
