@@ -63,7 +63,7 @@ def _reread(derived: Derived) -> list[Choice]:
 
 
 def _recomputed(derived: Derived, reread: set[str]) -> list[Choice]:
-    """Variables and shared arrays whose statements are also in the adjoint. Arrays with a row have their bytes there."""
+    """Variables and shared arrays whose statements are also in the adjoint. The rows of reread count its bytes."""
     inputs, taped = (
         {p.name for p in derived.facts.function.params if p.pointer} - reread,
         {tape.value for tape in derived.tapes},
