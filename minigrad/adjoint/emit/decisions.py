@@ -63,11 +63,9 @@ def _reread(derived: Derived) -> list[Choice]:
 
 
 def _recomputed(derived: Derived, reread: set[str]) -> list[Choice]:
-    """Variables and shared arrays whose statements are also in the adjoint. Arrays with a row have their bytes there."""
-    inputs, taped = (
-        {p.name for p in derived.facts.function.params if p.pointer} - reread,
-        {tape.value for tape in derived.tapes},
-    )
+    """Variables and shared arrays whose statements are also in the adjoint. The rows of reread count its bytes."""
+    inputs = {p.name for p in derived.facts.function.params if p.pointer} - reread
+    taped = {tape.value for tape in derived.tapes}
     lines: dict[str, list[Expr]] = {}
     for s in flatten(derived.body):
         if isinstance(s, Declare | Assign) and s.value is not None and not isinstance(s.value, Number):

@@ -35,8 +35,8 @@ y[i] = p;
 ```
 
 The adjoint below is right. It stores how `y` depends on the `p` of each round, and reads the whole tape. Make it move
-fewer sectors: the first row holds `x`, and everything else can be computed again. There are at most 8 rounds. Your score
-is the number of sectors.
+fewer sectors: the first row holds `x`, and everything else can be computed again. There are at most 8 rounds. Your
+score is the number of sectors.
 """,
     solution="""
 extern "C" __global__ void compute_again(
@@ -93,8 +93,9 @@ extern "C" __global__ void compute_again(
         Wrong("float d_p = dy[i]", "float d_p = 1", "value", "The walk back starts from dy[i]."),
         Wrong("dp[j * n + i] = d_p", "dp[j * n + i] += d_p", "nan",
               "dp may hold anything: one thread owns the element, and comes by once: store."),
-        Wrong("d_p *= 2 * kept[j];\n            dp[j * n + i] = d_p;", "dp[j * n + i] = d_p;\n            d_p *= 2 * kept[j];",
-              "value", "This stores the gradient of the p after round j. The factor of round j comes first."),
+        Wrong("d_p *= 2 * kept[j];\n            dp[j * n + i] = d_p;",
+              "dp[j * n + i] = d_p;\n            d_p *= 2 * kept[j];", "value",
+              "This stores the gradient of the p after round j. The factor of round j comes first."),
         Wrong("for (int j = rounds - 1; j >= 0; --j)", "for (int j = 0; j < rounds; ++j)", "value",
               "The gradient of a round's p has the factors of all later rounds: walk back from the last one."),
         Wrong("(i < n)", "(i <= n)", "out-of-bounds", "There are n columns: the guard is i < n."),

@@ -37,7 +37,7 @@ hot = 2 / 3
 """,
     hints=[
         "For each energy, ask first which branch the kernel takes: is two thirds of e below 0.2?",
-        "Draw the pressure over the energy, from 0 to 2. What is asked for is the slope of the drawing at three places.",
+        "Draw the pressure over the energy, from 0 to 2. Asked for is the slope of the drawing at three places.",
     ],
     wrong=[
         Wrong("cold = 0", "cold = 2 / 3", "value",

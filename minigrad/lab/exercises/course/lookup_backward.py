@@ -55,8 +55,8 @@ extern "C" __global__ void lookup_backward(
         "The whole number j has no gradient: find it again, as the forward kernel does. What is left is a product and "
         "a sum.",
         "f grows as fast as x[i]. If f grows by a little, how much does (1 - f) * table[j] + f * table[j + 1] change?",
-        "y[i] has the weight 1 - f for table[j] and the weight f for table[j + 1]. Which threads may add to one point of "
-        "the table?",
+        "y[i] has the weight 1 - f for table[j] and the weight f for table[j + 1]. Which threads may add to one point "
+        "of the table?",
         "dx[i] has one owner and is written with =. A point of the table is read by any number of threads, so both "
         "additions to dtable are atomic.",
     ],

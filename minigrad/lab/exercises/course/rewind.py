@@ -41,8 +41,8 @@ def rewind(x, r, steps):
     ],
     wrong=[
         Wrong("in reversed(states)", "in states", "value",
-              "The portions of r are off: the gradient arrives from the last year, so go through the states in reverse."),
-        Wrong("d_r += d_x", "d_r = d_x", "value", "`=` keeps the portion of the first year only. All years count: `+=`."),
+              "The portions of r are off: the gradient arrives from the last year, so reverse the states."),
+        Wrong("d_r += d_x", "d_r = d_x", "value", "`=` keeps only the portion of the first year. All count: `+=`."),
         Wrong("d_r += d_x * x * (1 - x)\n        d_x *= r * (1 - 2 * x)",
               "d_x *= r * (1 - 2 * x)\n        d_r += d_x * x * (1 - x)", "value",
               "The portion of r takes d_x as it arrives in this year, before it is handed on to the state."),

@@ -88,7 +88,8 @@ extern "C" __global__ void stock_backward(
               "p is the stock at the very end: every year has overwritten it. Take what was kept of year j."),
         Wrong("1.5f - kept[j]", "1.5f - kept[years - 1 - j]", "value",
               "The loop over j runs backwards already: year j takes kept[j]. This reverses the order twice."),
-        Wrong("int j = years - 1; j >= 0; --j) {\n            dcaught[j * n + i] = -d_p;\n            d_p *= 1.5f - kept[j]",
+        Wrong("int j = years - 1; j >= 0; --j) {\n            dcaught[j * n + i] = -d_p;\n"
+              "            d_p *= 1.5f - kept[j]",
               "int j = 0; j < years; ++j) {\n            dcaught[j * n + i] = -d_p;\n"
               "            d_p *= 1.5f - kept[years - 1 - j]", "value",
               "Only kept runs backwards here: dcaught still gets its portions in the wrong order. Reverse the loop."),
