@@ -188,6 +188,19 @@ def test_arrays_are_written_out_or_filled_by_a_formula(values, text, tmp_path):
     assert text in program.text and ("<cmath>" in program.text) == ("NAN" in text)
 
 
+@pytest.mark.parametrize(
+    "values, text",
+    [
+        ([1, np.nan, 3], "static float x[3] = {1.0f, NAN, 3.0f};"),
+        ([np.nan] * 3, "static float x[3];  // 0 everywhere"),
+        ([2, np.nan] * 20, "x[i] = (1 + i % 11) / 2.0f;"),
+    ],
+)
+def test_only_memory_that_nothing_has_written_becomes_zeros(values, text, tmp_path):
+    double = mg.kernel('extern "C" __global__ void twice(float* x) { x[0] *= 2; }', "twice")
+    assert text in double.standalone(tmp_path / "twice.cu", np.array(values, np.float32), grid=1, block=1).text
+
+
 def test_an_array_that_is_given_twice_is_one_array_on_the_gpu(tmp_path):
     x = M.copy()
     text = mg.relu["forward"].launch(24).standalone(tmp_path / "relu.cu", x, x, 24).text

@@ -148,7 +148,7 @@ def array_lines(given: Given) -> list[str]:
     x, name, shape = given.before.ravel(), given.host, given.before.shape
     declared = f"static {given.type} {name}[{max(x.size, 1)}]"
     note = f"  // {' x '.join(map(str, shape))}" if len(shape) > 1 else ""
-    if given.written and x.dtype.kind == "f" and np.isnan(x).any():
+    if given.written and x.dtype.kind == "f" and np.isnan(x).all():
         x = np.zeros_like(x)  # memory that nothing has written yet
     if not x.any():
         return [f"{declared};{note}{',' if note else '  //'} 0 everywhere"]
@@ -161,7 +161,7 @@ def array_lines(given: Given) -> list[str]:
 
 def fill(x: np.ndarray, kind: str) -> tuple[str, bool]:
     """A formula in i for the elements of a long array, in their range; and True if it gives just these numbers."""
-    i, low, high = np.arange(x.size), x.min(), x.max()
+    i, low, high = np.arange(x.size), np.fmin.reduce(x), np.fmax.reduce(x)  # without nan
     half = "2.0" if kind == "double" else "2.0f"
     if x.dtype.kind == "b":
         known = {"i % 2 == 0": i % 2 == 0}
