@@ -94,6 +94,14 @@ def test_energy_is_power_times_time():
     assert float(rows["wgmma random"][4]) == pytest.approx(seen["watts"] * seen["us"] * 1e6 / (2 * 4096**3), rel=0.01)
 
 
+@pytest.mark.parametrize("show", [power.account, power.watts])
+def test_without_a_record_there_is_nothing_to_show(show, monkeypatch, tmp_path):
+    monkeypatch.setattr(power, "FOLDERS", (tmp_path,))
+    for arguments in ((), ({},)):
+        with pytest.raises(ValueError, match="there is no record of a clock"):
+            show(*arguments)
+
+
 def test_the_clock_is_drawn_from_the_record():
     picture = mg.show.clock_under_load(RECORD)
     mhz, us = nearest(RECORD["bursts"]["random"], 1000)
