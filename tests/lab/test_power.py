@@ -19,8 +19,8 @@ RECORD = power.newest()
 class Library:
     """NVML with one GPU, whose energy grows by a joule at each reading."""
 
-    def __init__(self, code=0):
-        self.code, self.joules = code, 0
+    def __init__(self, code=0, readings=1 << 30):
+        self.code, self.joules, self.readings = code, 0, readings  # without an error
 
     def __getattr__(self, name):
         def call(*args):
@@ -35,7 +35,7 @@ class Library:
                 found.value = 0x4 | 0x20
             elif name.endswith("PowerLimit"):
                 found.value = 700_000
-            return self.code
+            return 999 if self.joules > self.readings else self.code
 
         return call
 
@@ -55,6 +55,15 @@ def test_a_sensor_that_fails_is_named(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(code=999))
     with pytest.raises(DeviceError, match="nvmlInit_v2 returned 999"):
         Sensors()
+
+
+def test_a_sensor_that_fails_while_a_block_runs_is_named(monkeypatch):
+    library = Library(readings=3)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    with pytest.raises(DeviceError, match="returned 999"), Sensors().watching(every=0.001):
+        while library.joules <= library.readings:
+            pass
+        library.readings = 1 << 30  # the sensors answer again
 
 
 def test_power_is_energy_over_time():
