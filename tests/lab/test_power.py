@@ -19,8 +19,8 @@ RECORD = power.newest()
 class Library:
     """NVML with one GPU, whose energy grows by a joule at each reading."""
 
-    def __init__(self, code=0, readings=1 << 30):
-        self.code, self.joules, self.readings = code, 0, readings  # without an error
+    def __init__(self, code=0, fails=None):
+        self.code, self.joules, self.fails = code, 0, fails  # fails: the number of a reading of the energy
 
     def __getattr__(self, name):
         def call(*args):
@@ -28,6 +28,8 @@ class Library:
             if name.endswith("TotalEnergyConsumption"):
                 self.joules += 1
                 found.value = 1000 * self.joules
+                if self.joules == self.fails:
+                    return 999
             elif name.endswith("ClockInfo"):
                 assert args[1] == nvml.SM
                 found.value = 1500
@@ -35,7 +37,7 @@ class Library:
                 found.value = 0x4 | 0x20
             elif name.endswith("PowerLimit"):
                 found.value = 700_000
-            return 999 if self.joules > self.readings else self.code
+            return self.code
 
         return call
 
@@ -58,12 +60,11 @@ def test_a_sensor_that_fails_is_named(monkeypatch):
 
 
 def test_a_sensor_that_fails_while_a_block_runs_is_named(monkeypatch):
-    library = Library(readings=3)
+    library = Library(fails=3)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     with pytest.raises(DeviceError, match="returned 999"), Sensors().watching(every=0.001):
-        while library.joules <= library.readings:
+        while library.joules < library.fails:
             pass
-        library.readings = 1 << 30  # the sensors answer again
 
 
 def test_power_is_energy_over_time():
