@@ -13,7 +13,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import LaunchError, require, require_int
-from minigrad.kernels.extents import Extent
+from minigrad.kernels.extents import Extent, ceil_div
 from minigrad.kernels.kernel import Kernel
 
 FLOAT = np.dtype(np.float32)
@@ -44,8 +44,8 @@ class Runtime(Tabular):
     """A program's view of a device, by default `sim`. `calls` lists its calls: the name, the extent, the bytes copied;
     `launches` those of kernels: the name, the blocks, and the threads of each.
 
-    Host arrays are NumPy arrays of float32, 4 bytes an element. New device memory is full of nan; a GPU's holds
-    anything. Raises CudaError for a call that CUDA rejects, and KernelError for a kernel that fails.
+    Host arrays are contiguous NumPy arrays of float32, 4 bytes an element. New device memory is full of nan; a
+    GPU's holds anything. Raises CudaError for a call that CUDA rejects, and KernelError for a kernel that fails.
     """
 
     device: str = "sim"
@@ -56,7 +56,7 @@ class Runtime(Tabular):
 
     def cudaMalloc(self, nbytes: int) -> DevicePointer:
         """New memory of that many bytes on the device."""
-        size = require_int("cudaMalloc", "nbytes", nbytes) // FLOAT.itemsize
+        size = ceil_div(require_int("cudaMalloc", "nbytes", nbytes), FLOAT.itemsize)
         pointer = DevicePointer(nbytes, Array.upload(get(check(self.device)), np.full(size, np.nan, FLOAT)))
         self.live.append(pointer)
         self.calls.append(("cudaMalloc", f"{nbytes} bytes", 0))
@@ -77,6 +77,8 @@ class Runtime(Tabular):
         for name, end, side in zip(("to", "source"), (to, source), KINDS[kind], strict=True):
             if not isinstance(end, DevicePointer if side == "device" else np.ndarray):
                 raise CudaError(f"cudaErrorInvalidValue: {kind}: `{name}` has to be memory of the {side}; it is not.")
+            if isinstance(end, np.ndarray) and not end.flags.c_contiguous:
+                raise CudaError(f"cudaErrorInvalidValue: `{name}` has its elements apart; give x.copy().")
             if nbytes > end.nbytes:
                 raise CudaError(f"cudaErrorInvalidValue: a copy of {nbytes} bytes, and `{name}` has {end.nbytes}.")
         device, content = get(check(self.device)), np.empty(nbytes, np.uint8)

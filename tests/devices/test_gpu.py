@@ -33,6 +33,22 @@ def test_a_rejected_launch_names_its_registers_and_harms_nothing(driver, gpu):
     gpu.synchronize()
 
 
+def test_page_locked_memory_is_freed_after_an_error_too(driver, gpu):
+    class Freed:
+        count = 0
+
+        def free(self):
+            Freed.count += 1
+
+    class Locked(np.ndarray):
+        base = Freed()
+
+    driver.pagelocked_empty = lambda nbytes, dtype: np.empty(nbytes, dtype).view(Locked)
+    with pytest.raises(ZeroDivisionError), gpu.page_locked(8):
+        1 // 0
+    assert Freed.count == 1
+
+
 @pytest.mark.parametrize("call", ["get_function", "mem_alloc"])
 def test_a_rejected_call_harms_nothing(driver, gpu, call):
     driver.refuses = call

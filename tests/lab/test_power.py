@@ -19,8 +19,8 @@ RECORD = power.newest()
 class Library:
     """NVML with one GPU, whose energy grows by a joule at each reading."""
 
-    def __init__(self, code=0):
-        self.code, self.joules = code, 0
+    def __init__(self, code=0, fails=None):
+        self.code, self.joules, self.fails = code, 0, fails  # fails: the number of a reading of the energy
 
     def __getattr__(self, name):
         def call(*args):
@@ -28,6 +28,8 @@ class Library:
             if name.endswith("TotalEnergyConsumption"):
                 self.joules += 1
                 found.value = 1000 * self.joules
+                if self.joules == self.fails:
+                    return 999
             elif name.endswith("ClockInfo"):
                 assert args[1] == nvml.SM
                 found.value = 1500
@@ -55,6 +57,14 @@ def test_a_sensor_that_fails_is_named(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(code=999))
     with pytest.raises(DeviceError, match="nvmlInit_v2 returned 999"):
         Sensors()
+
+
+def test_a_sensor_that_fails_while_a_block_runs_is_named(monkeypatch):
+    library = Library(fails=3)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    with pytest.raises(DeviceError, match="returned 999"), Sensors().watching(every=0.001):
+        while library.joules < library.fails:
+            pass
 
 
 def test_power_is_energy_over_time():
@@ -92,6 +102,14 @@ def test_energy_is_power_times_time():
     rows = {row[0]: row for row in power.watts(RECORD).rows}
     seen = RECORD["sustained"]["wgmma random"]
     assert float(rows["wgmma random"][4]) == pytest.approx(seen["watts"] * seen["us"] * 1e6 / (2 * 4096**3), rel=0.01)
+
+
+@pytest.mark.parametrize("show", [power.account, power.watts])
+def test_without_a_record_there_is_nothing_to_show(show, monkeypatch, tmp_path):
+    monkeypatch.setattr(power, "FOLDERS", (tmp_path,))
+    for arguments in ((), ({},)):
+        with pytest.raises(ValueError, match="there is no record of a clock"):
+            show(*arguments)
 
 
 def test_the_clock_is_drawn_from_the_record():

@@ -50,6 +50,15 @@ def test_a_part_of_an_array_is_copied(cuda):
     assert cuda.copied() == 5 * N, "a copy within the device does not count"
 
 
+def test_memory_has_room_for_each_of_its_bytes(cuda):
+    host, back = np.array([1, 2], np.float32), np.zeros(2, np.float32)
+    memory = cuda.cudaMalloc(6)
+    assert memory.array.nbytes >= 6
+    cuda.cudaMemcpy(memory, host, 6, cuda.cudaMemcpyHostToDevice)
+    cuda.cudaMemcpy(back, memory, 6, cuda.cudaMemcpyDeviceToHost)
+    assert back.tobytes()[:6] == host.tobytes()[:6]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -58,6 +67,9 @@ def test_a_part_of_an_array_is_copied(cuda):
         (lambda c, k, x, d: c.cudaMemcpy(d, d, 4, c.cudaMemcpyHostToDevice), "`source` has to be memory of the host"),
         (lambda c, k, x, d: c.cudaMemcpy(d, x, 1204, c.cudaMemcpyHostToDevice), "1204 bytes, and `to` has 1200"),
         (lambda c, k, x, d: c.cudaMemcpy(d, x, 4, "there"), "cudaErrorInvalidMemcpyDirection"),
+        (lambda c, k, x, d: c.cudaMemcpy(x[::2], d, 4, c.cudaMemcpyDeviceToHost), "`to` has its elements apart"),
+        (lambda c, k, x, d: c.cudaMemcpy(x.reshape(20, 15).T, d, 4, c.cudaMemcpyDeviceToHost), "`to` has its elements"),
+        (lambda c, k, x, d: c.cudaMemcpy(d, x[::2], 4, c.cudaMemcpyHostToDevice), "`source` has its elements apart"),
         (lambda c, k, x, d: c.launch(k, 2, 256, x, d, N), "array of the host"),
         (lambda c, k, x, d: c.launch(k, 0, 256, d, d, N), "cudaErrorInvalidConfiguration: triple: grid.x=0"),
         (lambda c, k, x, d: c.launch(k, 1, 2048, d, d, N), "cudaErrorInvalidConfiguration: triple: block.x=2048"),

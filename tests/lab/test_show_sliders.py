@@ -93,6 +93,11 @@ def test_a_page_is_as_large_as_the_window_allows(wide, high, lines, columns):
     assert (width, height) == (wide * 96, high * 96) or not (beside or below)
 
 
+def test_a_picture_keeps_a_size_next_to_too_many_numbers():
+    page = sliders.Page(Picture(Figure((8, 4)), "title", "\n".join(["x" * 105] * 40)), 1)
+    assert page.size() == (384, 192) and page.height() == 192 + 40 * sliders.LINE
+
+
 def test_an_error_while_drawing_is_shown_and_raised(screen):
     slider = mg.show.slider(lambda n: Picture(None, "fine", "") if n else 1 // n, n=(2, 1, 0))
     with pytest.raises(ZeroDivisionError):

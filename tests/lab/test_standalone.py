@@ -43,8 +43,15 @@ extern "C" __global__ void turned(const float4* x, float4* y, unsigned long long
     atomicAdd(count, 1ull);
 }
 """
+AWKWARD = """
+extern "C" __global__ void awkward(const float* i, const float* error, float* awkward, int printf, const float* i_) {
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at < printf) awkward[at] = i[at] + error[at] * i_[at];
+}
+"""
 scale = mg.kernel(SCALE, "scale", defines={"FACTOR": 3})
 turned = mg.kernel(SHARED, "turned")
+awkward = mg.kernel(AWKWARD, "awkward")
 
 
 def zeros(*shape, dtype=np.float32):
@@ -57,14 +64,15 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "add": (mg.add["forward"], [M.astype(np.float64), M[:, :1].astype(np.float64)], {"BLOCK": 32}),
     "transpose": (mg.transpose["naive"], [np.arange(600.0).reshape(20, 30)], {"TILE": 8}),
     "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
+    "awkward": (awkward, [LONG, LONG, zeros(1000), 1000, M], {"grid": 1, "block": 24}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
     "padded": (mg.transpose["padded"], [M], {"TILE": 32}),
     "tree": (mg.sum["tree"], [LONG], {"BLOCK": 64}),
     "softmax": (mg.softmax["backward"], [M / 8], {"axis": 0, "dy": 2 * M}),
     "matmul": (mg.matmul["warp_tiled"], [np.ones((70, 30), np.float32), np.ones((30, 50), np.float32)], {}),
 }  # fmt: skip
-WITHOUT_BARRIERS = ["scale", "again", "add", "transpose", "less"]
-COMPILED = ["scale", "add", "turned", "padded", "tree", "softmax", "matmul"]
+WITHOUT_BARRIERS = ["scale", "again", "awkward", "add", "transpose", "less"]
+COMPILED = ["scale", "awkward", "add", "turned", "padded", "tree", "softmax", "matmul"]
 
 
 def wanted(case):
@@ -178,6 +186,19 @@ def test_arrays_are_written_out_or_filled_by_a_formula(values, text, tmp_path):
     copy = mg.kernel(f'extern "C" __global__ void copy(const {kind}* x, {kind}* y) {{ y[0] = x[0]; }}', "copy")
     program = copy.standalone(tmp_path / "copy.cu", values, zeros(1, dtype=values.dtype), grid=1, block=1)
     assert text in program.text and ("<cmath>" in program.text) == ("NAN" in text)
+
+
+@pytest.mark.parametrize(
+    "values, text",
+    [
+        ([1, np.nan, 3], "static float x[3] = {1.0f, NAN, 3.0f};"),
+        ([np.nan] * 3, "static float x[3];  // 0 everywhere"),
+        ([2, np.nan] * 20, "x[i] = (1 + i % 11) / 2.0f;"),
+    ],
+)
+def test_only_memory_that_nothing_has_written_becomes_zeros(values, text, tmp_path):
+    double = mg.kernel('extern "C" __global__ void twice(float* x) { x[0] *= 2; }', "twice")
+    assert text in double.standalone(tmp_path / "twice.cu", np.array(values, np.float32), grid=1, block=1).text
 
 
 def test_an_array_that_is_given_twice_is_one_array_on_the_gpu(tmp_path):

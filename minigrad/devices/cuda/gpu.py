@@ -79,9 +79,11 @@ class GPU:
         """Host memory, as bytes, that the GPU reads by itself: uploads run at the speed of the link."""
         with self.context.guarded():
             memory = self._driver.pagelocked_empty(nbytes, np.uint8)
-        yield memory
-        with self.context.guarded():
-            memory.base.free()
+        try:
+            yield memory
+        finally:
+            with self.context.guarded():
+                memory.base.free()
 
     # --- kernels ---
 

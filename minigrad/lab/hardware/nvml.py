@@ -62,12 +62,16 @@ class Sensors:
 
     @contextmanager
     def watching(self, every: float = 0.005) -> Iterator[list[Sample]]:
-        """Samples, taken by a thread while the block runs."""
+        """Samples, taken by a thread while the block runs. Raises DeviceError at its end if a reading failed."""
         samples, stop = [self.sample()], Event()
+        failed: list[DeviceError] = []
 
         def watch() -> None:
-            while not stop.wait(every):
-                samples.append(self.sample())
+            try:
+                while not stop.wait(every):
+                    samples.append(self.sample())
+            except DeviceError as error:
+                failed.append(error)
 
         thread = Thread(target=watch)
         thread.start()
@@ -76,7 +80,9 @@ class Sensors:
         finally:
             stop.set()
             thread.join()
-            samples.append(self.sample())
+        if failed:
+            raise failed[0]
+        samples.append(self.sample())
 
 
 def summary(samples: list[Sample]) -> dict[str, object]:

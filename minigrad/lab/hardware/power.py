@@ -74,7 +74,7 @@ def clocked(factors: Matrices, launches: int) -> dict[str, np.ndarray]:
 
 
 def burst(kind: str) -> dict[str, list[float]]:
-    """The launches of a burst, after a second of rest: every one of the first, fewer and fewer of the later ones."""
+    """The launches of a burst, after a rest: every one of the first, fewer and fewer of the later ones."""
     factors = matrices(kind)
     clocked(factors, 1)
     sleep(SECONDS)
@@ -91,7 +91,7 @@ def ticks(m: int, n: int, k: int) -> int:
 
 
 def sustained(sensors: Sensors, work: Callable[[], Any], wait: Callable[[], Any]) -> dict[str, Any]:
-    """The time of a call in microseconds, clock, power and reasons of a lower clock, after a second of the work."""
+    """The time of a call in microseconds, clock, power and reasons of a lower clock, after SECONDS of the work."""
 
     def repeat(seconds: float, calls: int) -> tuple[int, float]:
         count, start = 0, perf_counter()
@@ -153,9 +153,9 @@ def account(record: dict[str, Any] | None = None) -> Table:
     """The speed of matmul_wgmma as a part of the peak: the product of three parts, for each kind of numbers.
 
     The turns of tiles that blocks fill, of all that the multiprocessors have; the ticks in which a multiprocessor with
-    the most tiles must multiply, of all its ticks; the clock, of the highest one.
+    the most tiles must multiply, of all its ticks; the clock, of the highest one. Raises ValueError without a record.
     """
-    found = newest() if record is None else record
+    found = known(record)
     chip: Any = next((each.chip for each in records(found["device"]) if each.chip), None)
     tiles, per_tick = (SIDE // ROWS) * (SIDE // COLUMNS), FLOPS_PER_CLOCK["bfloat16"][chip.compute]
     turns = ceil_div(tiles, chip.sms)
@@ -172,9 +172,9 @@ def account(record: dict[str, Any] | None = None) -> Table:
 
 
 def watts(record: dict[str, Any] | None = None) -> Table:
-    """Time, power, energy and clock of each kernel that was repeated for a second."""
+    """Time, power, energy and clock of each kernel that was repeated for SECONDS. Raises ValueError without a record."""
     rows = []
-    for name, seen in (newest() if record is None else record)["sustained"].items():
+    for name, seen in known(record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
         speed, each = f"{2 * SIDE**3 / seen['us'] / 1e6:.1f}", f"{joules / (2 * SIDE**3) * 1e12:.3g}"
         cells = (
@@ -187,6 +187,13 @@ def watts(record: dict[str, Any] | None = None) -> Table:
         )
         rows.append((name, *cells))
     return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "MHz", "clock lowered by"))
+
+
+def known(record: dict[str, Any] | None) -> dict[str, Any]:
+    """This record, by default the newest. Raises ValueError if there is none."""
+    if found := newest() if record is None else record:
+        return found
+    raise ValueError("there is no record of a clock: on a GPU, python -m minigrad.lab.hardware.power makes one.")
 
 
 def newest() -> dict[str, Any]:

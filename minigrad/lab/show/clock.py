@@ -4,7 +4,7 @@ from typing import Any
 
 from minigrad.display import table
 from minigrad.lab.bench.record import records
-from minigrad.lab.hardware.power import newest
+from minigrad.lab.hardware.power import known
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import GREY
 from minigrad.lab.show.draw.picture import Picture, canvas, write
@@ -17,9 +17,7 @@ def clock_under_load(record: dict[str, Any] | None = None) -> Picture:
 
     The record is by default the newest one of power. Raises ValueError where there is none.
     """
-    found = newest() if record is None else record
-    if not found:
-        raise ValueError("there is no record of a clock: on a GPU, python -m minigrad.lab.hardware.power makes one.")
+    found = known(record)
     highest = next((each.chip.clock / 1e6 for each in records(found["device"]) if each.chip), None)
     ends = ", ".join(f"{burst['mhz'][-1]:.0f} MHz for {kind}" for kind, burst in found["bursts"].items())
     title = f"The clock of matmul_wgmma, launched again and again, ends at {ends}"

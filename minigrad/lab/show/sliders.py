@@ -15,6 +15,7 @@ from minigrad.errors import require
 from minigrad.lab.show.draw.picture import SCREEN_DPI, Picture, joined
 
 WIDTH, HEIGHT = 830, 660  # pixels of the outputs of a cell in JupyterLab, in a window of 1280 x 800
+LEAST = 0.5  # of the size of a picture, where there are too many numbers for the window
 SLIDER, GAP, LETTER = 32, 16, 7.9  # pixels: a slider, a distance, and a character of the numbers
 # JupyterLab itself says on the page that its kernel is busy, so the picture turns grey without the kernel's help.
 STYLE = """<style>
@@ -39,6 +40,7 @@ class Page:
         width, height = (inches * SCREEN_DPI for inches in self.shown.figure.get_size_inches())
         below, beside = self._numbers()
         scale = max(
+            min(LEAST, WIDTH / width),
             min(1, WIDTH / width, (self.room - below) / height),
             min(1, (WIDTH - beside) / width, self.room / height),
         )

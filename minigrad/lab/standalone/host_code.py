@@ -18,6 +18,7 @@ LITERAL = 32  # elements of an array that is written out; a formula fills a long
 MOST = 1 << 30  # bytes of all arrays; more would need another memory model of the compiler
 SUFFIX = {"float": "f", "unsigned": "u", "unsigned int": "u", "unsigned long long": "ull"}
 
+RESERVED = {"CHECK", "error", "exit", "fprintf", "i", "main", "printf", "stderr"}  # names of the text below
 CHECK = """\
 // Every function of CUDA returns an error code. CHECK stops the program where one reports an error.
 // Without it the program would continue with wrong numbers.
@@ -47,6 +48,7 @@ class Given:
     """One array of a launch. pointer: the type to which the parameter points; type: that of an element."""
 
     name: str
+    host: str  # its name in main
     pointer: str
     type: str
     before: np.ndarray  # its contents before the launch
@@ -72,28 +74,33 @@ class SeenLaunch:
 
 def host_code(call: SeenLaunch, taken: set[str]) -> str:
     """The text from CHECK to the end of main. taken: the names of the device code."""
-    names = FreeNames(taken | {param.name for param in call.params} | {"main", "printf", "exit"})
+    names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
+    host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
     print_, grid, block = names.free("print"), names.free("grid"), names.free("block")
     pairs = list(zip(call.params, call.values, strict=True))
     written = {v if isinstance(v, str) else p.name for p, v in pairs if p.pointer and not p.const and v is not None}
-    arrays = [Given(p.name, call.c_type(p), element(call, p, v), v, p.name in written) for p, v in pairs if is_array(v)]
+    arrays = [
+        Given(p.name, host[p.name], call.c_type(p), element(call, p, v), v, p.name in written)
+        for p, v in pairs
+        if is_array(v)
+    ]
     if sum(x.before.nbytes for x in arrays) > MOST:
         raise LaunchError(f"{call.kernel}: the arrays have over {MOST >> 30} GiB; give smaller ones.")
     place = {x.name: names.free(f"d_{x.name}") for x in arrays}
-    arguments = [argument(p, v, place) for p, v in pairs]
+    arguments = [argument(p, v, place, host) for p, v in pairs]
     extents = [grid, block, *([str(call.shared)] if call.shared else [])]
     blocks, threads = many(prod(call.grid), "block"), many(prod(call.block), "thread")
     steps = {
         "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
             *(line for x in arrays for line in array_lines(x)),
-            *(f"{call.c_type(p)} {p.name} = {scalar(call, p, v)};" for p, v in pairs if not p.pointer),
+            *(f"{call.c_type(p)} {host[p.name]} = {scalar(call, p, v)};" for p, v in pairs if not p.pointer),
         ],
         "The GPU has a memory of its own. Reserve a place there for each array; d_ stands for device.": [
             *(f"{x.pointer}* {place[x.name]};" for x in arrays),
-            *(f"CHECK(cudaMalloc(&{place[x.name]}, sizeof({x.name})));" for x in arrays),
+            *(f"CHECK(cudaMalloc(&{place[x.name]}, sizeof({x.host})));" for x in arrays),
         ],
         "Copy the arrays to the GPU: to, from, bytes, direction.": [
-            copy(place[x.name], x.name, x.name, "HostToDevice") for x in arrays
+            copy(place[x.name], x.host, x.host, "HostToDevice") for x in arrays
         ],
         f"Launch {blocks} of {threads}. The kernel gets pointers into the GPU's memory.": [
             f"dim3 {grid}({extent(call.grid)}), {block}({extent(call.block)});",
@@ -106,8 +113,8 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
             for x in arrays
             if x.written
             for line in (
-                copy(x.name, place[x.name], x.name, "DeviceToHost"),
-                f'{print_}("{x.name}", {x.name}, {x.before.size});',
+                copy(x.host, place[x.name], x.host, "DeviceToHost"),
+                f'{print_}("{x.name}", {x.host}, {x.before.size});',
             )
         ],
         "Give the GPU's memory back.": [f"CHECK(cudaFree({name}));" for name in place.values()],
@@ -138,10 +145,10 @@ def copy(to: str, source: str, array: str, direction: str) -> str:
 
 def array_lines(given: Given) -> list[str]:
     """The declaration of an array on the host, and what fills it."""
-    x, name, shape = given.before.ravel(), given.name, given.before.shape
+    x, name, shape = given.before.ravel(), given.host, given.before.shape
     declared = f"static {given.type} {name}[{max(x.size, 1)}]"
     note = f"  // {' x '.join(map(str, shape))}" if len(shape) > 1 else ""
-    if given.written and x.dtype.kind == "f" and np.isnan(x).any():
+    if given.written and x.dtype.kind == "f" and np.isnan(x).all():
         x = np.zeros_like(x)  # memory that nothing has written yet
     if not x.any():
         return [f"{declared};{note}{',' if note else '  //'} 0 everywhere"]
@@ -154,7 +161,7 @@ def array_lines(given: Given) -> list[str]:
 
 def fill(x: np.ndarray, kind: str) -> tuple[str, bool]:
     """A formula in i for the elements of a long array, in their range; and True if it gives just these numbers."""
-    i, low, high = np.arange(x.size), x.min(), x.max()
+    i, low, high = np.arange(x.size), np.fmin.reduce(x), np.fmax.reduce(x)  # without nan
     half = "2.0" if kind == "double" else "2.0f"
     if x.dtype.kind == "b":
         known = {"i % 2 == 0": i % 2 == 0}
@@ -216,10 +223,10 @@ def element(call: SeenLaunch, param: Param, array: np.ndarray) -> str:
     return C_NAMES[array.dtype]
 
 
-def argument(param: Param, value: Any, place: Mapping[str, str]) -> str:
-    """An argument of the launch: a pointer into the GPU's memory, or a variable by its name."""
+def argument(param: Param, value: Any, place: Mapping[str, str], host: Mapping[str, str]) -> str:
+    """An argument of the launch: a pointer into the GPU's memory, or a variable by its name in main."""
     if not param.pointer:
-        return param.name
+        return host[param.name]
     return "nullptr" if value is None else place[value if isinstance(value, str) else param.name]
 
 
