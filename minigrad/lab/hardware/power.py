@@ -172,7 +172,7 @@ def account(record: dict[str, Any] | None = None) -> Table:
 
 
 def watts(record: dict[str, Any] | None = None) -> Table:
-    """Time, power, energy and clock of each kernel that was repeated for a second."""
+    """Time, power, energy and reasons of a lower clock of each kernel that was repeated for a second."""
     rows = []
     for name, seen in (newest() if record is None else record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
@@ -182,11 +182,10 @@ def watts(record: dict[str, Any] | None = None) -> Table:
             speed,
             f"{seen['watts']:.0f}",
             each,
-            f"{seen['mhz']:.0f}",
             ", ".join(seen["reasons"]),
         )
         rows.append((name, *cells))
-    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "MHz", "clock lowered by"))
+    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
 
 
 def newest() -> dict[str, Any]:
