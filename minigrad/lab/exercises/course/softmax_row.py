@@ -21,7 +21,8 @@ $$y_j = \frac{e^{x_j - M}}{\sum_l e^{x_l - M}}, \qquad M = \max_l x_l$$
 
 $M$ cancels, but without it $e^{1000}$ is infinite, and infinite by infinite is `nan`. A block takes a row, and `x` and
 `y` already point to its beginning. All threads have found $M$ together: it is in `part[0]`. Write the rest: the sum, by
-all threads in the same way, and then the results. `BLOCK` is a power of two. `part` is the only shared array, and you
+all threads in the same way, and then the results. `fmaxf` is the larger of two numbers, and
+`-INFINITY` is below all of them. `BLOCK` is a power of two. `part` is the only shared array, and you
 need it again: look who still reads it.
 """,
     solution="""
