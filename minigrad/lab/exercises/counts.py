@@ -76,6 +76,12 @@ def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str
             yield count.advice.format(mine[name], enough(best[name]))
 
 
+def amount(count: int, unit: str) -> str:
+    """A count with its unit: `2 reads of shared memory`, `1 read of shared memory`."""
+    noun, of, rest = unit.partition(" of ")
+    return f"{count} {noun.removesuffix('s') if count == 1 else noun}{of}{rest}"
+
+
 def enough(count: int) -> str:
     """A count that is enough, in words."""
     return f"{count} {'is' if count == 1 else 'are'} enough" if count else "none is needed"

@@ -17,7 +17,7 @@ from minigrad.lab.check.answer import Answer
 from minigrad.lab.check.attempt import ALL_BLOCKS, NOT_RUN, ReaderKernel, attempt, drawn, observe, outcomes
 from minigrad.lab.check.compare import TOLERANCE, Pair
 from minigrad.lab.exercises.as_op import AsOp
-from minigrad.lab.exercises.counts import COUNTS, counted, counts, wasted
+from minigrad.lab.exercises.counts import COUNTS, amount, counted, counts, wasted
 from minigrad.lab.exercises.exercise import Exercise, bare
 from minigrad.microscope import Inspection
 from minigrad.op import Case
@@ -153,8 +153,7 @@ class KernelExercise(Exercise):
     def _scored(self, mine: Mapping[str, int]) -> str:
         """The score in a sentence."""
         given = f", the cell as given {self._given[self.score]}" if self._given else ""
-        unit = COUNTS[self.score].unit
-        return f"Your score: {mine[self.score]} {unit}. The solution has {self._best[self.score]}{given}."
+        return f"Your score: {amount(mine[self.score], COUNTS[self.score].unit)}. The solution has {self._best[self.score]}{given}."
 
     @cached_property
     def _best(self) -> dict[str, int]:

@@ -172,7 +172,9 @@ def account(record: dict[str, Any] | None = None) -> Table:
 
 
 def watts(record: dict[str, Any] | None = None) -> Table:
-    """Time, power, energy and clock of each kernel that was repeated for SECONDS. Raises ValueError without a record."""
+    """Time, power, energy and reasons of a lower clock of each kernel that ran for SECONDS. Raises ValueError without a
+    record.
+    """
     rows = []
     for name, seen in known(record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
@@ -182,11 +184,10 @@ def watts(record: dict[str, Any] | None = None) -> Table:
             speed,
             f"{seen['watts']:.0f}",
             each,
-            f"{seen['mhz']:.0f}",
             ", ".join(seen["reasons"]),
         )
         rows.append((name, *cells))
-    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "MHz", "clock lowered by"))
+    return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
 
 
 def known(record: dict[str, Any] | None) -> dict[str, Any]:

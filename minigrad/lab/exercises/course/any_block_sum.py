@@ -84,6 +84,13 @@ extern "C" __global__ void any_block_sum(const float* x, float* y, int n) {
               "        if (at + s < BLOCK) {\n            sums[at] += sums[at + s];\n        }\n", "wasteful",
               "The threads at work are neighbours, but their numbers lie 2 * s apart, in a few of the 32 banks. In the "
               "front half they lie next to each other."),
+        Wrong("int left = BLOCK; left > 1;) {\n        int half = (left + 1) / 2;\n        __syncthreads();\n"
+              "        if (t + half < left) {\n            sums[t] += sums[t + half];\n        }\n"
+              "        left = half;\n",
+              "int half = BLOCK / 2; half > 0; half /= 2) {\n        __syncthreads();\n        if (t < half) {\n"
+              "            sums[t] += sums[t + half];\n        }\n", "value",
+              "This is the tree of the page. Of 7 numbers, half = 3 leaves one out: sums[6] is added to none. Round "
+              "half up, and ask which threads have a partner."),
     ],
     reference=lambda x: x.sum(keepdims=True),
     arguments=lambda x: {"y": (1,), "n": x.size, "blocks": 1},

@@ -46,6 +46,11 @@ extern "C" __global__ void early_return(
         "and the column, and the store asks for both, too.",
     ],
     wrong=[
+        Wrong("row < m && start + x < k ? a[row * k + start + x] : 0;\n"
+              "        b_tile[y][x] = start + y < k && column < n ? b",
+              "start + x < k ? a[row * k + start + x] : 0;\n        b_tile[y][x] = start + y < k ? b", "out-of-bounds",
+              "All threads load now, also those below the last row of a and right of the last column of b: each load "
+              "needs a second condition, row < m or column < n."),
         Wrong("row < m && start + x < k ? a", "start + x < k ? a", "out-of-bounds",
               "All threads load now, also those below the last row of a: ask for row < m as well."),
         Wrong("row < m && start + x < k ? a", "row < m ? a", "out-of-bounds",

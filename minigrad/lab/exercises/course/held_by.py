@@ -44,6 +44,9 @@ def held_by(lane, i):
         "for the upper rows and 1 for the lower ones.",
     ],
     wrong=[
+        Wrong("8 * (i // 2)\n    column = 2 * (lane % 4) + i % 2", "8 * (i % 2)\n    column = 2 * (lane % 4) + i // 2",
+              "value", "i % 2 and i // 2 have changed places: numbers 0 and 1 are neighbours in a row, 2 and 3 are "
+              "8 rows below."),
         Wrong("lane // 4 +", "lane // 8 +", "value", "Four lanes to a row, with two numbers each: 8 columns."),
         Wrong("lane // 4 +", "lane % 4 +", "value", "lane % 4 is the place in the row; the row is lane // 4."),
         Wrong("8 * (i // 2)", "8 * (i % 2)", "value",

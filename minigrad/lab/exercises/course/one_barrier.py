@@ -51,6 +51,13 @@ extern "C" __global__ void one_barrier(
     wrong=[
         Wrong("        __syncthreads();  // this pair is complete, and the other one has been read by all\n", "",
               "race", "Without a barrier nothing says that a tile is complete when it is read."),
+        Wrong("        __syncthreads();  // this pair is complete, and the other one has been read by all\n"
+              "        load(buffer ^ 1, start + TILE);\n        for (int i = 0; i < TILE; ++i) "
+              "sum += a_tiles[buffer][y][i] * b_tiles[buffer][i][x];\n",
+              "        load(buffer ^ 1, start + TILE);\n        for (int i = 0; i < TILE; ++i) "
+              "sum += a_tiles[buffer][y][i] * b_tiles[buffer][i][x];\n        __syncthreads();\n", "race",
+              "At the end of the loop the barrier comes too late for the first pair, which is loaded before the loop "
+              "and read in step 0. A barrier at the top of the loop serves that pair, too."),
         Wrong("load(buffer ^ 1, start", "load(buffer, start", "race",
               "This fills the pair that is being multiplied: the other one is buffer ^ 1."),
         Wrong("load(buffer ^ 1, start + TILE);", "load(buffer ^ 1, start + TILE);\n        __syncthreads();",

@@ -56,6 +56,8 @@ flops_per_byte = 64 / 4
         Wrong("loads = 8 / 16", "loads = 16 / 8", "value", "Loads for each multiplication: 8 over 16, not 16 over 8."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 4 / 4", "value",
               "It is the block that asks global memory, and its tile is 64 wide."),
+        Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 64 / 8", "value",
+              "E / 8 counts the multiplications alone. Each comes with an addition."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 128 / 4", "value",
               "128 is the tile of the rung in the table."),
         Wrong("flops_per_byte = 64 / 4", "flops_per_byte = 64", "value",

@@ -21,7 +21,8 @@ $$y_j = \frac{e^{x_j - M}}{\sum_l e^{x_l - M}}, \qquad M = \max_l x_l$$
 
 $M$ cancels, but without it $e^{1000}$ is infinite, and infinite by infinite is `nan`. A block takes a row, and `x` and
 `y` already point to its beginning. All threads have found $M$ together: it is in `part[0]`. Write the rest: the sum, by
-all threads in the same way, and then the results. `BLOCK` is a power of two. `part` is the only shared array, and you
+all threads in the same way, and then the results. `fmaxf` is the larger of two numbers, and
+`-INFINITY` is below all of them. `BLOCK` is a power of two. `part` is the only shared array, and you
 need it again: look who still reads it.
 """,
     solution="""
@@ -81,6 +82,14 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
               "    for (int j = 0; j < cols; ++j) {\n        sum += expf(x[j] - most);\n    }\n"
               "    for (int j = t; j < cols; j += BLOCK) {\n        y[j] = expf(x[j] - most) / sum;", "wasteful",
               "Every thread adds up the whole row by itself. Share the row out, and add up the shares as a tree."),
+        Wrong("    for (int j = t; j < cols; j += BLOCK) {\n        sum += expf(x[j] - most);\n    }\n"
+              "    __syncthreads();  // all have read the largest\n    part[t] = sum;\n"
+              "    for (int half = BLOCK / 2; half > 0; half /= 2) {\n        __syncthreads();\n"
+              "        if (t < half) {\n            part[t] += part[t + half];\n        }\n    }\n",
+              "    __syncthreads();\n    if (t == 0) {\n        for (int j = 0; j < cols; ++j) {\n"
+              "            sum += expf(x[j] - most);\n        }\n        part[0] = sum;\n    }\n", "wasteful",
+              "Thread 0 adds up the whole row, and all others wait for it. Share the row out, and add up the shares as "
+              "a tree."),
         Wrong("    __syncthreads();  // all have read the largest\n", "", "race",
               "A thread puts its sum into `part` while another still reads the largest there. Wait in between."),
         Wrong("    __syncthreads();  // the sum is complete\n", "", "race",

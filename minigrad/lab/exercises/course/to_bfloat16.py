@@ -1,13 +1,24 @@
 """07b: rounding to bfloat16, by the bits of a float32."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from minigrad.lab.check.answer import Refused
 from minigrad.lab.exercises import PythonExercise, Wrong
 from minigrad.rounding import rounded
 
 TIES = np.array([1.00390625, 1.01171875, -1.00390625, 2.0078125, 255.5], np.float32)  # halfway between two bfloat16
 CARRY = np.array([1.9999, 0.99999, -3.99999, 65535.0], np.float32)  # up to the next power of two
 PLAIN = np.array([0.0, 1.0, -2.5, 1 / 3, np.pi, 1e-30, -6.02e23, 1.00390637], np.float32)
+
+
+def by_bits(function: Callable, x: np.ndarray) -> np.ndarray:
+    """The result of the function. Raises Refused where minigrad rounds in its place."""
+    if {"mg", "minigrad"} & set(getattr(getattr(function, "__code__", None), "co_names", ())):
+        raise Refused("minigrad does the rounding here. Write it yourself, with the bits", "unused")
+    return function(x)
+
 
 to_bfloat16 = PythonExercise(
     "07b",
@@ -39,6 +50,8 @@ def to_bfloat16(x):
         "that bit is 1.",
     ],
     wrong=[
+        Wrong("return bits.view(np.float32)", 'return mg.rounding.rounded(x, "bf16")', "unused",
+              "The exercise is what that function does: add to `bits`, cut, and view them as float32."),
         Wrong("    bits = bits + np.uint32(0x7FFF) + last\n", "", "value",
               "This rounds towards zero. Add half of the last place first."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0x8000)", "value",
@@ -55,6 +68,7 @@ def to_bfloat16(x):
               "This keeps 10 bits after the point: it is TF32."),
         Wrong("    bits = bits & np.uint32(0xFFFF0000)\n", "", "value", "The lower half must be zeros at the end."),
     ],
+    call=by_bits,
     truth=lambda x: rounded(x, "bf16"),
     cases=[(PLAIN,), (TIES,), (CARRY,)],
 )  # fmt: skip

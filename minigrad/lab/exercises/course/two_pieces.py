@@ -70,35 +70,35 @@ TF32.
     solution="""
 def two_pieces(p, q, tf32):
     #> return tf32(p) @ tf32(q)  # <- your code: what is lost comes back
-    p_large, q_large = tf32(p), tf32(q)
-    p_small, q_small = tf32(p - p_large), tf32(q - q_large)
-    return p_large @ q_large + p_large @ q_small + p_small @ q_large
+    p1, q1 = tf32(p), tf32(q)
+    p2, q2 = tf32(p - p1), tf32(q - q1)
+    return p1 @ q1 + p1 @ q2 + p2 @ q1
     #<
 """,
     hints=[
-        "the large piece is tf32(p). The small one is what it leaves of p, rounded as well.",
-        "what p_large leaves of p is p - p_large, and tf32 rounds it as any other array.",
-        "three products with @: large with large, large with small, small with large.",
+        "p1 is tf32(p), and p2 is what it leaves of p, rounded as well.",
+        "what p1 leaves of p is p - p1, and tf32 rounds it as any other array.",
+        "three products with @: p1 with q1, p1 with q2, p2 with q1.",
     ],
     wrong=[
-        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "p_large @ q_large", "value",
-              "That is the product in TF32 alone: the two small pieces are not in it."),
-        Wrong(" + p_small @ q_large", "", "value", "The small piece of p is left out."),
-        Wrong(" + p_large @ q_small", "", "value", "The small piece of q is left out."),
-        Wrong("p_large @ q_small + p_small @ q_large", "p_small @ q_small", "value",
+        Wrong("p1 @ q1 + p1 @ q2 + p2 @ q1", "p1 @ q1", "value",
+              "That is the product in TF32 alone: p2 and q2 are not in it."),
+        Wrong(" + p2 @ q1", "", "value", "p2 is left out."),
+        Wrong(" + p1 @ q2", "", "value", "q2 is left out."),
+        Wrong("p1 @ q2 + p2 @ q1", "p2 @ q2", "value",
               "This is the one product that is too small to matter; the two mixed ones are missing."),
-        Wrong("p_small @ q_large", "p_small @ q_small", "value",
-              "The small piece of p is multiplied by the large one of q."),
-        Wrong("tf32(p - p_large)", "tf32(p_large - p)", "value",
-              "The sign: p is p_large plus the small piece, so the small piece is p - p_large."),
-        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "p @ q", "unused",
+        Wrong("p2 @ q1", "p2 @ q2", "value",
+              "p2 is multiplied by q1."),
+        Wrong("tf32(p - p1)", "tf32(p1 - p)", "value",
+              "The sign: p is p1 plus p2, so p2 is p - p1."),
+        Wrong("p1 @ q1 + p1 @ q2 + p2 @ q1", "p @ q", "unused",
               "A tensor core cannot read p and q as they are: multiply their pieces."),
-        Wrong("p_large @ q_large + p_large @ q_small + p_small @ q_large", "(p_large + p_small) @ (q_large + q_small)",
+        Wrong("p1 @ q1 + p1 @ q2 + p2 @ q1", "(p1 + p2) @ (q1 + q2)",
               "unused", "The sum of two pieces is no number of TF32: that is why there are three products."),
-        Wrong("p_small @ q_large", "p_small @ q_large + p_small @ q_small", "wasteful",
+        Wrong("p2 @ q1", "p2 @ q1 + p2 @ q2", "wasteful",
               "The fourth product is too small to matter, and takes as long as the others."),
-        Wrong("tf32(p - p_large)", "p - p_large", "unused", "What is lost of p has to be rounded, too."),
-        Wrong("tf32(q - q_large)", "tf32(q - p_large)", "raised", "What is lost of q is q - q_large."),
+        Wrong("tf32(p - p1)", "p - p1", "unused", "What is lost of p has to be rounded, too."),
+        Wrong("tf32(q - q1)", "tf32(q - p1)", "raised", "What is lost of q is q - q1."),
     ],
     truth=truth,
     call=watched,
