@@ -4,10 +4,13 @@ After a pass of `%%exercise` or `%%kernel` the text of the cell goes with its da
 folder, or in the file that MINIGRAD_PROGRESS names; MINIGRAD_PROGRESS=off keeps nothing.
 """
 
+import fcntl
 import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +48,7 @@ class Solved:
 
 
 SAMPLE = Solved("", "", "", "", "")  # for the types of the fields
+NEEDED = {"kind", "name", "notebook", "date", "text"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,36 +81,37 @@ def progress() -> Progress:
     if path is None:
         return Progress(())
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Progress(())
-    except (OSError, UnicodeDecodeError) as error:
-        return Progress((), _put_aside(path) if isinstance(error, ValueError) else f"{path} cannot be read: {error}.")
-    try:
-        return Progress(_parsed(text))
-    except (ValueError, TypeError, KeyError):
-        return Progress((), _put_aside(path))
+        found, damage = _read(path)
+    except OSError as error:
+        return Progress((), f"{path} cannot be read: {error.strerror or error}.")
+    return Progress(found, f"{path} is damaged, {damage}; the next pass keeps it under another name." * bool(damage))
 
 
 def remember(kind: str, name: str, notebook: str, text: str, hints: int = 0, shown: bool = False) -> str:
     """Keep a text that passed, and the hints taken and the solution shown before; the answer is empty.
 
-    It replaces an older text of that name, whose help it keeps. The answer is a sentence where that cannot be done.
+    It replaces an older text of that name, whose help it keeps. The answer is a sentence where that cannot be done: a
+    file that cannot be read is not replaced, and a damaged one is renamed.
     """
     path = file()
     if path is None:
         return ""
-    before = progress()
-    now = datetime.now().isoformat(timespec="microseconds")
-    kept = {(each.kind, each.name): each for each in before.solved}
-    first = kept.pop((kind, name), Solved(kind, name, notebook, now, text, hints, shown))
-    kept[kind, name] = replace(first, notebook=notebook, date=now, text=text)
+    now, doing, note = datetime.now().isoformat(timespec="microseconds"), "written", ""
     try:
-        _write(path, json.dumps({"solved": [asdict(each) for each in kept.values()]}, indent=1, ensure_ascii=False))
+        with _alone(path):
+            doing = "read"
+            found, damage = _read(path)
+            doing = "written"
+            if damage:
+                note = f"{path} was damaged, {damage}: it is now {_put_aside(path)}, and a new one begins."
+            kept = {(each.kind, each.name): each for each in found}
+            first = kept.pop((kind, name), Solved(kind, name, notebook, now, text, hints, shown))
+            kept[kind, name] = replace(first, notebook=notebook, date=now, text=text)
+            _write(path, json.dumps({"solved": [asdict(each) for each in kept.values()]}, indent=1))
     except OSError as error:
         why = error.strerror or error
-        return f"It is not kept for later sessions: {path} cannot be written ({why}). Name a file in MINIGRAD_PROGRESS."
-    return before.note
+        return f"It is not kept for later sessions: {path} cannot be {doing} ({why}). Name a file in MINIGRAD_PROGRESS."
+    return note
 
 
 def file() -> Path | None:
@@ -123,32 +128,48 @@ def notebook_number() -> str:
     return found[0] if found else ""
 
 
-def _parsed(text: str) -> tuple[Solved, ...]:
-    """The entries in the order of their dates. Raises ValueError, TypeError or KeyError for another content."""
-    entries: list[dict[str, Any]] = json.loads(text)["solved"]
-    found = [Solved(**entry) for entry in entries]
-    if not all(
-        isinstance(value, type(getattr(SAMPLE, name))) for each in found for name, value in asdict(each).items()
-    ):
-        raise TypeError("an entry holds a value of another type")
-    if any(each.kind not in KINDS for each in found):
-        raise ValueError("an entry is of no known kind")
-    return tuple(sorted(found, key=lambda each: each.date))
+def _read(path: Path) -> tuple[tuple[Solved, ...], str]:
+    """The entries in the order of their dates, and what is damaged in the file, if anything. Raises OSError."""
+    try:
+        entries = json.loads(path.read_bytes())["solved"]
+    except FileNotFoundError:
+        return (), ""
+    except (ValueError, TypeError, KeyError):
+        entries = None
+    if not isinstance(entries, list):
+        return (), "nothing of it can be used"
+    found = [solved for entry in entries if (solved := _entry(entry))]
+    damage = f"{len(entries) - len(found)} of its {len(entries)} entries cannot be used"
+    return tuple(sorted(found, key=lambda each: each.date)), damage * (len(found) < len(entries))
+
+
+def _entry(entry: Any) -> Solved | None:
+    """An entry, without the fields of other versions; None where a field is missing or holds another type."""
+    if not isinstance(entry, dict):
+        return None
+    known = {key: value for key, value in entry.items() if key in asdict(SAMPLE)}
+    typed = all(isinstance(value, type(getattr(SAMPLE, key))) for key, value in known.items())
+    return Solved(**known) if typed and NEEDED <= known.keys() and known["kind"] in KINDS else None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """No other process changes the file in the block. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _put_aside(path: Path) -> str:
-    """Rename a damaged file, so that a new one takes its place, and say so."""
-    aside = path.with_name(f"{path.name}.damaged")
-    try:
-        os.replace(path, aside)
-    except OSError as error:
-        return f"{path} is damaged, and cannot be renamed ({error.strerror or error}): nothing of it is used."
-    return f"{path} was damaged: it is now {aside.name}, and a new one begins."
+    """Rename a damaged file, so that a new one takes its place; the new name. Raises OSError."""
+    aside = path.with_name(f"{path.name}.damaged-{datetime.now():%Y%m%d-%H%M%S-%f}")
+    os.replace(path, aside)
+    return aside.name
 
 
 def _write(path: Path, text: str) -> None:
     """The whole file or none of it, in one rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with open(handle, "w", encoding="utf-8") as out:

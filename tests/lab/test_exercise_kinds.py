@@ -339,3 +339,11 @@ def test_checking_needs_no_matplotlib():
         "print('matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_known_mistake_is_recognized_in_a_cell_that_uses_names_of_the_notebook():
+    exercise = mg.exercise("cube_gradient")
+    mistake = next(wrong for wrong in exercise.wrong if wrong.kind == "value")
+    text = f"helper(1)\n{mistake.edit(exercise.solution())}"
+    found = exercise.check(text, {"helper": abs})
+    assert found.kind == "value" and mistake.why in found.text

@@ -125,7 +125,7 @@ def test_a_later_text_replaces_the_one_before(path):
     for text in ("first", "second"):
         assert progress.remember("exercise", "clip", "01", text) == ""
     assert [each.text for each in mg.progress().solved] == ["second"]
-    assert [each.name for each in path.parent.iterdir()] == ["progress.json"], "scratch files are gone"
+    assert sorted(each.name for each in path.parent.iterdir()) == [".progress.json.lock", "progress.json"], "scratch files are gone"
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,53 @@ def test_a_later_text_replaces_the_one_before(path):
      json.dumps({"solved": [dict.fromkeys(("kind", "name", "notebook", "date", "text"), 1)]}).encode(),
      json.dumps({"solved": [dict.fromkeys(("kind", "name", "notebook", "date", "text"), "x")]}).encode()],
 )  # fmt: skip
-def test_a_damaged_file_is_put_aside(path, content):
+def test_a_damaged_file_is_put_aside_by_the_next_pass(path, content):
     path.parent.mkdir()
-    path.write_bytes(content)
-    assert "was damaged: it is now progress.json.damaged, and a new one begins." in repr(mg.progress())
-    assert not path.exists() and path.with_name("progress.json.damaged").read_bytes() == content
-    path.write_bytes(content)
-    assert "was damaged" in progress.remember("exercise", "clip", "01", "text"), "the answer says so"
+    for passes in (1, 2):
+        path.write_bytes(content)
+        assert f"{path} is damaged, " in repr(mg.progress()) and path.read_bytes() == content, "to look changes nothing"
+        assert "was damaged" in progress.remember("exercise", "clip", "01", "text"), "the answer says so"
+        aside = list(path.parent.glob("progress.json.damaged-*"))
+        assert [each.read_bytes() for each in aside] == [content] * passes, "each damaged file is kept"
+        assert [each.name for each in mg.progress().solved] == ["clip"] and not mg.progress().note
+
+
+def test_unknown_fields_and_damaged_entries_leave_the_others(path):
+    path.parent.mkdir()
+    entry = {"kind": "exercise", "name": "clip", "notebook": "01", "date": "2026-01-01", "text": "x"}
+    path.write_text(json.dumps({"solved": [entry | {"later": 1}]}))
     assert [each.name for each in mg.progress().solved] == ["clip"] and not mg.progress().note
+    path.write_text(json.dumps({"solved": [entry, entry | {"text": 1}]}))
+    assert [each.name for each in mg.progress().solved] == ["clip"]
+    assert "1 of its 2 entries cannot be used" in mg.progress().note
+    progress.remember("exercise", COUNT.name, "01", "y")
+    assert [each.name for each in mg.progress().solved] == ["clip", COUNT.name]
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(path, monkeypatch):
+    progress.remember("exercise", "clip", "01", "first")
+
+    def fails(path):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.read_bytes", fails)
+        patch.setattr("pathlib.Path.read_text", lambda path, encoding: fails(path))
+        assert "cannot be read (Permission denied)" in progress.remember("exercise", COUNT.name, "01", "second")
+        assert "cannot be read: " in mg.progress().note
+    assert [each.text for each in mg.progress().solved] == ["first"]
+
+
+def test_a_text_that_is_no_unicode_is_kept(path):
+    assert progress.remember("exercise", "clip", "01", "a\ud800") == ""
+    assert mg.progress().solved[0].text == "a\ud800"
+
+
+def test_several_processes_keep_all_that_they_remember(path):
+    script = "from minigrad.lab.progress import remember; [remember('exercise', f'{i}'+'NAME', '', 'x') for i in range(20)]"
+    running = [subprocess.Popen([sys.executable, "-c", script.replace("NAME", name)], env=os.environ) for name in "ab"]
+    assert [each.wait() for each in running] == [0, 0]
+    assert len(mg.progress().solved) == 40
 
 
 def test_a_file_that_cannot_be_written_gives_a_sentence(tmp_path, monkeypatch, shell):
@@ -160,4 +199,4 @@ def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
     monkeypatch.setattr("minigrad.lab.progress.os.replace", fails)
     assert "No space left on device" in progress.remember("exercise", "clip", "01", "second")
     assert [each.text for each in mg.progress().solved] == ["first"]
-    assert [each.name for each in path.parent.iterdir()] == ["progress.json"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [".progress.json.lock", "progress.json"]

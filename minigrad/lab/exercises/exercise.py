@@ -108,16 +108,18 @@ class Exercise:
     def _unfinished(self, missing: str = "the marked lines are still to be written.") -> Answer:
         return Answer(False, f"Not yet: {missing} A first hint: {self.call}.hint()", "unfinished")
 
-    def _known_mistake(self, attempt: Any, kind: str) -> Wrong | None:
-        """The known mistake that this text is; else one with the same outcome, alone or resembled by the text."""
+    def _known_mistake(self, text: str, kind: str, function: Callable | None = None) -> Wrong | None:
+        """The known mistake that this text is; else one with the same outcome, alone or resembled by the text.
+
+        function: what the text has defined, in Python; the text may be empty.
+        """
         versions = {wrong.edit(self._solution): wrong for wrong in self.wrong if wrong.kind == kind}
-        text = attempt if isinstance(attempt, str) else ""
         if text in versions:
             return versions[text]
         alike = {version: wrong for version, wrong in versions.items() if text and wrong.resembles(text, self.python)}
         if self.slow:
             return next(iter(alike.values()), None)
-        if not versions or not (mine := self._outcome(attempt, kind)):
+        if not versions or not (mine := self._outcome(function or text, kind)):
             return None
         found = (wrong for version, wrong in alike.items() if self._known_outcome(version, kind) == mine)
         if first := next(found, None):
@@ -163,7 +165,6 @@ class PythonExercise(Exercise):
         super().__init__(notebook, **content)
         self.truth, self.cases, self._call, self._score = truth, tuple(cases), call, score
         self._given, self._parts = given, parts
-        self._known_outcomes: dict[Wrong, list[str]] = {}
 
     def check(self, attempt: str | Callable, names: Mapping[str, Any] | None = None) -> Answer:
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
@@ -176,7 +177,7 @@ class PythonExercise(Exercise):
             return replace(found, text=f"{found.text} {self._score}".rstrip(), result=function)
         if same_code(function, self._function(self.skeleton)):
             return self._explained(found, None) if self.bug else self._unfinished()
-        mistake = self._known_mistake(attempt if isinstance(attempt, str) else function, found.kind)
+        mistake = self._known_mistake(attempt if isinstance(attempt, str) else "", found.kind, function)
         return self._explained(found, mistake)
 
     def _outcome(self, attempt: Any, kind: str) -> list[str]:
