@@ -130,6 +130,8 @@ def notebook_number() -> str:
 
 def _read(path: Path) -> tuple[tuple[Solved, ...], str]:
     """The entries in the order of their dates, and what is damaged in the file, if anything. Raises OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError("it is no regular file")
     try:
         entries = json.loads(path.read_bytes())["solved"]
     except FileNotFoundError:
@@ -149,7 +151,7 @@ def _entry(entry: Any) -> Solved | None:
         return None
     known = {key: value for key, value in entry.items() if key in asdict(SAMPLE)}
     typed = all(isinstance(value, type(getattr(SAMPLE, key))) for key, value in known.items())
-    return Solved(**known) if typed and NEEDED <= known.keys() and known["kind"] in KINDS else None
+    return Solved(**known) if typed and known.keys() >= NEEDED and known["kind"] in KINDS else None
 
 
 @contextmanager

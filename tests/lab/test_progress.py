@@ -125,7 +125,9 @@ def test_a_later_text_replaces_the_one_before(path):
     for text in ("first", "second"):
         assert progress.remember("exercise", "clip", "01", text) == ""
     assert [each.text for each in mg.progress().solved] == ["second"]
-    assert sorted(each.name for each in path.parent.iterdir()) == [".progress.json.lock", "progress.json"], "scratch files are gone"
+    assert sorted(each.name for each in path.parent.iterdir()) == [".progress.json.lock", "progress.json"], (
+        "scratch files are gone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,9 @@ def test_a_text_that_is_no_unicode_is_kept(path):
 
 
 def test_several_processes_keep_all_that_they_remember(path):
-    script = "from minigrad.lab.progress import remember; [remember('exercise', f'{i}'+'NAME', '', 'x') for i in range(20)]"
+    script = (
+        "from minigrad.lab.progress import remember; [remember('exercise', f'{i}'+'NAME', '', 'x') for i in range(20)]"
+    )
     running = [subprocess.Popen([sys.executable, "-c", script.replace("NAME", name)], env=os.environ) for name in "ab"]
     assert [each.wait() for each in running] == [0, 0]
     assert len(mg.progress().solved) == 40
@@ -200,3 +204,10 @@ def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch):
     assert "No space left on device" in progress.remember("exercise", "clip", "01", "second")
     assert [each.text for each in mg.progress().solved] == ["first"]
     assert sorted(each.name for each in path.parent.iterdir()) == [".progress.json.lock", "progress.json"]
+
+
+def test_a_path_that_is_no_regular_file_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINIGRAD_PROGRESS", str(tmp_path))
+    assert "no regular file" in mg.progress().note
+    assert "no regular file" in progress.remember("exercise", "clip", "01", "text")
+    assert tmp_path.is_dir()
