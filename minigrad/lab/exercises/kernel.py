@@ -153,7 +153,8 @@ class KernelExercise(Exercise):
     def _scored(self, mine: Mapping[str, int]) -> str:
         """The score in a sentence."""
         given = f", the cell as given {self._given[self.score]}" if self._given else ""
-        return f"Your score: {amount(mine[self.score], COUNTS[self.score].unit)}. The solution has {self._best[self.score]}{given}."
+        score = amount(mine[self.score], COUNTS[self.score].unit)
+        return f"Your score: {score}. The solution has {self._best[self.score]}{given}."
 
     @cached_property
     def _best(self) -> dict[str, int]:
