@@ -39,6 +39,11 @@ class Folded:
         return f'<details><summary style="cursor:pointer">{escape(self.line)}</summary>{"".join(made)}</details>'
 
 
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """1 block, 2 blocks."""
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def plain(text: str) -> str:
     """HTML of a text in columns."""
     style = f"margin:0;font-family:monospace;font-size:13px;line-height:{LINE}px;overflow-x:auto"

@@ -72,16 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _grade(options: argparse.Namespace) -> int:
     """Print the verdicts. Returns 0, or 2 if a file is no notebook or the JSON cannot be written."""
-    notebooks, code = [], 0
+    cells, code = {}, 0
     for path in options.notebooks:
         try:
-            grade.code_cells(path)
-            notebooks.append(path)
+            cells[path] = list(grade.answers(path))
         except (OSError, ValueError) as error:
             code = _refuse(error)
-    if not notebooks:
+    if not cells:
         return code
-    found = grade.grade(notebooks, options.limit)
+    found = grade.graded(cells, options.limit)
     print(found)
     try:
         if options.json:

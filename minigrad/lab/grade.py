@@ -92,15 +92,19 @@ def grade(paths: Sequence[str | Path], limit: float = LIMIT) -> Grades:
 
     limit: seconds for a cell. This runs the students' code on this machine, in processes of their own.
     """
-    found = {str(path): list(answers(path)) for path in paths}
+    return graded({str(path): list(answers(path)) for path in paths}, limit)
+
+
+def graded(found: Mapping[str, Sequence[Cell]], limit: float = LIMIT) -> Grades:
+    """Check the cells of each file, by its path."""
     full = {name: notebook_of(name, cells) for name, cells in found.items()}
-    graded = []
+    checked = []
     with Grader(limit) as grader:
         for name, cells in found.items():
-            graded += [Graded(name, cell.title, *grader.verdict(cell)) for cell in cells]
+            checked += [Graded(name, cell.title, *grader.verdict(cell)) for cell in cells]
             missing = sorted(full[name] - {cell.name for cell in cells})
-            graded += [Graded(name, each, MISSING, "The file has no cell for it.") for each in missing]
-    return Grades(tuple(graded), full)
+            checked += [Graded(name, each, MISSING, "The file has no cell for it.") for each in missing]
+    return Grades(tuple(checked), full)
 
 
 def notebook_of(path: str, cells: Sequence[Cell]) -> frozenset[str]:

@@ -1,5 +1,9 @@
 """Asynchronous copies: what is used before its copy has arrived is found, whatever the order of the threads."""
 
+import resource
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -74,6 +78,40 @@ def test_a_copy_may_not_begin_while_others_read():
         "    copy_wait<0>();\n", "    copy_async(&now[t], &x[t], true);\n    copy_commit();\n    copy_wait<0>();\n"
     )
     assert "y[t] = now" in record.problems[0].text and "under way" not in record.problems[0].message
+
+
+PIPELINE = """
+#include "async_copy.cuh"
+extern "C" __global__ void pipeline(const float* x, float* y, int n) {
+    __shared__ float tile[2];
+    copy_async(&tile[0], &x[0], true);
+    copy_commit();
+    for (int i = 1; i < n; ++i) {  // always one more copy is under way
+        copy_async(&tile[i % 2], &x[i % 128], true);
+        copy_commit();
+        copy_wait<1>();
+        y[0] = tile[(i - 1) % 2];
+    }
+}
+"""
+
+
+def pipelined():
+    """What the process has grown by, in MiB, while a thread makes two million copies in a pipeline."""
+    peak = []
+    for n in (10, 2_000_000):
+        y = np.zeros(1, np.float32)
+        record = mg.inspect(Kernel(Source(PIPELINE, "k.cu"), "pipeline"), X, y, n, grid=1, block=1, blocks=0)
+        assert not record.problems and y == X[(n - 2) % 128]
+        peak.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return peak[1] - peak[0]
+
+
+def test_copies_that_have_arrived_take_no_memory():
+    command = [sys.executable, "-c", f"import runpy; print(runpy.run_path({__file__!r})['pipelined']())"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert float(ran.stdout) < 8, "32 bytes for each copy would be 60 MiB"
 
 
 WAIT = "        copy_wait<0>();\n"

@@ -12,7 +12,7 @@ from minigrad.create import tensor
 from minigrad.devices import check, get
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import require_int, require_words
-from minigrad.lab.bench.record import Times, records
+from minigrad.lab.bench.record import Times, newest_with
 from minigrad.lab.bench.timer import Call, in_turns
 from minigrad.lab.check import ValueMismatch
 from minigrad.optim import SGD
@@ -60,10 +60,9 @@ def host_cost(against: Sequence[str] = (), repeats: int = 40) -> HostCost:
 
 def recorded_host() -> HostCost:
     """The newest recorded cost. Raises ValueError if there is none."""
-    for record in records():
-        if record.host:
-            return HostCost(record.device, record.date, record.host)
-    raise ValueError("no record has the host's time for a call. On a GPU: minigrad bench --host --against torch.")
+    missing = "no record has the host's time for a call. On a GPU: minigrad bench --host --against torch."
+    record, times = newest_with(lambda record: record.host, missing)
+    return HostCost(record.device, record.date, times)
 
 
 def ours(device: str) -> dict[str, Call]:

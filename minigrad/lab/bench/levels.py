@@ -12,7 +12,7 @@ from minigrad.devices.array import Array
 from minigrad.devices.cuda.chip import Chip
 from minigrad.display import Table, Tabular, table
 from minigrad.kernels.kernel import Kernel
-from minigrad.lab.bench.record import Level, records
+from minigrad.lab.bench.record import Level, newest_with
 from minigrad.lab.bench.timer import Timer, timer
 
 THREADS, LINE = 1024, 32  # threads of a block; numbers from one place of a chase to the next: 128 bytes
@@ -56,10 +56,9 @@ def memory_levels() -> Levels:
 
 def recorded_levels() -> Levels:
     """The newest recorded. Raises ValueError if there is none."""
-    for record in records():
-        if record.levels and record.chip:
-            return Levels(record.device, record.date, record.chip, record.levels)
-    raise ValueError("no record has the levels of memory. On a GPU: minigrad bench --levels.")
+    missing = "no record has the levels of memory. On a GPU: minigrad bench --levels."
+    record, (chip, levels) = newest_with(lambda r: (r.chip, r.levels) if r.chip and r.levels else None, missing)
+    return Levels(record.device, record.date, chip, levels)
 
 
 def _bandwidth(gpu: Any, clock: Timer, nbytes: int, far: bool) -> float:

@@ -10,13 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from minigrad.lab.bench.timer import Timing, timer
 from minigrad.op import Op
 from minigrad.source import PACKAGE
 
+Part = TypeVar("Part")  # of a record
 FOLDERS = (PACKAGE.parent / "notebooks" / "records", PACKAGE / "records")  # of a checkout, and of a wheel
 ADJOINT = "adjoint"  # the folder with the records of adjoints
 HEADERS = ("work", "us", "GB/s", "of copy", "TFLOP/s", "of peak", "x torch", "x numpy")
@@ -229,6 +230,14 @@ def records(device: str | None = None, folder: str = "") -> Iterator[Record]:
 
 def newest(device: str | None = None) -> Record | None:
     return next(records(device), None)
+
+
+def newest_with(part: Callable[[Record], Part | None], missing: str) -> tuple[Record, Part]:
+    """The newest record that has a part, and the part. Raises ValueError, which says what is missing, without one."""
+    for record in records():
+        if found := part(record):
+            return record, found
+    raise ValueError(missing)
 
 
 def newest_adjoints() -> Record | None:

@@ -15,7 +15,7 @@ from minigrad.devices import check, get, why_not
 from minigrad.display import Table, Tabular, table
 from minigrad.errors import require_int, require_words
 from minigrad.lab.bench.measure import RIVALS
-from minigrad.lab.bench.record import Times, records
+from minigrad.lab.bench.record import Times, newest_with
 from minigrad.lab.bench.rivals import numpy_steps
 from minigrad.lab.bench.timer import Call, Timing, clocked, in_turns
 from minigrad.lab.check import ValueMismatch
@@ -75,10 +75,10 @@ def training_step(optimizer: str = "SGD", against: Sequence[str] = (), repeats: 
 
 def recorded_step(optimizer: str = "SGD") -> TrainingStep:
     """The newest recorded times of this step. Raises ValueError if there are none."""
-    for record in records():
-        if times := record.steps.get(title(optimizer)):
-            return TrainingStep(title(optimizer), record.device, record.date, times)
-    raise ValueError(f"no record has times of an {title(optimizer)}. On a GPU: minigrad bench --step --against torch.")
+    named = title(optimizer)
+    missing = f"no record has times of an {named}. On a GPU: minigrad bench --step --against torch."
+    record, times = newest_with(lambda record: record.steps.get(named), missing)
+    return TrainingStep(named, record.device, record.date, times)
 
 
 def title(optimizer: str) -> str:

@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,10 +100,10 @@ def simulated() -> Counts:
     return counts
 
 
-def newest() -> dict[str, Any]:
-    """The newest record of a GPU's counts; empty if there is none."""
-    files = [path for folder in FOLDERS for path in folder.glob("*.json")]
-    found = [json.loads(path.read_text()) for path in files]
+def newest(folders: Sequence[Path] | None = None) -> dict[str, Any]:
+    """The newest record in these folders, by default of a GPU's counts; empty if there is none."""
+    files = (path for folder in folders or FOLDERS for path in folder.glob("*.json"))
+    found = (json.loads(path.read_text()) for path in files)
     return max(found, key=lambda record: record["date"], default={})
 
 

@@ -25,6 +25,7 @@ from minigrad.errors import DeviceError
 from minigrad.kernels.extents import ceil_div
 from minigrad.kernels.kernel import Kernel
 from minigrad.lab.bench.record import records, versions
+from minigrad.lab.hardware import counters
 from minigrad.lab.hardware.counters import RUNGS, SIDE
 from minigrad.lab.hardware.nvml import Sensors, summary
 from minigrad.op import OPS
@@ -172,9 +173,7 @@ def account(record: dict[str, Any] | None = None) -> Table:
 
 
 def watts(record: dict[str, Any] | None = None) -> Table:
-    """Time, power, energy and reasons of a lower clock of each kernel that ran for SECONDS. Raises ValueError without a
-    record.
-    """
+    """Time, power, energy and limits of each kernel, repeated for SECONDS. Raises ValueError without a record."""
     rows = []
     for name, seen in known(record)["sustained"].items():
         joules = seen["watts"] * seen["us"] / 1e6
@@ -199,8 +198,7 @@ def known(record: dict[str, Any] | None) -> dict[str, Any]:
 
 def newest() -> dict[str, Any]:
     """The newest record; empty if there is none."""
-    found = [json.loads(path.read_text()) for folder in FOLDERS for path in folder.glob("*.json")]
-    return max(found, key=lambda record: record["date"], default={})
+    return counters.newest(FOLDERS)
 
 
 def main() -> int:

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require
 from minigrad.lab.show.draw.colours import DARK, EDGE, GREY, LIGHT, LIGHT_EDGE, PALE
-from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, boxes, canvas, joined, write
 from minigrad.microscope.counts import BANKS, SECTOR, WARP, Line
 from minigrad.microscope.record import Inspection
 

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.colours import INK, RAMP, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, write
 from minigrad.microscope.record import Inspection
 from minigrad.microscope.variables import Variable
 

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require, require_words
 from minigrad.lab.show.draw.axes import frame
 from minigrad.lab.show.draw.colours import DARK, FONT, LIGHT_EDGE
-from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, plural
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure
 from minigrad.microscope.record import Inspection
 
 MARK = {"read": "o", "write": "s", "atomic": "^"}

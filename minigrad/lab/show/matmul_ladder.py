@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from minigrad.create import ones
-from minigrad.display import Table, table
+from minigrad.display import Table, plural, table
 from minigrad.lab.bench.measure import Measurement
 from minigrad.lab.bench.record import Record, records
 from minigrad.lab.bench.workloads import sizes
 from minigrad.lab.show.accesses import split_by_element
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_BLUE, PALE, UNIT, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, box, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, box, canvas, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.microscope import Inspection, watching
 from minigrad.op import OPS

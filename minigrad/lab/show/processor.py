@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 
 from minigrad.devices import why_not
 from minigrad.devices.cuda.chip import Chip
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.lab import bench
 from minigrad.lab.bench import Levels
 from minigrad.lab.bench.record import Level
 from minigrad.lab.show.draw.bands import colour
 from minigrad.lab.show.draw.colours import GREY, INK, LIGHT_GREEN, PALE
-from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, write
 
 SMALL = 10
 BLOCKS, WARPS, LANES = 2, 3, 32  # drawn in a multiprocessor, a block, a warp

@@ -9,9 +9,8 @@ import numpy as np
 from minigrad import tape
 from minigrad.devices.array import Array
 from minigrad.devices.dtypes import move
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require
-from minigrad.lab.show.draw.picture import plural
 from minigrad.lab.show.draw.svg import Box, drawing
 from minigrad.op import OPS
 from minigrad.tensor import Tensor

@@ -10,13 +10,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require, require_int
 from minigrad.lab.bench.steps import TrainingStep
 from minigrad.lab.memory import timeline
 from minigrad.lab.show.draw.axes import STYLES, frame, name_curves, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, INK, LIGHT_BLUE, LIGHT_ORANGE, ROUND_PAPER, RUST, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, plural, rounded, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, canvas, rounded, write
 from minigrad.tensor import Tensor
 
 COLUMNS = 10  # images in a row

@@ -5,14 +5,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require
 from minigrad.lab.bench.record import Record
 from minigrad.lab.bench.sweeps import label
 from minigrad.lab.bench.work import work_of
 from minigrad.lab.show.draw.axes import frame, plain_ticks
 from minigrad.lab.show.draw.colours import BLUE, FONT, GREY, INK, ORANGE, PALE, PAPER, VERMILLION
-from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 from minigrad.lab.show.sliders import Slider
 from minigrad.lab.tune.regret import LONGEST
 from minigrad.lab.tune.regret import regret as regrets

@@ -7,11 +7,11 @@ from textwrap import shorten
 import numpy as np
 from matplotlib.axes import Axes
 
-from minigrad.display import table
+from minigrad.display import plural, table
 from minigrad.errors import require
 from minigrad.lab.show.draw.bands import colour
 from minigrad.lab.show.draw.colours import EDGE, GREY, INK, LIGHT_BLUE
-from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, plural, write
+from minigrad.lab.show.draw.picture import WIDTH, Picture, box, boxes, canvas, write
 from minigrad.microscope.counts import WARP
 from minigrad.microscope.record import Inspection
 

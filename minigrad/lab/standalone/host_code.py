@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.devices.device import Dim3
+from minigrad.display import plural
 from minigrad.errors import LaunchError
 from minigrad.kernels.arguments import C_NAMES
 from minigrad.kernels.view import View
@@ -89,7 +90,7 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
     place = {x.name: names.free(f"d_{x.name}") for x in arrays}
     arguments = [argument(p, v, place, host) for p, v in pairs]
     extents = [grid, block, *([str(call.shared)] if call.shared else [])]
-    blocks, threads = many(prod(call.grid), "block"), many(prod(call.block), "thread")
+    blocks, threads = plural(prod(call.grid), "block"), plural(prod(call.block), "thread")
     steps = {
         "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
             *(line for x in arrays for line in array_lines(x)),
@@ -228,10 +229,6 @@ def argument(param: Param, value: Any, place: Mapping[str, str], host: Mapping[s
     if not param.pointer:
         return host[param.name]
     return "nullptr" if value is None else place[value if isinstance(value, str) else param.name]
-
-
-def many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def extent(sizes: Dim3) -> str:

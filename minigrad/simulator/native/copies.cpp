@@ -27,6 +27,11 @@ static Copy& add_copy(Worker& worker) {
     worker.critical = 1;
     if (!watch.copies) watch.copies = static_cast<Copies*>(zeros(MAX_THREADS * sizeof(Copies)));
     Copies& own = own_copies();
+    if (own.count == own.room && own.first > own.room / 2) {  // more than half has arrived: use its place
+        memmove(own.at, own.at + own.first, (own.count - own.first) * sizeof(Copy));
+        own.count -= own.first;
+        own.first = 0;
+    }
     if (own.count == own.room) {
         own.room = own.room ? 2 * own.room : 16;
         own.at = static_cast<Copy*>(realloc(own.at, own.room * sizeof(Copy)));

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from minigrad.display import plural
 from minigrad.kernels.launch import Launch
-from minigrad.lab.show.draw.picture import plural
 from minigrad.source import blank
 
 _ROW = re.compile(r"\brow\s*=\s*blockIdx\.([xy])")

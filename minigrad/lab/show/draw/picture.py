@@ -152,11 +152,6 @@ def rounded(value: Any) -> str:
     return f"{float(value):.3g}"
 
 
-def plural(number: int, noun: str, nouns: str = "") -> str:
-    """1 block, 2 blocks."""
-    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
-
-
 def joined(items: Sequence[Any], last: str = "or") -> str:
     """1, 2 or 3."""
     *first, end = map(str, items)
