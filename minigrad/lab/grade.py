@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from minigrad.lab.exercises.course import all_exercises
 from minigrad.lab.notebook import kernel_answer
 
 LIMIT = 60.0  # seconds for a cell
+START = 120.0  # seconds in which a process has to start
 RIGHT, TIME, CRASHED, MISSING = "right", "timeout", "crashed", "missing"  # all other verdicts are kinds of answers
 WIDTH = 70  # characters of a line of an answer in the table
 ALONE = "grade runs this cell alone: move into it what it needs."
@@ -99,22 +101,23 @@ def graded(found: Mapping[str, Sequence[Cell]], limit: float = LIMIT) -> Grades:
     """Check the cells of each file, by its path."""
     full = {name: notebook_of(name, cells) for name, cells in found.items()}
     checked = []
-    with Grader(limit) as grader:
-        for name, cells in found.items():
-            checked += [Graded(name, cell.title, *grader.verdict(cell)) for cell in cells]
-            missing = sorted(full[name] - {cell.name for cell in cells})
-            checked += [Graded(name, each, MISSING, "The file has no cell for it.") for each in missing]
+    grader = Grader(limit)
+    for name, cells in found.items():
+        checked += [Graded(name, cell.title, *grader.verdict(cell)) for cell in cells]
+        missing = sorted(full[name] - {cell.name for cell in cells})
+        checked += [Graded(name, each, MISSING, "The file has no cell for it.") for each in missing]
     return Grades(tuple(checked), full)
 
 
 def notebook_of(path: str, cells: Sequence[Cell]) -> frozenset[str]:
-    """All exercises of the notebook that a file is: by the number in its name, else by most of its cells."""
+    """All exercises of the notebook that a file is: by most of its cells, else by the number in its name."""
     known = all_exercises()
-    numbers = [known[cell.name].notebook for cell in cells if cell.kind == "exercise" and cell.name in known]
+    names = {cell.name for cell in cells if cell.kind == "exercise" and cell.name in known}
+    cells_of = Counter(known[name].notebook for name in names)
     named = [
         number for number in _NUMBER.findall(Path(path).stem) if number in {each.notebook for each in known.values()}
     ]
-    number = next(iter(named or [number for number, _ in Counter(numbers).most_common(1)]), None)
+    number = max(sorted(cells_of) or named, key=lambda each: (cells_of[each], each in named), default=None)
     return frozenset(name for name, each in known.items() if each.notebook == number)
 
 
@@ -141,57 +144,47 @@ def code_cells(path: str | Path) -> list[str]:
 
 
 class Grader:
-    """A process that checks one cell after another, and is replaced where a cell takes too long or ends it."""
+    """Checks each cell in a process of its own, and ends with it all that the cell started.
+
+    The processes are copies of one that has imported the course, so that no cell sees what another has changed.
+    """
 
     def __init__(self, limit: float):
         self.limit = limit
-        self._process: Any = None
-        self._pipe: Any = None
-
-    def __enter__(self) -> "Grader":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._end()
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload([__name__])
 
     def verdict(self, cell: Cell) -> tuple[str, str]:
         """The verdict in a word, and the sentence."""
-        if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-            theirs.close()
-            self._pipe.recv()  # it has started: importing does not count
+        pipe, theirs = self._processes.Pipe()
+        process = self._processes.Process(target=_serve, args=(theirs, cell), daemon=True)
+        process.start()
+        theirs.close()
         try:
-            self._pipe.send(cell)
-            if self._pipe.poll(self.limit):
-                return self._pipe.recv()
-            verdict = TIME, f"It was stopped after {self.limit:g} s."
+            if not pipe.poll(START):
+                return CRASHED, f"The process for it did not start within {START:g} s."
+            pipe.recv()  # it has started: importing does not count
+            return pipe.recv() if pipe.poll(self.limit) else (TIME, f"It was stopped after {self.limit:g} s.")
         except (EOFError, ConnectionError):
-            verdict = CRASHED, "It ended the process that ran it."
-        self._end()
-        return verdict
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = None
+            return CRASHED, "It ended the process that ran it."
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it has ended with all that it started, or has not begun
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.join()
+            pipe.close()
 
 
-def _serve(pipe: Connection) -> None:
-    """Check the cells that arrive, in silence."""
+def _serve(pipe: Connection, cell: Cell) -> None:
+    """Check a cell, in silence."""
+    os.setsid()  # the processes that the cell starts are of its group
     os.environ["MINIGRAD_PROGRESS"] = "off"
     with open(os.devnull, "w") as nowhere:
         for descriptor in (1, 2):  # also what a library in C writes
             os.dup2(nowhere.fileno(), descriptor)
         all_exercises()  # imports their files
         pipe.send(None)
-        with contextlib.suppress(EOFError):
-            while True:
-                pipe.send(checked(pipe.recv()))
+        pipe.send(checked(cell))
 
 
 def checked(cell: Cell) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import ne
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from minigrad.optim import SGD
 UPDATE = "SGD"  # the name of the update among the ops
 TURNED = {"forward": (False, False), "a @ b^T": (False, True), "a^T @ b": (True, False)}  # by the way of a product
 OF_SOFTMAX = per_element("cross_entropy.cu", "cross_entropy_of_softmax", "rows")
+COURSE_UPDATE = vars(SGD)["_launch"]
 OF_SOFTMAX_BACKWARD = per_element("cross_entropy.cu", "cross_entropy_of_softmax_backward", "size")
 
 
@@ -148,6 +150,11 @@ def mine() -> Mine:
     return Mine([own_op(name, found) for name, found in kernels.items() if found], " ".join(notes))
 
 
+_ACTIVE: list[Mine] = []  # the blocks of `using` that have not ended
+_COURSE: list[tuple] = []  # the ops that they change, each with the state to restore
+_CHANGING = RLock()
+
+
 @contextmanager
 def using(*own: Any) -> Iterator[Mine]:
     """`with mg.using(*mg.mine()):`, or `using(my_matmul, my_relu)`: in the block these kernels run, and count launches.
@@ -155,30 +162,20 @@ def using(*own: Any) -> Iterator[Mine]:
     own: the ops that `mine` and `%%kernel` give, and the kernels that `%%exercise` gives. An op of that name runs with
     these kernels wherever it is called: by operators, modules, gradients and the loss. With a softmax of your own
     `cross_entropy` goes through it. Afterwards all is as before. It holds for every thread; a step that `mg.graph` has
-    captured keeps the kernels of its capture. Raises TypeError, and ValueError for two of one name.
+    captured keeps the kernels of its capture. Of blocks in several threads the last that began counts, and when one
+    ends the others stay. Raises TypeError, and ValueError for two of one name.
     """
     taken = Mine([_taken(each) for each in own])
     names = [each.name for each in taken]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"using: two of them are {twice[0]}; name one, or take all that you solved: *mg.mine().")
-    before = [(OPS[name], *_state(OPS[name])) for name in {*names, "cross_entropy"} - {UPDATE}]
-    update = vars(SGD)["_launch"]
     try:
-        for each in taken:
-            if each.op:
-                _set(OPS[each.name], *_state(each.op))
-            else:
-                SGD._launch = _update_with(each.kernels[-1], update)  # type: ignore[method-assign]
-        if "softmax" in names and "cross_entropy" not in names:
-            loss = OPS["cross_entropy"]
-            _set(loss, _through_softmax, _through_softmax_backward, loss.kernels, loss.fast)
-        _forget()
+        with _CHANGING:
+            _install([*_ACTIVE, taken])
         yield taken
     finally:
-        for state in before:
-            _set(*state)
-        SGD._launch = update  # type: ignore[method-assign]
-        _forget()
+        with _CHANGING:
+            _install([each for each in _ACTIVE if each is not taken])
 
 
 def own_op(name: str, kernels: Sequence[OwnKernel]) -> OwnOp:
@@ -342,6 +339,35 @@ def _unfit(own: OwnKernel) -> str:
 
 def _state(op: Op) -> tuple:
     return op.launch, op.launch_backward, op.kernels, op.fast
+
+
+def _install(blocks: Sequence[Mine]) -> None:
+    """The ops and the update of these blocks, one after the other on those of the course; they are active now."""
+    for state in _COURSE:
+        _set(*state)
+        state[0].course = None
+    SGD._launch = COURSE_UPDATE  # type: ignore[method-assign]
+    names = {each.name for block in blocks for each in block} - {UPDATE}
+    names |= {"cross_entropy"} if "softmax" in names else set()  # whose loss goes through it
+    _ACTIVE[:], _COURSE[:] = blocks, [(OPS[name], *_state(OPS[name])) for name in names]
+    for op, launch, launch_backward, *_ in _COURSE:
+        op.course = launch, launch_backward
+    for block in blocks:
+        _install_one(block)
+    _forget()
+
+
+def _install_one(block: Mine) -> None:
+    """Replace the launches and kernels of the registered ops, and the update, by those of a block."""
+    for each in block:
+        if each.op:
+            _set(OPS[each.name], *_state(each.op))
+        else:
+            SGD._launch = _update_with(each.kernels[-1], SGD._launch)  # type: ignore[method-assign]
+    names = {each.name for each in block}
+    if "softmax" in names and "cross_entropy" not in names:
+        loss = OPS["cross_entropy"]
+        _set(loss, _through_softmax, _through_softmax_backward, loss.kernels, loss.fast)
 
 
 def _set(op: Op, launch: Callable, launch_backward: Callable | None, kernels: Any, fast: Any) -> None:

@@ -1,6 +1,7 @@
 """`minigrad grade` finds right and wrong cells, in processes that a student's code can neither hold up nor end."""
 
 import json
+import time
 
 import nbformat
 import pytest
@@ -65,7 +66,7 @@ def test_deleted_exercises_count_and_unknown_names_do_not(student):
     counting = f"%%exercise count_blocks\n{COUNT.solution()}"
     found = grade.grade([student(right, counting, "%%exercise nothing\n1", name="ada_03_x.ipynb")])
     full = {name for name, each in all_exercises().items() if each.notebook == "03"}
-    assert list(found.totals().values()) == [{"right": 1, "exercises": len(full)}], "the name of the file decides"
+    assert list(found.totals().values()) == [{"right": 1, "exercises": len(full)}], "of as many cells the name of the file decides"
     assert {cell.exercise for cell in found.cells if cell.verdict == "missing"} == full - {"bias_backward"}
     assert list(grade.grade([student("x = 1", name="notes.ipynb")]).totals().values()) == [{"right": 0, "exercises": 0}]
 
@@ -92,6 +93,38 @@ def test_code_that_never_ends_or_ends_the_process_is_stopped(student):
     found = grade.grade([student(endless, ending, loud)], limit=6)
     assert [cell.verdict for cell in found.cells[:3]] == ["timeout", "crashed", "right"]
     assert found.cells[0].sentence == "It was stopped after 6 s."
+
+
+def test_a_date_in_the_name_of_a_file_is_no_notebook(student):
+    right = f"%%exercise count_blocks\n{COUNT.solution()}"
+    cells = list(grade.answers(student(right, name="bob-2025-09-14.ipynb")))
+    assert COUNT.name in grade.notebook_of("bob-2025-09-14.ipynb", cells)
+    assert {all_exercises()[name].notebook for name in grade.notebook_of("09.ipynb", [])} == {"09"}
+
+
+def test_no_cell_changes_the_verdict_on_another(student):
+    leak = f"%%exercise count_blocks\nimport builtins\nbuiltins.blocks = lambda n, b: -(-n // b)\n{COUNT.solution()}"
+    taking = "%%exercise count_blocks\ndef count_blocks(n, BLOCK):\n    return blocks(n, BLOCK)"
+    first, second = student(leak, name="ada.ipynb"), student(taking, name="bob.ipynb")
+    verdicts = [cell.verdict for cell in grade.grade([first, second]).cells if cell.verdict != "missing"]
+    assert verdicts == ["right", "raised"]
+
+
+def test_what_a_stopped_cell_started_is_ended_too(student, tmp_path):
+    file = tmp_path / "beats"
+    script = f"import time\nwhile True:\n    open({str(file)!r}, 'a').write('x')\n    time.sleep(0.1)"
+    start = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {script!r}])"
+    cell = f"%%exercise count_blocks\n{start}\ndef count_blocks(n, BLOCK):\n    while True: pass"
+    assert grade.grade([student(cell)], limit=3).cells[0].verdict == "timeout"
+    size = file.stat().st_size
+    time.sleep(1)
+    assert 0 < size == file.stat().st_size
+
+
+def test_a_process_that_does_not_start_gives_a_sentence(student, monkeypatch):
+    monkeypatch.setattr(grade, "START", 0.0)
+    found = grade.grade([student(f"%%exercise count_blocks\n{COUNT.solution()}")])
+    assert (found.cells[0].verdict, found.cells[0].sentence[-25:]) == ("crashed", "did not start within 0 s.")
 
 
 def test_a_function_that_a_later_cell_checks_is_graded(student):

@@ -228,6 +228,31 @@ def test_all_is_as_before_after_an_error_and_in_nested_blocks(solved):
         assert tile.launches == {"matmul_tile": 1}
 
 
+def test_blocks_that_overlap_end_in_any_order(solved):
+    """As two generators or threads do: the first that ends leaves the other's kernels, and the last leaves none."""
+    tile, step = solved("matmul_tile"), solved("sgd_step")
+    naive, x = mg.matmul.using("naive"), mg.tensor(np.eye(3, dtype="float32"), device="sim")
+    first, second = mg.using(*tile), mg.using(naive, step["SGD"])
+    course = mg.matmul.launch, SGD._launch
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    _ = x @ x
+    assert mg.matmul.running["forward"].name == "matmul_naive" and tile.launches == {"matmul_tile": 0}
+    assert SGD._launch is not course[1]
+    second.__exit__(None, None, None)
+    assert (mg.matmul.launch, SGD._launch) == course and not own._ACTIVE
+
+
+def test_a_variant_that_is_named_in_a_block_is_the_courses(solved):
+    tile, x = solved("matmul_tile"), mg.tensor(np.eye(3, dtype="float32"), device="sim")
+    with mg.using(*tile):
+        tiled = mg.matmul.using("tiled")
+        _ = tiled(x, x)
+    _ = tiled(x, x)
+    assert tile.launches == {"matmul_tile": 0} and tiled.launch is mg.matmul.launch
+
+
 def test_kernels_of_this_session_are_taken_as_the_magics_leave_them():
     from minigrad.lab.check.attempt import ReaderKernel
 
