@@ -313,7 +313,7 @@ def shell(monkeypatch):
 
 def test_one_magic_is_for_every_kind(shell):
     found = shell.run_cell_magic("exercise", "column_sectors", "reads = 32\nway = 'column'")
-    assert found.text.endswith("`column_sectors` is now the record of that run.")
+    assert found.text.endswith("`column_sectors` is now what was measured.")
     assert shell.user_ns["column_sectors"].lines[0].sectors == 32 and found.view
     found = shell.run_cell_magic("exercise", "count_blocks", mg.exercise("count_blocks").solution())
     assert found.text.endswith("`count_blocks` is now yours.") and shell.user_ns["count_blocks"](33, 32) == 2

@@ -34,6 +34,8 @@ EXERCISES = all_exercises()
         ("bias_backward", {"i * cols + j": "i + j * cols"}, "value", "this adds up a row"),
         ("walk_back", {"ready = [result]": "ready = [*result.parents[0].parents, result]"}, "raised",
          "before any gradient had arrived"),
+        ("walk_back", {"parent.uses -= 1": "pass", "if parent.uses == 0:": "if True:"}, "raised",
+         "called a second time"),
         ("logistic_backward", {"dy * y * (1 - y)": "dy / (2 + np.exp(y) + np.exp(-y))"}, "raised",
          "np.exp is not needed: the rule is made of +, - and * alone"),
         ("logistic_backward", {"dy * y * (1 - y)": "-dy * y / (1.0 + y)"}, "value", "wanted 0.25"),
@@ -79,6 +81,13 @@ def test_a_score_is_said_of_a_wasteful_and_of_a_right_program():
     exercise = EXERCISES["fewer_copies"]
     assert "Your score: 3.0; the best is 1.0." in exercise.check(exercise.skeleton).text
     assert exercise.check(exercise.solution()).text.endswith("cases. Your score: 1.0, the best there is.")
+
+
+def test_bank_conflicts_that_are_not_scored_are_worth_a_remark():
+    exercise = EXERCISES["transpose_tile"]
+    found = exercise.check(exercise.solution().replace("[TILE + 1]", "[TILE]"))
+    assert found.correct and "A remark: shared memory needs 1085 wavefronts" in found.text, found
+    assert "A remark" not in exercise.check(exercise.solution()).text
 
 
 @pytest.mark.parametrize("sum_of", ["((c[3] * x[i] + c[2]) * x[i] + c[1]) * x[i] + c[0]", "again"])

@@ -24,7 +24,7 @@ class Prediction(Exercise):
     `mg.inspect`. content is that of Exercise.
     """
 
-    becomes = "the record of that run"
+    becomes = "what was measured"
 
     def __init__(
         self, notebook: str, name: str, *, run: Callable[[], Any], truth: Callable[[Any], Mapping[str, Any]],

@@ -35,7 +35,7 @@ extern "C" __global__ void bias_once(const float* x, const float* b, float* y, i
               "The loop still reads b[j] at every turn. Use the variable that you have filled before."),
         Wrong("        float own = b[j];\n        for (int i = 0; i < rows; ++i) {\n",
               "        for (int i = 0; i < rows; ++i) {\n            float own = b[j];\n", "wasteful",
-              "The variable is filled at every turn again. Fill it above the loop."),
+              "b[j] is asked for at every turn again. Fill a variable with it once, above the loop."),
         Wrong("y[i * cols + j] = x[i * cols + j] + own;",
               "y[i * cols + j] = x[i * cols + j];\n            y[i * cols + j] += own;", "wasteful",
               "`+=` reads y, which was just written, and writes it again: add before you store."),

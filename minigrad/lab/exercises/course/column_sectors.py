@@ -66,7 +66,7 @@ doubles = 8
               "32 numbers would fill 4 sectors if the first one began a sector. Number 1 is the second of its sector, "
               "so number 32 is in a fifth."),
         Wrong("fourth = 16", "fourth = 32", "value",
-              "A sector holds 8 numbers, so two of every four lanes' numbers are neighbours in one sector."),
+              "Numbers 0 and 4 lie in one sector, 8 and 12 in the next: two lanes share each sector."),
         Wrong("fourth = 16", "fourth = 4", "value",
               "The warp asks for 32 numbers, but they are spread over 125 places in memory."),
         Wrong("fourth = 16", "fourth = 8", "value",

@@ -39,6 +39,8 @@ extern "C" __global__ void scale_shift_tanh(
               "First the product, then the sum: x * s + b, without brackets around s + b."),
         Wrong("tanhf(x[i * cols + j] * s[j] + b[j])", "tanhf(x[i * cols + j] * s[j]) + b[j]", "value",
               "The shift belongs inside the brackets: tanh comes last."),
+        Wrong("tanhf(x[i * cols + j] * s[j] + b[j])", "tanhf(x[i * cols + j]) * s[j] + b[j]", "value",
+              "This scales and shifts the result of tanh: both belong inside the brackets."),
         Wrong("tanhf(x[i * cols + j] * s[j] + b[j])", "x[i * cols + j] * s[j] + b[j]", "value", "tanh is missing."),
         Wrong("x[i * cols + j] * s[j]", "x[i * cols + j]", "value", "The scale is missing."),
         Wrong("y[i * cols + j] = tanhf(x[i * cols + j] * s[j] + b[j]);",

@@ -70,6 +70,12 @@ extern "C" __global__ void split_colours(const float* x, float* y, int n) {
         Wrong("pixels[3 * BLOCK]", "pixels[BLOCK]", "out-of-bounds", "The array has room for a third of the numbers."),
         Wrong("int k = threadIdx.x; k < 3 * BLOCK; k += BLOCK", "int k = 3 * threadIdx.x; k < 3 * threadIdx.x + 3; ++k",
               "wasteful", "Each thread fetches its own pixel, so lanes are still three numbers apart."),
+        Wrong("            pixels[k] = x[first + k];\n        }\n    }\n    __syncthreads();\n"
+              "    int i = blockIdx.x * BLOCK + threadIdx.x;\n    if (i < n) {\n        for (int c = 0; c < 3; ++c) {\n"
+              "            y[c * n + i] = pixels[3 * threadIdx.x + c];\n        }\n    }\n",
+              "            y[(first + k) % 3 * n + (first + k) / 3] = x[first + k];\n        }\n    }\n", "wasteful",
+              "Neighbouring lanes read neighbours now, but they write to three planes at once. Sort the numbers in "
+              "shared memory, and write one plane after the other."),
         Wrong("c * n + i", "c * BLOCK + i", "out-of-bounds",
               "A plane of y has n numbers; BLOCK is the size of this block."),
     ],

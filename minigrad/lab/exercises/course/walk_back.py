@@ -10,12 +10,14 @@ from minigrad.lab.exercises import PythonExercise, Wrong, slopes
 class Scalar:
     """A number with its parents, the rule that passes its gradient on to them, and the number of its uses.
 
+    A rule may be called once: a value that hands on each portion as it comes has everything behind it walked again.
+
     Its parents are for a walk that follows the gradients: they can be asked for when a portion has arrived.
     """
 
     def __init__(self, data: float, parents: tuple = (), rule: Callable = lambda dy: ()):
-        self.data, self.rule, self.uses = data, rule, 0
-        self._parents, self._grad, self._waits = parents, 0.0, False
+        self.data, self.uses = data, 0
+        self._parents, self._rule, self._grad, self._waits, self._done = parents, rule, 0.0, False, False
         for parent in parents:
             parent.uses += 1
             parent._waits = True
@@ -25,6 +27,13 @@ class Scalar:
         if self._waits:
             raise RuntimeError("the parents of a value were asked for before any gradient had arrived there")
         return self._parents
+
+    def rule(self, dy: float) -> tuple[float, ...]:
+        """One portion for each parent."""
+        if self._done:
+            raise RuntimeError("the rule of a value was called a second time: call it once, with the whole gradient")
+        self._done = True
+        return self._rule(dy)
 
     @property
     def grad(self) -> float:
@@ -57,8 +66,8 @@ They have one thing more, `uses`: the number of portions that a value will be se
 `(a * b + a) * b` uses `a` twice and `a * b` once.
 
 `ready` holds the values that may hand their gradient on. Write what happens to a parent when a portion arrives: which
-number changes, and when is the parent ready? PyTorch walks its tapes this way. The check compares with central
-differences.
+number changes, and when is the parent ready? No rule may be called twice. PyTorch walks its tapes this way. The check
+compares with central differences.
 """,
     solution="""
 def walk_back(result):
@@ -85,14 +94,14 @@ def walk_back(result):
         Wrong("parent.grad += portion", "parent.grad = portion", "value",
               "`=` forgets the portion that came before. A value that is used twice gets two: `+=`."),
         Wrong("            if parent.uses == 0:\n                ready.append(parent)",
-              "            ready.append(parent)", "value",
+              "            ready.append(parent)", "raised",
               "A parent that is used twice goes on the list twice, and hands its first portion on two times. Wait "
               "until the last portion has arrived."),
         Wrong("            parent.uses -= 1\n", "", "value",
               "No line counts the portions, so `uses` never comes down to 0, and the walk ends too early."),
         Wrong("parent.uses -= 1", "value.uses -= 1", "value",
               "A portion has arrived at the parent: it is the parent's count that goes down."),
-        Wrong("parent.uses == 0", "parent.uses <= 1", "value",
+        Wrong("parent.uses == 0", "parent.uses <= 1", "raised",
               "With one portion still missing the parent is not ready: its gradient is not complete."),
         Wrong("            parent.uses -= 1\n            if parent.uses == 0:\n                ready.append(parent)",
               "            if parent.uses == 0:\n                ready.append(parent)\n            parent.uses -= 1",
@@ -100,6 +109,14 @@ def walk_back(result):
         Wrong("    ready = [result]\n    while ready:\n        value = ready.pop()\n",
               "    tape = [result]\n    for value in tape:\n        tape += value.parents\n    for value in tape:\n",
               "raised", "This lists the tape first. Start from the result, and go on where a gradient is complete."),
+        Wrong("    result.grad = 1.0\n    ready = [result]\n    while ready:\n        value = ready.pop()\n"
+              "        for parent, portion in zip(value.parents, value.rule(value.grad)):\n"
+              "            parent.grad += portion\n            parent.uses -= 1\n"
+              "            if parent.uses == 0:\n                ready.append(parent)\n",
+              "    ready = [(result, 1.0)]\n    while ready:\n        value, dy = ready.pop()\n"
+              "        value.grad += dy\n        ready += zip(value.parents, value.rule(dy))\n", "raised",
+              "Each portion is handed on as it comes, so everything before it is walked again and again: a chain of 30 "
+              "doublings would take a billion steps. Wait until `uses` says that all have arrived."),
         Wrong("value.rule(value.grad)", "value.rule(1.0)", "value",
               "Only the result has the gradient 1. The rule takes what has arrived here: value.grad."),
         Wrong("value.rule(value.grad)", "value.rule(value.data)", "value",
