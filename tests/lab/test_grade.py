@@ -66,7 +66,9 @@ def test_deleted_exercises_count_and_unknown_names_do_not(student):
     counting = f"%%exercise count_blocks\n{COUNT.solution()}"
     found = grade.grade([student(right, counting, "%%exercise nothing\n1", name="ada_03_x.ipynb")])
     full = {name for name, each in all_exercises().items() if each.notebook == "03"}
-    assert list(found.totals().values()) == [{"right": 1, "exercises": len(full)}], "of as many cells the name of the file decides"
+    assert list(found.totals().values()) == [{"right": 1, "exercises": len(full)}], (
+        "of as many cells the name of the file decides"
+    )
     assert {cell.exercise for cell in found.cells if cell.verdict == "missing"} == full - {"bias_backward"}
     assert list(grade.grade([student("x = 1", name="notes.ipynb")]).totals().values()) == [{"right": 0, "exercises": 0}]
 
