@@ -62,7 +62,6 @@ class Op:
     rounds: bool = False  # it takes the precision of `mg.precision` as a parameter
     listed: bool = True  # it joins the registry
     running: dict[str, Kernel] = field(init=False)  # the kernel of each role
-    course: tuple | None = field(init=False, default=None)  # both launches, while a block of `mg.using` replaces them
 
     def __post_init__(self) -> None:
         self.__name__, self.__doc__ = self.name, self.forward.__doc__
@@ -184,8 +183,6 @@ class Op:
     def with_kernels(self, kernels: Mapping[str, Kernel], fast: Mapping[str, str] | None = None) -> "Op":
         """The same op with these kernels, and these fast ones; it shares no prepared call with this one."""
         other = copy.copy(self)
-        if self.course:
-            (other.launch, other.launch_backward), other.course = self.course, None
         other._choose(kernels, self.fast if fast is None else fast)
         return other
 

@@ -345,13 +345,10 @@ def _install(blocks: Sequence[Mine]) -> None:
     """The ops and the update of these blocks, one after the other on those of the course; they are active now."""
     for state in _COURSE:
         _set(*state)
-        state[0].course = None
     SGD._launch = COURSE_UPDATE  # type: ignore[method-assign]
     names = {each.name for block in blocks for each in block} - {UPDATE}
     names |= {"cross_entropy"} if "softmax" in names else set()  # whose loss goes through it
     _ACTIVE[:], _COURSE[:] = blocks, [(OPS[name], *_state(OPS[name])) for name in names]
-    for op, launch, launch_backward, *_ in _COURSE:
-        op.course = launch, launch_backward
     for block in blocks:
         _install_one(block)
     _forget()
@@ -361,13 +358,28 @@ def _install_one(block: Mine) -> None:
     """Replace the launches and kernels of the registered ops, and the update, by those of a block."""
     for each in block:
         if each.op:
-            _set(OPS[each.name], *_state(each.op))
+            _replace(OPS[each.name], *_state(each.op))
         else:
             SGD._launch = _update_with(each.kernels[-1], SGD._launch)  # type: ignore[method-assign]
     names = {each.name for each in block}
     if "softmax" in names and "cross_entropy" not in names:
         loss = OPS["cross_entropy"]
-        _set(loss, _through_softmax, _through_softmax_backward, loss.kernels, loss.fast)
+        _replace(loss, _through_softmax, _through_softmax_backward, loss.kernels, loss.fast)
+
+
+def _replace(op: Op, launch: Callable, launch_backward: Callable | None, kernels: Any, fast: Any) -> None:
+    """Give a registered op other launches and kernels. A copy of it, as `matmul.using("tiled")`, runs the course's."""
+    course = next(state for state in _COURSE if state[0] is op)
+    mine, mine_backward = (
+        each and partial(_registered, op, getattr(each, "keywords", {}).get("otherwise", each), otherwise=otherwise)
+        for each, otherwise in ((launch, course[1]), (launch_backward, course[2]))
+    )
+    _set(op, mine, mine_backward, kernels, fast)  # type: ignore[arg-type]
+
+
+def _registered(op: Op, launch: Callable, kernels: Any, *arguments: Any, otherwise: Callable, **params: Any) -> Any:
+    """This launch for the registered op itself, and the other one for its copies, which have other kernels."""
+    return (launch if kernels is op.running else otherwise)(kernels, *arguments, **params)
 
 
 def _set(op: Op, launch: Callable, launch_backward: Callable | None, kernels: Any, fast: Any) -> None:
