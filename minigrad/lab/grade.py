@@ -159,6 +159,7 @@ class Grader:
         pipe, theirs = self._processes.Pipe()
         process = self._processes.Process(target=_serve, args=(theirs, cell), daemon=True)
         process.start()
+        assert process.pid
         theirs.close()
         try:
             if not pipe.poll(START):
