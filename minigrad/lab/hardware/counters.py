@@ -14,6 +14,7 @@ from minigrad.microscope import watching
 from minigrad.op import OPS
 from minigrad.ops.matmul.kernels import TENSOR_CORES
 from minigrad.source import PACKAGE
+from minigrad.tensor import Tensor
 
 Counts = dict[str, Counter[str]]  # by kernel and metric, summed over its launches
 FOLDERS = (PACKAGE.parent / "notebooks" / "records" / "counters", PACKAGE / "records" / "counters")
@@ -84,8 +85,13 @@ def climb() -> None:
     """Run each rung of the ladder once on the GPU, on random numbers."""
     x, y = (np.random.default_rng(seed).standard_normal((SIDE, SIDE), np.float32) for seed in (0, 1))
     for rung in RUNGS:
-        dtype = "bfloat16" if rung in ("mma_bf16", "wgmma") else "float32"
-        OPS["matmul"].using(rung)(*(tensor(factor, device="cuda", dtype=dtype) for factor in (x, y)))
+        OPS["matmul"].using(rung)(*factors_of(rung, x, y))
+
+
+def factors_of(rung: str, *matrices: np.ndarray) -> list[Tensor]:
+    """The matrices on the GPU, in the dtype that the rung multiplies."""
+    dtype = "bfloat16" if rung in ("mma_bf16", "wgmma") else "float32"
+    return [tensor(matrix, device="cuda", dtype=dtype) for matrix in matrices]
 
 
 def simulated() -> Counts:

@@ -117,9 +117,7 @@ def minigrad_works() -> dict[str, Callable[[], Any]]:
     works: dict[str, Callable[[], Any]] = {}
     for kind, rungs in (("random", RUNGS), ("zeros", ("warp_tiled", "wgmma"))):
         for rung in rungs:
-            dtype = "bfloat16" if rung in ("mma_bf16", "wgmma") else "float32"
-            a, b = (tensor(x, device="cuda", dtype=dtype) for x in matrices(kind))
-            works[f"{rung} {kind}"] = partial(OPS["matmul"].using(rung), a, b)
+            works[f"{rung} {kind}"] = partial(OPS["matmul"].using(rung), *counters.factors_of(rung, *matrices(kind)))
     return works
 
 

@@ -52,7 +52,7 @@ def _multiprocessor(axes: Axes, gpu: Chip, shared: Level) -> None:
     _level(axes, 45, 5.6, 20.8, LIGHT_GREEN, f"{gpu.cores or 'many'} cores", "32 compute for a warp")
     _level(axes, 45, 15, 20.8, ROSE, "registers", f"{_size(4 * gpu.registers)}, the variables")
     _level(axes, 45, 24.4, 20.8, ROSE, "shared memory, L1", f"{_size(gpu.near)}, for its blocks")
-    axes.annotate("", (48, 11), (48, 15), arrowprops={"arrowstyle": "<->", "lw": 1.6, "color": INK})
+    _both_ways(axes, (48, 11), (48, 15))
     write(axes, 49, 13, _rate(_registers(gpu)), ha="left", fontsize=SMALL)
     _arrow(axes, 48, 20.6, 24.2, shared)
 
@@ -97,15 +97,19 @@ def _host(axes: Axes, link: Level) -> None:
     box(axes, 0.2, 38, 11.6, 17.8, "white", linewidth=1.4)
     write(axes, 6, 40.2, "host", fontweight="bold")
     write(axes, 6, 45, "CPU, its\nmemory,\nPython", fontsize=SMALL)
-    axes.annotate("", (17, 52.1), (11.9, 52.1), arrowprops={"arrowstyle": "<->", "lw": 1.6, "color": INK})
+    _both_ways(axes, (17, 52.1), (11.9, 52.1))
     write(axes, 6, 52.1, _rate(link.bandwidth), fontsize=SMALL)
 
 
 def _arrow(axes: Axes, x: float, top: float, bottom: float, level: Level) -> None:
     """Up and down between two levels, with the bandwidth and the latency of the lower one."""
-    axes.annotate("", (x, top), (x, bottom), arrowprops={"arrowstyle": "<->", "lw": 1.6, "color": INK})
+    _both_ways(axes, (x, top), (x, bottom))
     text = f"{_rate(level.bandwidth)}, {level.latency * 1e9:.0f} ns" if level.latency else _rate(level.bandwidth)
     write(axes, x + 1, (top + bottom) / 2, text, ha="left", fontsize=SMALL)
+
+
+def _both_ways(axes: Axes, one: tuple[float, float], other: tuple[float, float]) -> None:
+    axes.annotate("", one, other, arrowprops={"arrowstyle": "<->", "lw": 1.6, "color": INK})
 
 
 def _registers(gpu: Chip) -> float:

@@ -153,10 +153,7 @@ def expanded(source: Source) -> tuple[list[Piece], list[str]]:
             elif not _SKIPPED.match(directive):
                 found.append(piece)
 
-    units = [source]
-    while units[0].before:
-        units.insert(0, units[0].before)
-    for unit in units:
+    for unit in reversed(_units(source)):
         follow(unit.text, unit.folder)
     return found, list(system)
 
@@ -180,4 +177,5 @@ def device_code(source: Source, kernel: str, macros: Mapping[str, str]) -> tuple
 
 
 def _units(source: Source) -> list[Source]:
+    """The source, the one before it, and so on."""
     return [source, *(_units(source.before) if source.before else [])]
