@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minigrad.display import highlight
+from minigrad.errors import CompileError
 
 
 class Param(NamedTuple):
@@ -84,6 +85,7 @@ _KERNEL = re.compile(
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.M)
 _EXTERN_C = re.compile(r'\bextern\s*" "\s*{?')  # extern "C" after `blank`
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TUNABLE = re.compile(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+(\d+)[ \t]*$", re.M)
 
 
@@ -142,6 +144,9 @@ class Source:
     @cached_property
     def unit(self) -> str:
         """The text for a compiler: its lines are numbered from its own first line."""
+        if found := _SURROGATE.search(self.text):
+            line = self.text.count("\n", 0, found.start()) + 1
+            raise CompileError(f"{self.name}:{line}: {found[0]!r} is half a character, which no file can hold.")
         return f'{self.before.unit if self.before else ""}\n#line 1 "{self.name}"\n{self.text}'
 
     def with_kernel(self, text: str, name: str) -> "Source":

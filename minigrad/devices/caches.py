@@ -2,13 +2,15 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minigrad.errors import DeviceError
+
+if TYPE_CHECKING:
+    import tempfile
 
 MOST = 4096  # entries of one cache: more means sizes that differ every time
 
@@ -46,11 +48,19 @@ def folder() -> Path:
     return Path(os.environ.get("MINIGRAD_CACHE") or user_cache_dir("minigrad"))
 
 
-def keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, even if others write it at the same time. Raises DeviceError."""
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, even if others write it at the same time. Raises OSError."""
     with _scratch(path.parent) as scratch:
-        (scratch / path.name).write_bytes(content)
-        os.replace(scratch / path.name, path)
+        Path(scratch, path.name).write_bytes(content)
+        os.replace(Path(scratch, path.name), path)
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the cache, as `write` does. Raises DeviceError."""
+    try:
+        write(path, content)
+    except OSError as error:
+        raise _not_writable(path.parent, error) from error
 
 
 def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], again: bool = False) -> Path:
@@ -63,20 +73,22 @@ def compiled(stem: str, suffix: str, key: Any, build: Callable[[Path], Path], ag
 
     path = folder() / f"{stem}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}{suffix}"
     if again or not path.is_file():
-        with _scratch(path.parent) as scratch:
-            os.replace(build(scratch), path)
+        try:
+            scratch = _scratch(path.parent)
+        except OSError as error:
+            raise _not_writable(path.parent, error) from error
+        with scratch as name:
+            os.replace(build(Path(name)), path)
     return path
 
 
-@contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    """An empty folder that lasts as long as the block."""
+def _scratch(parent: Path) -> "tempfile.TemporaryDirectory[str]":
+    """An empty folder that lasts as long as a `with` block. Raises OSError."""
     import tempfile
 
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(dir=parent, prefix="building-")
-    except OSError as error:
-        raise DeviceError(f"cannot write {parent} ({error}); name another folder in MINIGRAD_CACHE.") from error
-    with scratch as name:
-        yield Path(name)
+    parent.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=parent, prefix="building-")
+
+
+def _not_writable(parent: Path, error: OSError) -> DeviceError:
+    return DeviceError(f"cannot write {parent} ({error}); name another folder in MINIGRAD_CACHE.")

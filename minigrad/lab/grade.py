@@ -137,7 +137,7 @@ def answers(path: str | Path) -> Iterator[Cell]:
 def code_cells(path: str | Path) -> list[str]:
     """The texts of the code cells. Raises ValueError for a file that is no notebook, OSError for a missing one."""
     try:
-        cells: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+        cells: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8-sig"))["cells"]
         return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is no notebook: it is not JSON with a list of cells.") from None

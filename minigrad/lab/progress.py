@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from minigrad.devices.caches import write
 from minigrad.display import Table, Tabular, table
 from minigrad.lab.exercises import KernelExercise
 from minigrad.lab.exercises.course import all_exercises
@@ -107,7 +107,7 @@ def remember(kind: str, name: str, notebook: str, text: str, hints: int = 0, sho
             kept = {(each.kind, each.name): each for each in found}
             first = kept.pop((kind, name), Solved(kind, name, notebook, now, text, hints, shown))
             kept[kind, name] = replace(first, notebook=notebook, date=now, text=text)
-            _write(path, json.dumps({"solved": [asdict(each) for each in kept.values()]}, indent=1))
+            write(path, json.dumps({"solved": [asdict(each) for each in kept.values()]}, indent=1).encode())
     except OSError as error:
         why = error.strerror or error
         return f"It is not kept for later sessions: {path} cannot be {doing} ({why}). Name a file in MINIGRAD_PROGRESS."
@@ -168,18 +168,6 @@ def _put_aside(path: Path) -> str:
     aside = path.with_name(f"{path.name}.damaged-{datetime.now():%Y%m%d-%H%M%S-%f}")
     os.replace(path, aside)
     return aside.name
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole file or none of it, in one rename."""
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with open(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise
 
 
 def _columns(solved: Solved | None) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 from minigrad.display import Table, Tabular, table
+from minigrad.errors import require
 from minigrad.source import PACKAGE
 
 NOTEBOOKS = PACKAGE.parent / "notebooks"  # a wheel comes without them
@@ -278,6 +279,7 @@ def word(name: str | None = None) -> Word | Glossary:
     words = course()
     if name is None:
         return Glossary(tuple(sorted(words.values(), key=lambda each: each.name.lower())))
+    require("mg.word", name, str, "a word of the course")
     spelled = (each for each in words.values() if not each.code and each.pattern.fullmatch(name.strip()))
     if found := words.get(name) or next(spelled, None):
         return found

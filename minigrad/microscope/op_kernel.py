@@ -56,7 +56,7 @@ class OpKernel(NamedTuple):
         if dy is not None and not self.in_gradient:
             raise LaunchError(f"{self.kernel.name} computes no gradient, so it takes no dy=.")
         op = self._in_its_role(self.kernel.using(**tunables) if tunables else self.kernel)
-        inputs, params = op.inputs.split(on_sim(args), params)
+        inputs, params = op.inputs.split(tensors_on_sim(args), params)
         arrays = [tensor.array for tensor in as_tensors(op.name, inputs, op.integers)]
         with through(launcher):
             y, pull = op.pullback(arrays, params, tuple(has_gradient(array.dtype) for array in arrays))
@@ -110,16 +110,16 @@ class FirstLaunch(Microscope):
 
 def upstream(y: Array, dy: Any) -> Array:
     """The gradient of the output y as an array on `sim`: ones, or dy. Raises LaunchError for another shape."""
-    given = np.ones(y.shape, y.dtype) if dy is None else np.asarray(on_sim(dy)).astype(y.dtype)
+    given = np.ones(y.shape, y.dtype) if dy is None else np.asarray(tensors_on_sim(dy)).astype(y.dtype)
     if given.shape != y.shape:
         raise LaunchError(f"dy has shape {given.shape}, and the output has {y.shape}; make them equal.")
     return Array.upload(y.device, given)
 
 
-def on_sim(args: Any) -> Any:
+def tensors_on_sim(args: Any) -> Any:
     """Arguments of an op with arrays and tensors moved to `sim`, within lists too. Raises LaunchError for a GPU's."""
     if isinstance(args, list | tuple):
-        return type(args)(map(on_sim, args))
+        return type(args)(map(tensors_on_sim, args))
     if isinstance(args, np.ndarray):
         return Tensor(Array.upload(get(check("sim")), args))
     if not isinstance(args, Tensor):

@@ -116,11 +116,22 @@ def test_a_function_that_raises_is_answered():
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("def count_blocks(n, BLOCK:", "SyntaxError"), ("x = 1", "NameError: it defines no function count_blocks")],
+    [
+        ("def count_blocks(n, BLOCK:", "SyntaxError"),
+        ("x = 1", "NameError: it defines no function count_blocks"),
+        ("import sys\nsys.exit()", "SystemExit"),
+        ("class Mine(Exception):\n    def __str__(self): raise self\nraise Mine", "Mine: its __str__ raises"),
+        ("# \ud800", "UnicodeEncodeError"),
+    ],
 )
 def test_python_that_cannot_be_run_is_answered(text, words):
     found = mg.exercise("count_blocks").check(text)
     assert found.kind == "raised" and words in found.text
+
+
+def test_half_a_character_in_a_kernel_is_answered():
+    found = mg.exercise("add_bounds").check(f"// \ud800\n{mg.exercise('add_bounds').solution()}")
+    assert found.kind == "compile" and "1: '\\ud800' is half a character" in found.text
 
 
 def test_a_function_is_the_result_of_a_pass():

@@ -140,6 +140,12 @@ def test_nothing_of_it_is_the_teachers_progress(student, monkeypatch, tmp_path):
     assert not (tmp_path / "progress.json").exists()
 
 
+def test_a_byte_order_mark_is_no_fault(student):
+    path = student(f"%%exercise count_blocks\n{COUNT.solution()}")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert grade.grade([path]).cells[0].correct
+
+
 def test_a_file_that_is_no_notebook_gives_a_sentence(student, tmp_path, capsys):
     (tmp_path / "text.ipynb").write_text("not JSON")
     (tmp_path / "list.ipynb").write_text('{"cells": [{"cell_type": "code"}]}')

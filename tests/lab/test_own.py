@@ -327,3 +327,12 @@ def test_replayed_launches_are_dropped_at_both_ends(solved, repeating):
     before = repeating.single
     _ = (x @ x).relu()
     assert mine.launches["matmul_tile"] == 3 and repeating.single == before, "replayed again"
+
+
+def test_a_graph_that_is_captured_in_a_block_has_the_readers_kernels(solved):
+    mine, x = solved("matmul_tile", "relu forward"), mg.tensor(np.eye(3, dtype=np.float32), device="sim")
+    with mg.using(*mine):
+        step = mg.graph(lambda: (x @ x).relu())
+        for _ in range(4):
+            assert (step().numpy() == np.eye(3)).all()
+    assert mine.launches == {"matmul_tile": 4, "relu forward": 4}

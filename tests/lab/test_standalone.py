@@ -44,14 +44,17 @@ extern "C" __global__ void turned(const float4* x, float4* y, unsigned long long
 }
 """
 AWKWARD = """
-extern "C" __global__ void awkward(const float* i, const float* error, float* awkward, int printf, const float* i_) {
+extern "C" __global__ void awkward(
+    const float* i, const float* error, float* awkward, int printf, const float* i_, const float* dim3, int cudaMalloc
+) {
     int at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at < printf) awkward[at] = i[at] + error[at] * i_[at];
+    if (at < printf) awkward[at] = i[at] + error[at] * i_[at] - dim3[at] * cudaMalloc;
 }
 """
 scale = mg.kernel(SCALE, "scale", defines={"FACTOR": 3})
 turned = mg.kernel(SHARED, "turned")
 awkward = mg.kernel(AWKWARD, "awkward")
+main = mg.kernel('extern "C" __global__ void main(int n) {}', "main")
 
 
 def zeros(*shape, dtype=np.float32):
@@ -64,7 +67,7 @@ CASES = {  # by name: kernel, arguments, and the rest of the launch
     "add": (mg.add["forward"], [M.astype(np.float64), M[:, :1].astype(np.float64)], {"BLOCK": 32}),
     "transpose": (mg.transpose["naive"], [np.arange(600.0).reshape(20, 30)], {"TILE": 8}),
     "less": (mg.less["forward"], [LONG, mg.tensor(1.5, device="sim")], {}),
-    "awkward": (awkward, [LONG, LONG, zeros(1000), 1000, M], {"grid": 1, "block": 24}),
+    "awkward": (awkward, [LONG, LONG, zeros(1000), 24, M, M, 2], {"grid": 1, "block": 24}),
     "turned": (turned, [LONG[:96], zeros(96), zeros(1, dtype=np.uint64)], {"grid": 1, "block": 24, "shared": 384}),
     "padded": (mg.transpose["padded"], [M], {"TILE": 32}),
     "tree": (mg.sum["tree"], [LONG], {"BLOCK": 64}),
@@ -177,6 +180,8 @@ def test_names_of_the_program_give_way_to_those_of_the_kernel(tmp_path):
         (np.arange(100, dtype=np.int64)[::-1] % 7 - 3, "x[i] = -3 + i % 7;"),
         (np.array([np.inf, -np.inf, np.nan], np.float32), "static float x[3] = {INFINITY, -INFINITY, NAN};"),
         (np.array([True, False]), "static bool x[2] = {true, false};"),
+        (np.array([-(2**63), 2**63 - 1]), "{(-9223372036854775807 - 1), 9223372036854775807};"),
+        (np.array([-(2**63), 2**63 - 1] * 20), "x[i] = (-9223372036854775807 - 1) + i % 1073741825;"),
         (np.array([7, 2**63], np.uint64), "{7ull, 9223372036854775808ull};"),
         (np.zeros((3, 40)), "static double x[120];  // 3 x 40, 0 everywhere"),
     ],
@@ -212,6 +217,7 @@ def test_an_array_that_is_given_twice_is_one_array_on_the_gpu(tmp_path):
     "call, error, message",
     [
         (lambda path: scale.standalone(path.with_suffix(".c"), M), ValueError, "must end in .cu"),
+        (lambda path: main.standalone(path, 1, grid=1, block=1), LaunchError, "give the kernel another name"),
         (lambda path: scale.standalone(path, M, M), LaunchError, "give grid=, how many blocks"),
         (lambda path: scale.standalone(path, M, grid=1, block=1), LaunchError, "takes 6 arguments"),
         (lambda path: mg.softmax["held"].standalone(path, M), LaunchError, "is not launched for inputs like these"),

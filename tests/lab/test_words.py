@@ -175,6 +175,11 @@ def test_an_unknown_word_gets_a_sentence(name, said):
         mg.word(name)
 
 
+def test_a_word_is_text():
+    with pytest.raises(TypeError, match=r"mg\.word takes a word of the course; got int 3"):
+        mg.word(3)
+
+
 def test_all_words_are_a_table():
     words = mg.word()
     names = [each.name for each in words]

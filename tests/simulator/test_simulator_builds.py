@@ -1,6 +1,7 @@
 """Builds of the device `sim`: compile errors, included files, the disk cache, other compilers and processes."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from sim_kernels import filled, python, works
 
+import minigrad as mg
 from minigrad.devices import get
 from minigrad.devices.host_compiler import find_compiler
 from minigrad.errors import CompileError
@@ -70,6 +72,14 @@ def test_what_only_a_gpu_has_is_called_so(text, words):
     with pytest.raises(CompileError) as caught:
         kernel(text + 'extern "C" __global__ void k(int* y) {}', "k")(filled(1, np.int32), grid=1, block=1)
     assert words in str(caught.value) and "?." not in str(caught.value)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the functions are refused where glibc declares them")
+@pytest.mark.parametrize("call", ["exit(3)", "abort()", "_exit(1)"])
+def test_a_kernel_cannot_end_python(call):
+    text = f'extern "C" __global__ void k(float* y) {{\n    if (y[0] > 1) {call};\n}}'
+    with pytest.raises(CompileError, match=r"k.cu\(2\): error: .* function of the host, not of a kernel"):
+        mg.inspect(mg.kernel(text, "k"), np.zeros(1, "f"), grid=1, block=1)
 
 
 def test_ptx_that_is_not_compiled_is_no_error():
@@ -184,6 +194,7 @@ def test_a_forked_child_can_launch():
     works("two_blocks" if get("sim").workers > 1 else "barriers", filled(32, np.int32), grid=2, block=1)
     script = """
 import os
+import platform
 from test_simulator import *
 from test_simulator_faults import test_assert
 import warnings; warnings.simplefilter("ignore")

@@ -78,7 +78,7 @@ def answer(
             got = np.asarray(mine(*arguments))
         except Refused as refused:
             return Answer(False, f"{place}{refused}.", refused.kind)
-        except Exception as exception:  # a learner's function may raise anything
+        except (Exception, SystemExit) as exception:  # a learner's function may raise anything
             return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
         if error := _error(got, wanted):
             if error[0] == "value" and parts:
@@ -96,12 +96,16 @@ def arguments_of(case: Sequence) -> list:
     return [np.asarray(value) if isinstance(value, list) else value for value in case]
 
 
-def raised(error: Exception) -> str:
+def raised(error: BaseException) -> str:
     """An exception in words, without a full stop; of text that is no Python with the line."""
     if isinstance(error, SyntaxError):
         line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
         return f"{type(error).__name__}: {error.msg.rstrip('.')}, in line {error.lineno}{line}"
-    return f"{type(error).__name__}: {error}".rstrip(".")
+    try:
+        said = f"{error}"
+    except Exception:  # of a class that the reader wrote
+        said = "its __str__ raises an exception too"
+    return f"{type(error).__name__}: {said}".rstrip(".: ")
 
 
 def _error(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:

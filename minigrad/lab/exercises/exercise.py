@@ -170,7 +170,7 @@ class PythonExercise(Exercise):
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
         try:
             function = self._function(attempt, names) if isinstance(attempt, str) else attempt
-        except Exception as error:  # a reader's text may raise anything while it is defined, and that is the answer
+        except (Exception, SystemExit) as error:  # a reader's text may raise anything, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases, given=self._given, parts=self._parts)
         if found.correct:
@@ -186,7 +186,7 @@ class PythonExercise(Exercise):
         for case in self.cases:
             try:
                 outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))
-            except Exception as error:  # as above
+            except (Exception, SystemExit) as error:  # as above
                 outcomes.append(raised(error))
         return outcomes
 

@@ -49,7 +49,7 @@ class Prediction(Exercise):
         given = {name: value for name, value in (names or {}).items() if name not in asked}
         try:
             mine = executed(require(self.call, text, str, "the text of the cell"), given)
-        except Exception as error:  # a reader's text may raise anything, and that is the answer
+        except (Exception, SystemExit) as error:  # a reader's text may raise anything, and that is the answer
             return self._explained(Answer(False, f"Not yet. Python says {raised(error)}.", "raised"), None)
         missing = [name for name in asked if mine.get(name, ...) is ...]
         if missing:
@@ -87,7 +87,10 @@ class Prediction(Exercise):
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    """True for a number that can be compared with a measured one; a whole number of over 64 bits cannot."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value.bit_length() <= 64
+    return isinstance(value, float | np.number)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -97,4 +100,6 @@ def same(one: Any, other: Any) -> bool:
 
 def in_digits(value: Any) -> str:
     """A value in a sentence: a number with six digits, a text in quotes."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
     return f"{value:.6g}" if isinstance(value, float | np.floating) else repr(getattr(value, "tolist", lambda: value)())

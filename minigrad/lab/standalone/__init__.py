@@ -15,8 +15,10 @@ from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import View
 from minigrad.lab.standalone.device_code import Piece, device_code
 from minigrad.lab.standalone.host_code import SeenLaunch, host_code
+from minigrad.microscope import on_sim
 from minigrad.microscope.op_kernel import OpKernel
 from minigrad.source import Listing, Param, Source
+from minigrad.tensor import Tensor
 
 
 def write(path: str | Path, kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> Listing:
@@ -96,27 +98,21 @@ def observed(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> t
     else:
         observer = Observer(kernel)
         with through(observer):
-            kernel(*on_sim(kernel.name, args), **named)
+            kernel(*uploaded(kernel.name, args), **named)
     assert observer.seen  # an explicit launch has no way around the observer
     return observer.seen
 
 
-def on_sim(kernel: str, args: Sequence[Any]) -> list[Any]:
-    """The arguments with NumPy arrays and tensors of any device as arrays on `sim`, the same one for the same one.
+def uploaded(kernel: str, args: Sequence[Any]) -> list[Any]:
+    """The arguments with NumPy arrays, and tensors of any device, as arrays on `sim`; the same one for the same one.
 
     Raises LaunchError for NumPy arrays that share memory.
     """
-    sim, given = get(check("sim")), {}
     hosts = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}
     if any(np.shares_memory(a, b) for a, b in combinations(hosts.values(), 2)):
         raise LaunchError(f"{kernel}: two of the NumPy arrays share memory; give one array for both, or x.copy().")
-    for arg in args:
-        array = getattr(arg, "array", arg)
-        if isinstance(array, np.ndarray) and (array.ndim or array is not arg):
-            given[id(arg)] = Array.upload(sim, array)
-        elif isinstance(array, Array):
-            given[id(arg)] = Array.upload(sim, array.numpy()) if array.device.is_gpu else array
-    return [given.get(id(arg), arg) for arg in args]
+    moved = {id(arg): arg.detach().to("sim") for arg in args if isinstance(arg, Tensor)}
+    return on_sim([moved.get(id(arg), arg) for arg in args])
 
 
 def values_of(kernel: str, params: Sequence[Param], arguments: Arguments) -> list[Any]:

@@ -19,7 +19,6 @@ LITERAL = 32  # elements of an array that is written out; a formula fills a long
 MOST = 1 << 30  # bytes of all arrays; more would need another memory model of the compiler
 SUFFIX = {"float": "f", "unsigned": "u", "unsigned int": "u", "unsigned long long": "ull"}
 
-RESERVED = {"CHECK", "error", "exit", "fprintf", "i", "main", "printf", "stderr"}  # names of the text below
 CHECK = """\
 // Every function of CUDA returns an error code. CHECK stops the program where one reports an error.
 // Without it the program would continue with wrong numbers.
@@ -42,6 +41,13 @@ void PRINT(const char* name, const T* x, int size) {
     printf("%s\\n%s: %d elements, their sum is %.9g\\n", size > 8 ? " ..." : "", name, size, sum);
 }
 """
+
+# The names that the host code uses, which a variable of main may not take.
+RESERVED = {
+    "CHECK", "INFINITY", "NAN", "cudaDeviceSynchronize", "cudaError_t", "cudaFree", "cudaGetErrorString",
+    "cudaGetLastError", "cudaMalloc", "cudaMemcpy", "cudaMemcpyDeviceToHost", "cudaMemcpyHostToDevice", "cudaSuccess",
+    "dim3", "error", "exit", "fprintf", "i", "main", "printf", "stderr",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class SeenLaunch:
 
 def host_code(call: SeenLaunch, taken: set[str]) -> str:
     """The text from CHECK to the end of main. taken: the names of the device code."""
+    if call.kernel == "main":
+        raise LaunchError("main is where a program begins: give the kernel another name.")
     names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
     host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
     print_, grid, block = names.free("print"), names.free("grid"), names.free("block")
@@ -167,7 +175,8 @@ def fill(x: np.ndarray, kind: str) -> tuple[str, bool]:
     if x.dtype.kind == "b":
         known = {"i % 2 == 0": i % 2 == 0}
     elif x.dtype.kind != "f":
-        known = {"i": i, f"{low} + i % {int(high) - int(low) + 1}": low + i % (int(high) - int(low) + 1)}
+        span = min(int(high) - int(low), 1 << 30) + 1  # i is an int
+        known = {"i": i, f"{number(low, kind)} + i % {span}": low + i % span}
     else:
         known = {"i": i, "i + 1": i + 1, f"(i % 11 - 5) / {half}": (i % 11 - 5) / 2, f"i % 11 / {half}": i % 11 / 2}
         known |= {f"(1 + i % 11) / {half}": (1 + i % 11) / 2}
@@ -196,6 +205,8 @@ def number(value: Any, kind: str) -> str:
     if kind == "bool":
         return "true" if value else "false"
     if kind not in ("float", "double"):
+        if value == np.iinfo(np.int64).min:
+            return f"(-{np.iinfo(np.int64).max} - 1)"  # there is no such constant: the minus comes after the number
         return f"{int(value)}{SUFFIX.get(kind, '')}"
     value = np.float32(value) if kind == "float" else np.float64(value)
     if isfinite(value):

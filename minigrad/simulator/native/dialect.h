@@ -24,6 +24,14 @@
 // Functions of the dialect are inlined into their callers, so that a fault is on the kernel's line.
 #define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
 
+#ifdef __GLIBC__
+// Functions of the host that would end Python. A call of one does not compile.
+#define MINIGRAD_HOST_ONLY __attribute__((noreturn, error("it is a function of the host, not of a kernel")))
+extern "C" void exit(int) noexcept MINIGRAD_HOST_ONLY;
+extern "C" void _exit(int) MINIGRAD_HOST_ONLY;
+extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
+#endif
+
 #include "dialect/instrumentation.h"
 #include "dialect/vectors.h"
 #include "dialect/block.h"
