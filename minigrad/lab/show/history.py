@@ -1,9 +1,10 @@
 """The accesses of one thread in the order of time, variable by variable."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -39,26 +40,31 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})
     for axes, (variable, when) in zip(grid[:, 0], panels, strict=True):
         frame(axes, "", variable)
-        element = rows["element"][when]
-        axes.plot(when, element, color=LIGHT_EDGE, linewidth=1, zorder=1)
-        for kind, mark in MARK.items():
-            now = rows["kind"][when] == kind
-            axes.plot(when[now], element[now], mark, color=DARK[kind], markersize=5)
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.margins(y=0.15)
+        _panel(axes, when, rows[when])
     grid[-1, 0].set_xlabel("accesses, in the order of time", fontsize=FONT)
     kinds = [kind for kind in MARK if kind in rows["kind"]]
     marks = [Line2D([], [], color=DARK[kind], marker=MARK[kind], linestyle="") for kind in kinds]
     figure.legend(marks, kinds, loc="outside upper right", ncols=len(kinds), frameon=False, fontsize=FONT)
-    numbers = [
-        (variable, kind, len(elements), _spans(elements.tolist()))
-        for variable, when in panels
-        for kind in MARK
-        if len(elements := rows["element"][when][rows["kind"][when] == kind])
-    ]
-    return Picture(
-        figure, title, repr(table(numbers, ("variable", "access", "times", "elements in the order of time")))
-    )
+    numbers = [row for variable, when in panels for row in _numbers(variable, rows[when])]
+    headers = ("variable", "access", "times", "elements in the order of time")
+    return Picture(figure, title, repr(table(numbers, headers)))
+
+
+def _panel(axes: Axes, when: np.ndarray, rows: np.ndarray) -> None:
+    """The accesses to one variable: a line through all of them, and a mark for each kind."""
+    axes.plot(when, rows["element"], color=LIGHT_EDGE, linewidth=1, zorder=1)
+    for kind, mark in MARK.items():
+        now = rows["kind"] == kind
+        axes.plot(when[now], rows["element"][now], mark, color=DARK[kind], markersize=5)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.margins(y=0.15)
+
+
+def _numbers(variable: str, rows: np.ndarray) -> Iterator[tuple[str, str, int, str]]:
+    """The rows of the table for one variable: for each kind, how many accesses, and to which elements."""
+    for kind in MARK:
+        if len(elements := rows["element"][rows["kind"] == kind]):
+            yield variable, kind, len(elements), _spans(elements.tolist())
 
 
 def _spans(elements: Iterable[int]) -> str:

@@ -31,15 +31,8 @@ def fields(
     where shapes differ, or where a map of a step is missing.
     """
     maps: dict[str, Any] = {name: np.asarray(field, dtype=float) for name, field in given.items()}
-    if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
-        shapes = ", ".join(f"{name} {field.shape}" for name, field in maps.items()) or "none"
-        raise ValueError(f"fields draws 1 to {MAPS} fields of shape (height, width); got {shapes}.")
-    for name, mask in (("hidden", hidden), ("marked", marked)):
-        if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
-            raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
     steps = list(over) or [given]
-    if missing := {name for step in steps for name in maps if name not in step}:
-        raise ValueError(f"fields: over has a step without {min(missing)}; give the maps of every step by their names.")
+    _check(maps, {"hidden": hidden, "marked": marked}, steps)
     tallest = max(field.shape[0] / field.shape[1] for field in maps.values())
     width = WIDTH / len(maps)
     figure = blank_figure(WIDTH, min(5.5, width * tallest * 0.9 + 1.2), title)
@@ -53,6 +46,18 @@ def fields(
             _edge(axes, np.pad(np.asarray(marked, dtype=int), 1))
     rows = [(name, rounded(field.min()), rounded(field.max())) for name, field in maps.items()]
     return Picture(figure, title, repr(table(rows, ("field", "smallest", "largest"))))
+
+
+def _check(maps: Mapping[str, Any], masks: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError for maps that cannot be drawn, masks of another shape, or a step without one of the maps."""
+    if not 0 < len(maps) <= MAPS or any(field.ndim != 2 or not field.size for field in maps.values()):
+        shapes = ", ".join(f"{name} {field.shape}" for name, field in maps.items()) or "none"
+        raise ValueError(f"fields draws 1 to {MAPS} fields of shape (height, width); got {shapes}.")
+    for name, mask in masks.items():
+        if mask is not None and (wrong := {field.shape for field in maps.values()} - {np.shape(mask)}):
+            raise ValueError(f"fields: {name} has shape {np.shape(mask)}, and a field {min(wrong)}; give both one.")
+    if missing := {name for step in steps for name in maps if name not in step}:
+        raise ValueError(f"fields: over has a step without {min(missing)}; give the maps of every step by their names.")
 
 
 def lines(title: str, along: str, x: Any, given: Mapping[str, Any], log: bool = False) -> Picture:

@@ -83,23 +83,56 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
     """The text from CHECK to the end of main. taken: the names of the device code."""
     if call.kernel == "main":
         raise LaunchError("main is where a program begins: give the kernel another name.")
-    names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
-    host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
-    print_, grid, block = names.free("print"), names.free("grid"), names.free("block")
+    names = Names.free_of(call, taken)
+    steps = steps_of(call, names, arrays_of(call, names))
+    kept = [(why, lines) for why, lines in steps.items() if lines]
+    start = int(not next(iter(steps.values())))  # they are number 0, so that memory is always step 1
+    body = [[f"// {i}. {why}", *lines] for i, (why, lines) in enumerate(kept, start)]
+    text = "\n\n".join("\n".join(f"    {line}" for line in lines) for lines in body)
+    return f"{CHECK.replace('PRINT', names.print)}\nint main() {{\n{text}\n    return 0;\n}}\n"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in the host code: of each parameter on the host and of its array on the GPU, and of the rest."""
+
+    host: Mapping[str, str]
+    place: Mapping[str, str]
+    print: str
+    grid: str
+    block: str
+
+    @staticmethod
+    def free_of(call: SeenLaunch, taken: set[str]) -> "Names":
+        """Names that are not taken; a parameter keeps its own where the host code does not need it."""
+        names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
+        host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
+        others = names.free("print"), names.free("grid"), names.free("block")
+        arrays = [p.name for p, value in zip(call.params, call.values, strict=True) if is_array(value)]
+        return Names(host, {name: names.free(f"d_{name}") for name in arrays}, *others)
+
+
+def arrays_of(call: SeenLaunch, names: Names) -> list[Given]:
+    """The arrays of a launch. Raises LaunchError where C++ has no name for a type, or where they are too large."""
     pairs = list(zip(call.params, call.values, strict=True))
     written = {v if isinstance(v, str) else p.name for p, v in pairs if p.pointer and not p.const and v is not None}
     arrays = [
-        Given(p.name, host[p.name], call.c_type(p), element(call, p, v), v, p.name in written)
+        Given(p.name, names.host[p.name], call.c_type(p), element(call, p, v), v, p.name in written)
         for p, v in pairs
         if is_array(v)
     ]
     if sum(x.before.nbytes for x in arrays) > MOST:
         raise LaunchError(f"{call.kernel}: the arrays have over {MOST >> 30} GiB; give smaller ones.")
-    place = {x.name: names.free(f"d_{x.name}") for x in arrays}
-    arguments = [argument(p, v, place, host) for p, v in pairs]
-    extents = [grid, block, *([str(call.shared)] if call.shared else [])]
+    return arrays
+
+
+def steps_of(call: SeenLaunch, names: Names, arrays: Sequence[Given]) -> dict[str, list[str]]:
+    """The lines of main, by the comment above them."""
+    host, place = names.host, names.place
+    pairs = list(zip(call.params, call.values, strict=True))
+    extents = [names.grid, names.block, *([str(call.shared)] if call.shared else [])]
     blocks, threads = plural(prod(call.grid), "block"), plural(prod(call.block), "thread")
-    steps = {
+    return {
         "The arguments, in the host's memory. static keeps an array off the stack, which is small.": [
             *(line for x in arrays for line in array_lines(x)),
             *(f"{call.c_type(p)} {host[p.name]} = {scalar(call, p, v)};" for p, v in pairs if not p.pointer),
@@ -112,27 +145,21 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
             copy(place[x.name], x.host, x.host, "HostToDevice") for x in arrays
         ],
         f"Launch {blocks} of {threads}. The kernel gets pointers into the GPU's memory.": [
-            f"dim3 {grid}({extent(call.grid)}), {block}({extent(call.block)});",
-            f"{call.kernel}<<<{', '.join(extents)}>>>({', '.join(arguments)});",
+            f"dim3 {names.grid}({extent(call.grid)}), {names.block}({extent(call.block)});",
+            f"{call.kernel}<<<{', '.join(extents)}>>>({', '.join(argument(p, v, place, host) for p, v in pairs)});",
             "CHECK(cudaGetLastError());       // a launch returns no error code: ask whether it was accepted",
             "CHECK(cudaDeviceSynchronize());  // it does not wait for the kernel: wait here, and ask how it ended",
         ],
         "Copy the results back to the host, and look at them.": [
-            line
-            for x in arrays
-            if x.written
-            for line in (
-                copy(x.host, place[x.name], x.host, "DeviceToHost"),
-                f'{print_}("{x.name}", {x.host}, {x.before.size});',
-            )
+            line for x in arrays if x.written for line in results(x, names)
         ],
         "Give the GPU's memory back.": [f"CHECK(cudaFree({name}));" for name in place.values()],
     }
-    kept = [(why, lines) for why, lines in steps.items() if lines]
-    start = int(not next(iter(steps.values())))  # they are number 0, so that memory is always step 1
-    body = [[f"// {i}. {why}", *lines] for i, (why, lines) in enumerate(kept, start)]
-    text = "\n\n".join("\n".join(f"    {line}" for line in lines) for lines in body)
-    return f"{CHECK.replace('PRINT', print_)}\nint main() {{\n{text}\n    return 0;\n}}\n"
+
+
+def results(x: Given, names: Names) -> list[str]:
+    back = copy(x.host, names.place[x.name], x.host, "DeviceToHost")
+    return [back, f'{names.print}("{x.name}", {x.host}, {x.before.size});']
 
 
 class FreeNames:
