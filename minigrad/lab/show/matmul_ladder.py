@@ -22,6 +22,7 @@ from minigrad.op import OPS
 from minigrad.ops.matmul.kernels import OFF_LADDER
 
 SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
+NEAR = 96  # columns of c that show the elements of a thread on tensor cores
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
 SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
 
@@ -203,8 +204,8 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     owners = counts.owners if counts else on_tensor_cores(name)
     figure = blank_figure(WIDTH, 3.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-    down, across = counts.tile if counts else owners.shape
-    _draw_owners(left, owners[: 2 * down, : 2 * across])  # a small block would be lost in all of c
+    down, across = counts.tile if counts else (5 * needed(owners, 2)[0] // 8, NEAR // 2)
+    _draw_owners(left, owners, owners[: 2 * down, : 2 * across])  # a small block, or thread, would be lost in all of c
     _draw_step(right, name, n, record)
     return Picture(figure, title, _numbers(name, values, counts, owners, n, record))
 
@@ -254,8 +255,8 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
     return Picture(figure, title, repr(table(rows_of(record, n), SPEED_HEADERS)))
 
 
-def _draw_owners(axes: Axes, shown: np.ndarray) -> None:
-    """c, with the elements of block 0, of its first warp and of its first thread; left of it the rows of a that they
+def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
+    """c or the first part of it, with the elements of block 0, of its first warp and of its first thread; left of it the rows of a that they
     need, above it the columns of b."""
     axes.set_axis_off()
     axes.set_aspect("equal")
@@ -275,7 +276,8 @@ def _draw_owners(axes: Axes, shown: np.ndarray) -> None:
     write(axes, -gap - deep / 2, -1.3 * gap, "a", fontsize=10)
     write(axes, -1.3 * gap, -gap - deep / 2, "b", fontsize=10)
     white = "; white: other blocks" if (shown == 0).any() else ""
-    note = f"c, {high} x {wide} elements{white}\nleft: the rows of a, above: the columns of b"
+    part = " x ".join(map(str, owners.shape)) if owners.all() and shown.shape < owners.shape else ""
+    note = f"c, {f'the first {high} x {wide} of {part}' if part else f'{high} x {wide}'} elements{white}\nleft: the rows of a, above: the columns of b"
     write(axes, side / 2 - deep / 2, high + 0.15 * side, note, fontsize=10)
     keys = (-0.32, "a block", PALE), (0.08, "its first warp", LIGHT_BLUE), (0.68, "its first thread", VERMILLION)
     for at, label, colour in keys:

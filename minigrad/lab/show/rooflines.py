@@ -5,6 +5,7 @@ CACM 52(4), 2009.
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
 
 NAMES = {"float32": "float32", "tf32": "TF32 tensor cores", "bfloat16": "bfloat16 tensor cores"}
 LEFT = 1 / 32  # FLOP/byte: the place of kernels that only move numbers, or whose FLOPs are not counted
-LETTER = 0.0092  # the width of a character, relative to the picture's
+LETTER, TALL = 0.0092, 0.036  # the width and the height of a character, relative to the picture's
 HEADERS = ("work", "FLOP/byte", "GB/s", "TFLOP/s", "of the roof")
 
 
@@ -40,7 +41,7 @@ def roofline(record: Record | None = None, only: Sequence[str] | str | None = No
     if not shown:
         raise ValueError(f"{record.place} has no measurement of {', '.join(only or ['any op'])}.")
     title = f"{len(shown)} measurements on {record.place}, under the roofs of its memory and its arithmetic"
-    figure, axes = canvas(WIDTH, 5.2, title)
+    figure, axes = canvas(WIDTH, 4.4 if len({m.unit for m in shown}) == 1 else 5.2, title)
     frame(axes, "FLOPs for each byte that must be moved", "TFLOP/s")
     _draw_roofs(axes, record, shown)
     for m in shown:
@@ -100,23 +101,25 @@ def _draw_roofs(axes: Axes, record: Record, shown: Sequence[Measurement]) -> Non
 
 
 def _write_names(axes: Axes, shown: Sequence[Measurement], record: Record) -> None:
-    """Names where there is room, right or left of the point; of kernels that only move numbers, the best and worst."""
+    """Names where there is room, right or left of the point or a little lower; of kernels that only move numbers, the
+    best and worst."""
     best: dict[str, Measurement] = {}
     for m in sorted((m for m in shown if m.intensity > 1), key=lambda m: -_place(m)[1]):
         best.setdefault(_name(m), m)
     moving = sorted((m for m in shown if m.intensity <= 1), key=lambda m: roof(m, record))
     low, high = np.log2(axes.get_xlim())
-    letter = LETTER * (high - low)
+    letter, tall = LETTER * (high - low), TALL * float(np.subtract(*np.log2(axes.get_ylim())[::-1]))
     taken = [_interval(m, 0, letter) for m in shown]
     for m in [*best.values(), *moving[:1], *moving[1:][-1:]]:
-        for side in (1, -1):
+        for lower, side in product((0.0, 0.4), (1, -1)):
             left, right, y = _interval(m, side, letter)
+            y -= lower * tall
             below_roof = y < left + np.log2((record.copy or np.inf) / 1e12)
-            crossed = any(left < other and before < right and abs(y - at) < 0.5 for before, other, at in taken)
+            crossed = any(left < other and before < right and abs(y - at) < tall for before, other, at in taken)
             if not crossed and (side > 0 or below_roof):
                 taken.append((left, right, y))
                 x, align = (left, "left") if side > 0 else (right, "right")
-                write(axes, 2.0**x, _place(m)[1], _name(m), ha=align, fontsize=10, zorder=3)
+                write(axes, 2.0**x, 2.0**y, _name(m), ha=align, fontsize=10, zorder=3)
                 break
 
 
