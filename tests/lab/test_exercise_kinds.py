@@ -246,6 +246,13 @@ def test_the_picture_is_of_the_attempts_own_accesses():
     assert wrong.kind == "value" and wrong.view()[0].title == far[0].title, "after a failure, too"
 
 
+def test_the_picture_of_a_race_on_a_shared_array_is_its_phases():
+    exercise = mg.exercise("dot_product")
+    found = exercise.check(exercise.solution().replace("        __syncthreads();\n", ""))
+    assert found.kind == "race" and not found.closed
+    assert "dot_product: sums in 1 phase, 63 elements touched by several threads at once" in found.view()[0].title
+
+
 def test_an_exercise_may_choose_its_picture():
     found = twice(FAR, **SCORED, show=lambda record: mg.show.idle(record))
     assert "idle" in found.check(found.solution()).view()[0].title

@@ -106,9 +106,13 @@ def observe(trial: Trial, kernel: Kernel, values: Mapping[str, int], blocks: int
 def drawn(launches: Sequence[Inspection], show: Callable[[Inspection], Any] | None = None) -> list[Any]:
     """The picture of the last launch: what `show` makes of its record, or its costliest accesses, if it has any.
 
-    An attempt may lack the access that `show` is about; then it raises ValueError, and the costliest ones are drawn.
+    Of a race on a shared array it is who touches that array between which barriers. An attempt may lack the access that
+    `show` is about; then it raises ValueError, and the costliest ones are drawn.
     """
     for record in launches[-1:]:
+        races = (problem.variable for problem in record.problems if problem.kind == "race" and problem.variable)
+        if array := next((name for name in races if record.variables[name].space == "shared"), None):
+            return [pictures.phases(record, array)]
         try:
             picture = show(record) if show else pictures.costliest(record)
         except ValueError:
