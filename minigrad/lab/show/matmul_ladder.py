@@ -256,8 +256,10 @@ def ladder(n: int = 4096, record: Record | None = None) -> Picture:
 
 
 def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
-    """c or the first part of it, with the elements of block 0, of its first warp and of its first thread; left of it the rows of a that they
-    need, above it the columns of b."""
+    """c or the first part of it, with the elements of block 0, of its first warp and of its first thread.
+
+    Left of it are the rows of a that they need, above it the columns of b.
+    """
     axes.set_axis_off()
     axes.set_aspect("equal")
     colours = ListedColormap(["white", PALE, LIGHT_BLUE, VERMILLION])
@@ -276,8 +278,10 @@ def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
     write(axes, -gap - deep / 2, -1.3 * gap, "a", fontsize=10)
     write(axes, -1.3 * gap, -gap - deep / 2, "b", fontsize=10)
     white = "; white: other blocks" if (shown == 0).any() else ""
-    part = " x ".join(map(str, owners.shape)) if owners.all() and shown.shape < owners.shape else ""
-    note = f"c, {f'the first {high} x {wide} of {part}' if part else f'{high} x {wide}'} elements{white}\nleft: the rows of a, above: the columns of b"
+    size = f"{high} x {wide}"
+    if owners.all() and shown.shape < owners.shape:
+        size = f"the first {size} of {' x '.join(map(str, owners.shape))}"
+    note = f"c, {size} elements{white}\nleft: the rows of a, above: the columns of b"
     write(axes, side / 2 - deep / 2, high + 0.15 * side, note, fontsize=10)
     keys = (-0.32, "a block", PALE), (0.08, "its first warp", LIGHT_BLUE), (0.68, "its first thread", VERMILLION)
     for at, label, colour in keys:
