@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from conftest import CUDA
 from minigrad.devices.guarded import guarded
 from minigrad.lab import own, progress
 from minigrad.lab.exercises.course import all_exercises
@@ -65,12 +66,13 @@ def train(steps=12, device="sim", dtype="float32"):
     return np.array(losses)
 
 
-def test_a_training_with_the_readers_kernels_agrees_with_the_courses(solved):
-    course, mine = train(), solved(*NAMES, *RELU, "transpose tiled")
+@pytest.mark.parametrize("device", ["sim", CUDA])
+def test_a_training_with_the_readers_kernels_agrees_with_the_courses(solved, device):
+    course, mine = train(device=device), solved(*NAMES, *RELU, "transpose tiled")
     with mg.using(*mine) as taken:
-        own_losses = train()
+        own_losses = train(device=device)
     assert np.abs(own_losses - course).max() < 1e-5 and course[-1] < course[0]
-    assert (train() == course).all(), "afterwards the course's kernels run again, to the last bit"
+    assert (train(device=device) == course).all(), "afterwards the course's kernels run again, to the last bit"
     assert list(taken) == list(mine)
     products = {name: mine.launches[name] for name in ("matmul_tile", "matmul_gradient", "weights_gradient")}
     assert sum(products.values()) == 5 * 12, products
@@ -329,8 +331,9 @@ def test_replayed_launches_are_dropped_at_both_ends(solved, repeating):
     assert mine.launches["matmul_tile"] == 3 and repeating.single == before, "replayed again"
 
 
-def test_a_graph_that_is_captured_in_a_block_has_the_readers_kernels(solved):
-    mine, x = solved("matmul_tile", "relu forward"), mg.tensor(np.eye(3, dtype=np.float32), device="sim")
+@pytest.mark.parametrize("device", ["sim", CUDA])
+def test_a_graph_that_is_captured_in_a_block_has_the_readers_kernels(solved, device):
+    mine, x = solved("matmul_tile", "relu forward"), mg.tensor(np.eye(3, dtype=np.float32), device=device)
     with mg.using(*mine):
         step = mg.graph(lambda: (x @ x).relu())
         for _ in range(4):
