@@ -83,7 +83,7 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
     """The text from CHECK to the end of main. taken: the names of the device code."""
     if call.kernel == "main":
         raise LaunchError("main is where a program begins: give the kernel another name.")
-    names = Names.free_of(call, taken)
+    names = HostNames.free_of(call, taken)
     steps = steps_of(call, names, arrays_of(call, names))
     kept = [(why, lines) for why, lines in steps.items() if lines]
     start = int(not next(iter(steps.values())))  # they are number 0, so that memory is always step 1
@@ -93,7 +93,7 @@ def host_code(call: SeenLaunch, taken: set[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Names:
+class HostNames:
     """The names in the host code: of each parameter on the host and of its array on the GPU, and of the rest."""
 
     host: Mapping[str, str]
@@ -103,16 +103,16 @@ class Names:
     block: str
 
     @staticmethod
-    def free_of(call: SeenLaunch, taken: set[str]) -> "Names":
-        """Names that are not taken; a parameter keeps its own where the host code does not need it."""
+    def free_of(call: SeenLaunch, taken: set[str]) -> "HostNames":
+        """HostNames that are not taken; a parameter keeps its own where the host code does not need it."""
         names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
         host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
         others = names.free("print"), names.free("grid"), names.free("block")
         arrays = [p.name for p, value in zip(call.params, call.values, strict=True) if is_array(value)]
-        return Names(host, {name: names.free(f"d_{name}") for name in arrays}, *others)
+        return HostNames(host, {name: names.free(f"d_{name}") for name in arrays}, *others)
 
 
-def arrays_of(call: SeenLaunch, names: Names) -> list[Given]:
+def arrays_of(call: SeenLaunch, names: HostNames) -> list[Given]:
     """The arrays of a launch. Raises LaunchError where C++ has no name for a type, or where they are too large."""
     pairs = list(zip(call.params, call.values, strict=True))
     written = {v if isinstance(v, str) else p.name for p, v in pairs if p.pointer and not p.const and v is not None}
@@ -126,7 +126,7 @@ def arrays_of(call: SeenLaunch, names: Names) -> list[Given]:
     return arrays
 
 
-def steps_of(call: SeenLaunch, names: Names, arrays: Sequence[Given]) -> dict[str, list[str]]:
+def steps_of(call: SeenLaunch, names: HostNames, arrays: Sequence[Given]) -> dict[str, list[str]]:
     """The lines of main, by the comment above them."""
     host, place = names.host, names.place
     pairs = list(zip(call.params, call.values, strict=True))
@@ -157,7 +157,7 @@ def steps_of(call: SeenLaunch, names: Names, arrays: Sequence[Given]) -> dict[st
     }
 
 
-def results(x: Given, names: Names) -> list[str]:
+def results(x: Given, names: HostNames) -> list[str]:
     back = copy(x.host, names.place[x.name], x.host, "DeviceToHost")
     return [back, f'{names.print}("{x.name}", {x.host}, {x.before.size});']
 
