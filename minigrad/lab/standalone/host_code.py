@@ -104,7 +104,7 @@ class HostNames:
 
     @staticmethod
     def free_of(call: SeenLaunch, taken: set[str]) -> "HostNames":
-        """HostNames that are not taken; a parameter keeps its own where the host code does not need it."""
+        """Names that are not taken; a parameter keeps its own where the host code does not need it."""
         names = FreeNames(taken | {param.name for param in call.params} | RESERVED)
         host = {p.name: names.free(p.name) if p.name in RESERVED | {call.kernel} else p.name for p in call.params}
         others = names.free("print"), names.free("grid"), names.free("block")
