@@ -253,7 +253,7 @@ def rung_slider(n: int = 4096, record: Record | None = None) -> Slider:
 def ladder(n: int = 4096, record: Record | None = None, upper: int = 0) -> Picture:
     """Every rung's speed for n x n matrices, from a record, by default the newest that has any; dashed: PyTorch's.
 
-    With upper, only so many of the uppermost rungs.
+    upper: how many rungs to show, from the top; 0 for all.
     """
     record = record or newest(n)
     found = dict(list(measured(record, n).items())[-upper:])
