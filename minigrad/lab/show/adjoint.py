@@ -57,7 +57,8 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
 
     In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
     Few kernels have a colour and a name each; among many the highest, the lowest, the least flat, and all that are not
-    flat, which are dashed. Raises ValueError without a record, or for a kernel that it lacks.
+    flat, which are dashed. The numbers are those of the kernels with names. Raises ValueError without
+    a record, or for a kernel that it lacks.
     """
     record = _or_newest(record)
     chosen = errors.require_words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
@@ -68,16 +69,18 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
     figure = blank_figure(WIDTH, 4.6, f"{title} ({record.place})")
     few = len(costs) <= len(STYLES)
     own = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
+    told = set[str]()
     ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
     for number, (along, grown) in enumerate(zip(KINDS, pairs, strict=True), 1):
         axes = _panel(figure.add_subplot(1, 2, number), along, (0.9 * min(ratios), 1.2 * max(ratios)))
         axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
         colours = own or _named(grown)
+        told |= {*colours}
         for name, growth in sorted(grown.items(), key=lambda item: item[0] in colours):
             _line(axes, growth, colours.get(name))
         ends = {name: growth[max(growth)].ratio for name, growth in grown.items()}
         name_curves(axes, [(name, ends[name], colours[name]) for name in grown if name in colours])
-    rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items()]
+    rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items() if name in told]
     return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
 
 
