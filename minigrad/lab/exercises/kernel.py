@@ -184,13 +184,13 @@ class KernelExercise(Exercise):
         A race is drawn at the first block size, which is the one of the answer.
         """
         kernel = ReaderKernel(self.kernel, text)
-        launches = self._inspected(kernel)
+        launches, at = self._inspected(kernel), dict(kernel.numbers)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
         first = observe(self, kernel, {}, blocks=1) if race else self._inspected(kernel, blocks=1)
         drawing = drawn(first, picture) or drawn(launches, picture)  # the first block may idle
-        return [*drawing, *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
+        return [*drawing, *(counted(shown, record, at) for record in launches[-1:])]
 
 
 def shared_bytes(launches: Sequence[Inspection]) -> int:
