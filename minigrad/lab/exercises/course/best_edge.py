@@ -6,7 +6,7 @@ from minigrad.lab.exercises import PythonExercise, Wrong
 
 
 def rounds(blocks: int, sms: int) -> int:
-    """How often the multiprocessors take one block each, until all blocks are done."""
+    """The times that the multiprocessors take one block each, until all blocks are done."""
     return (blocks + sms - 1) // sms
 
 
