@@ -127,7 +127,7 @@ class KernelExercise(Exercise):
             answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
         if answer.kind in NOT_RUN:
             return answer
-        race = answer.kind == "race"
+        race = answer.kind == "race" and "__shared__" in text
         return replace(answer, view=partial(self._view, text, race), closed=self._closed and not race)
 
     def _judged(self, answer: Answer) -> Answer:
@@ -181,16 +181,16 @@ class KernelExercise(Exercise):
     def _view(self, text: str, race: bool) -> list[Any]:
         """The picture of the first block's accesses, and the counts of the whole grid next to those of the solution.
 
-        A race is drawn at the first block size, which is the one of the answer.
+        A race on a shared array is drawn at the first block size, which is the one of the answer.
         """
         kernel = ReaderKernel(self.kernel, text)
-        launches, at = self._inspected(kernel), dict(kernel.numbers)
+        first = observe(self, kernel, {}, blocks=1) if race else self._inspected(kernel, blocks=1)
+        launches = self._inspected(kernel)
         rows = {"yours": counts(launches), "solution": self._best} | ({"as given": self._given} if self.score else {})
         shown = {name: row for name, row in rows.items() if row}
         picture = self._show or (pictures.banks if self.score in SHARED else None)
-        first = observe(self, kernel, {}, blocks=1) if race else self._inspected(kernel, blocks=1)
         drawing = drawn(first, picture) or drawn(launches, picture)  # the first block may idle
-        return [*drawing, *(counted(shown, record, at) for record in launches[-1:])]
+        return [*drawing, *(counted(shown, record, kernel.numbers) for record in launches[-1:])]
 
 
 def shared_bytes(launches: Sequence[Inspection]) -> int:
