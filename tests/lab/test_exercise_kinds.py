@@ -246,6 +246,12 @@ def test_the_picture_is_of_the_attempts_own_accesses():
     assert wrong.kind == "value" and wrong.view()[0].title == far[0].title, "after a failure, too"
 
 
+def test_the_counts_beside_a_race_name_their_own_launch():
+    found = mg.exercise("whole_stride").check(mg.exercise("whole_stride").skeleton)
+    assert found.kind == "race" and "n=33, BLOCK=32, GRID=3" in found.text
+    assert "Counted in all 4 blocks, n=1025, BLOCK=64, GRID=4:" in repr(found.view()[-1])
+
+
 def test_the_picture_of_a_race_on_a_shared_array_is_its_phases():
     exercise = mg.exercise("dot_product")
     found = exercise.check(exercise.solution().replace("        __syncthreads();\n", ""))
