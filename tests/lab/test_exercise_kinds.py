@@ -170,6 +170,13 @@ def test_a_bug_is_answered_by_its_first_fault_and_not_by_its_reason():
     assert twice(BUG).check(exercise.skeleton).kind == "unfinished"
 
 
+def test_a_hunt_gives_the_case_that_fails_and_leaves_the_fault_to_the_hints():
+    exercise = mg.exercise("spread")
+    found = exercise.check(exercise.skeleton)
+    assert "wanted" in found.text and "Thread" not in found.text and found.view is None and ".hint()" in found.text
+    assert "Thread (1, 0, 0) reads sums[0]" in exercise.check(exercise.skeleton.replace("own = 0;", "own = 0.0f;")).text
+
+
 def test_a_bug_of_python_is_answered_as_any_attempt():
     content = {
         "task": "**Half.**", "solution": "def half(n):\n    #> return n / 2\n    return n // 2\n    #<\n",
