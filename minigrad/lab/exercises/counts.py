@@ -7,7 +7,6 @@ from typing import NamedTuple
 from minigrad.display import Table, table
 from minigrad.microscope import Inspection, Line
 
-
 ALL = "all accesses"  # of all threads
 UNEVEN = 2  # times as much as the accesses of all threads would explain: a thread does the work of others
 

@@ -49,7 +49,10 @@ def _select(
     lines = [report.lines[i] for i in chosen]
     each = [f"{each_request(x):.4g} {noun}{'s' * (each_request(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
     left_out = len(found) > most
-    few = f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses, by {by}.\n" * left_out
+    few = (
+        f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses, by {by}.\n"
+        * left_out
+    )
     requests = [request_of(name, report, i, request) for i in chosen]
     return lines, requests, f"{report.kernel}, a warp: {', '.join(each)}", few
 

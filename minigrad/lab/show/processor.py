@@ -158,6 +158,7 @@ def _numbers(found: Levels) -> str:
         f"A multiprocessor: {cores}at most {gpu.blocks} blocks and {gpu.threads} threads = {gpu.warps} warps at once, "
         f"{gpu.clock / 1e9:.2f} GHz.",
         repr(table(rows, ("level", "size", "bandwidth", "latency"))),
-        f"Measured on {found.device}, {found.date}, by minigrad bench --levels. The bandwidth of the registers is "
-        "computed, not measured: 12 bytes per core and clock.\n1 KB is 1024 bytes, MB and GB likewise; 1 GB/s is a billion bytes in a second.",
+        f"Measured on {found.device}, {found.date}, by minigrad bench --levels.\nThe bandwidth of the registers is "
+        "computed, not measured: 12 bytes per core and clock.\n"
+        "1 KB is 1024 bytes, MB and GB likewise; 1 GB/s is a billion bytes in a second.",
     ])  # fmt: skip
