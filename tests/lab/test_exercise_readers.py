@@ -172,7 +172,7 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
     [
         ("add_bounds",
          "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
-         "3075 accesses to memory, where 3 are enough: keep in a variable what it needs again, and if"),
+         "3075 accesses to memory, where 3 are enough: it does the work of other threads. Let each do a share"),
         ("table_backward",
          "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
          "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",

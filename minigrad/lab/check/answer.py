@@ -60,7 +60,7 @@ def answer(
     """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
 
     The answer is "Correct", or names the first case that differs, with the element, its value and the true one.
-    given: names for the arguments of a case. parts: names for the elements of a result.
+    given: names for the arguments of a case. parts: names for the elements of the longest result.
     """
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
@@ -82,7 +82,7 @@ def answer(
             return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
         if error := _error(got, wanted):
             if error[0] == "value" and parts:
-                each = zip(parts, got, wanted, strict=True)
+                each = zip(parts[: len(got)], got, wanted, strict=True)
                 error = (
                     "value",
                     ", ".join(f"{part} is {one}, wanted {right}" for part, one, right in each if one != right),
