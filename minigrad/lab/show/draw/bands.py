@@ -16,7 +16,7 @@ BLOCKS = 5  # the most blocks drawn side by side
 
 
 def colour(block: int) -> str:
-    """A colour other than that of the neighbouring blocks."""
+    """A colour other than that of the neighboring blocks."""
     return (LIGHT_BLUE, LIGHT_ORANGE)[block % 2]
 
 
