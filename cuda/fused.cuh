@@ -3,7 +3,7 @@
 #include "reduce.cuh"
 #include "vector.cuh"
 
-// Several results of one element, and their arrays; an address of zero marks a gradient that is not wanted.
+// Several results of one element, and their arrays; a null pointer marks a gradient that is not wanted.
 template <int K>
 struct Reals {
     real at[K];

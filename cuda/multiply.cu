@@ -10,7 +10,7 @@ extern "C" __global__ void multiply_forward(
 }
 
 // da = dy * b, db = dy * a, both in the shape of y.
-// thread -> one element; an address of zero marks a gradient that is not wanted.
+// thread -> one element; a null pointer marks a gradient that is not wanted.
 extern "C" __global__ void multiply_backward(
     const real* dy, const real* a, const real* b, real* da, real* db, View a_at, View b_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

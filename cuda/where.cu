@@ -11,7 +11,7 @@ extern "C" __global__ void where_forward(
 }
 
 // da = dy where cond, else 0; db = 0 where cond, else dy; both in the shape of y.
-// thread -> one element; an address of zero marks a gradient that is not wanted.
+// thread -> one element; a null pointer marks a gradient that is not wanted.
 extern "C" __global__ void where_backward(
     const real* dy, const bool* cond, real* da, real* db, View cond_at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -49,7 +49,7 @@ def _is_atom(text: str) -> bool:
 FOURS = "thread -> four elements."
 CHUNKS = "block -> one chunk of a row; thread -> four neighbors, then four that are BLOCK * 4 further, and so on."
 RECOMPUTED = " It recomputes the values of the forward pass: registers are faster than memory."
-NULL = " An address of zero marks a gradient that is not wanted."
+NULL = " A null pointer marks a gradient that is not wanted."
 KERNEL = """\
 {comment}
 extern "C" __global__ void {name}({params}) {{

@@ -82,6 +82,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
             "topological order",
             r"topological(?:ly| order)?",
         ): "An order in which each value comes after everything that uses it: the order of the walk back.",
+        "pointer": "The address of memory: a number that says where an array begins.",
     },
     "03": {
         ("elementwise", r"elementwise"): "Done to each element by itself: y[i] depends on x[i] alone.",
@@ -174,7 +175,6 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "08b": {
         ("runtime", r"runtime"): "The library of CUDA that a host program calls: memory, copies, launches.",
-        "pointer": "The address of memory: a number that says where an array begins.",
         ("PCIe", r"PCIe"): "The connection between host and GPU, much slower than the GPU's own memory.",
     },
     "09": {
