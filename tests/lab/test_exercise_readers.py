@@ -2,11 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad.lab.check.attempt import outcomes
-from minigrad.lab.exercises.course import all_exercises
+from minigrad.lab.exercises.course import all_exercises, best_edge
 
 EXERCISES = all_exercises()
 
@@ -172,11 +173,16 @@ def test_a_correct_transpose_that_wastes_sectors_or_threads_is_no_pass(words, co
     [
         ("add_bounds",
          "if (threadIdx.x == 0 && blockIdx.x == 0) { for (int i = 0; i < n; ++i) { y[i] = a[i] + b[i]; } }",
-         "3075 accesses to memory, where 3 are enough: it does the work of other threads. Let each do a share"),
+         "3075 accesses to memory, where 3 are enough: keep in a variable what it needs again, and give each"),
         ("table_backward",
          "if (element == 0) { for (int i = 0; i < n; ++i) { for (int j = 0; j < cols && index[i] >= 0; ++j) "
          "{ dx[index[i] * cols + j] += dy[i * cols + j]; } } }",
          "accesses to memory, where 4 are enough"),
+        ("add_bounds",
+         "int i = blockIdx.x * blockDim.x + threadIdx.x; float first = 0; "
+         "for (int k = 0; i == 0 && k < 40; ++k) { first = a[0]; } "
+         "if (i < n) { y[i] = (i == 0 ? first : a[i]) + b[i]; }",
+         "42 accesses to memory, where 3 are enough: keep in a variable what it needs again"),
         ("any_block_sum",
          "__syncthreads(); if (t == 0) { sum = 0; for (int i = 0; i < BLOCK; ++i) { sum += sums[i]; } y[0] = sum; }",
          "263 accesses to memory, where 32 are enough"),
@@ -323,3 +329,70 @@ def test_a_race_after_the_tree_is_not_attributed_to_it():
     exercise = mg.exercise("any_block_sum")
     found = exercise.check(exercise.solution().replace("if (t == 0)", "if (t + 1 == blockDim.x)"))
     assert found.kind == "race" and "goes before each round" not in found.text, found
+
+
+# --- particular exercises ---
+
+ANOTHER = """
+    copy = mg.nn.Sequential(mg.nn.Linear(64, 16, device="numpy"), mg.relu, mg.nn.Linear(16, 10, device="numpy"))
+    copy.load_state_dict(model.state_dict())
+    return copy
+"""
+SCALED = """
+    with mg.no_grad():
+        for p in model.parameters():
+            p *= 0.999
+"""
+LAYERS = """class Both:
+    def __init__(self):
+        self.each = [mg.optim.Adam(layer.parameters(), lr=0.04) for layer in (first, last)]
+    def zero_grad(self):
+        [one.zero_grad() for one in self.each]
+    def step(self):
+        [one.step() for one in self.each]
+"""
+
+
+def student(changes):
+    text = mg.exercise("small_student").solution()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return mg.exercise("small_student").check(text)
+
+
+def test_updates_of_a_network_that_is_copied_count():
+    found = student({"range(4)": "range(20)", "    return model\n": ANOTHER.lstrip("\n")})
+    assert found.kind == "raised" and "updated 340 times, and 68 are allowed" in found.text
+
+
+def test_weights_may_be_scaled_and_layers_may_have_an_optimizer_each():
+    assert student({"    for epoch": f"{SCALED.lstrip(chr(10))}    for epoch"}).correct
+    layers = "".join(f"    {line}\n" for line in LAYERS.splitlines())
+    line = "    optimizer = mg.optim.Adam(model.parameters(), lr=0.04)\n"
+    assert student({line: f"{layers}    optimizer = Both()\n"}).correct
+
+
+def test_the_optimizers_are_as_before_after_a_check():
+    step = mg.optim.Optimizer.step
+    assert student({"range(4)": "range(1 // 0)"}).kind == "raised" and mg.optim.Optimizer.step is step
+
+
+@pytest.mark.parametrize(
+    ("n", "edge", "sms", "seconds"),
+    [(4, 2, 4, 64), (4, 2, 3, 128), (5, 2, 4, 240), (4, 4, 3, 128)],
+)
+def test_tiles_are_handed_out_until_the_last_is_done(n, edge, sms, seconds):
+    """At a byte a second a block takes 8 * edge * n seconds, and 5 elements are three tiles of 2."""
+    assert best_edge.duration(n, edge, sms, 1, 1e9) == seconds
+    assert best_edge.duration(n, edge, sms, 1e9, 2 * n * edge) == pytest.approx(edge * seconds / (8 * edge * n))
+
+
+def test_the_formula_agrees_with_handing_out_tiles():
+    solved = mg.exercise("best_edge").check(mg.exercise("best_edge").solution()).result
+    rng = np.random.default_rng(0)
+    for n, sms in zip(rng.integers(50, 900, 40).tolist(), rng.integers(1, 140, 40).tolist(), strict=True):
+        given = n, sorted(rng.choice(np.arange(8, 200, 8), 4, replace=False).tolist()), sms, 32e9, 5e11
+        edges = best_edge.best(*given), solved(*given)
+        took = [best_edge.duration(n, edge, *given[2:]) for edge in edges]
+        assert took[0] == pytest.approx(took[1], rel=1e-9), given

@@ -98,6 +98,11 @@ def test_the_parts_of_the_peak_multiply_to_the_speed_that_was_measured():
         assert product == pytest.approx(measured, rel=0.02), row  # ticks / clock is the time
 
 
+def test_a_row_has_the_name_of_the_record():
+    rows = [row[0] for row in power.watts(RECORD).rows]
+    assert rows == list(RECORD["sustained"]) and "PyTorch bfloat16 random" in rows
+
+
 def test_energy_is_power_times_time():
     rows = {row[0]: row for row in power.watts(RECORD).rows}
     seen = RECORD["sustained"]["wgmma random"]

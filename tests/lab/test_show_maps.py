@@ -75,10 +75,11 @@ def test_lines_tell_the_range_of_each():
         mg.show.lines("no", "x", x, {"y": x[:2]})
 
 
-def record():
-    def ratio(r):
-        return Ratio(Timing(1e-5, 1e-5, 1e-5, 9), Timing(r * 1e-5, r * 1e-5, r * 1e-5, 9))
+def ratio(r):
+    return Ratio(Timing(1e-5, 1e-5, 1e-5, 9), Timing(r * 1e-5, r * 1e-5, r * 1e-5, 9))
 
+
+def record():
     taken = ((10, 0, 0, 0), (12, 0, 8, 8))
     first = AdjointCost("axpy", "float32", Growth({1: ratio(2), 32: ratio(3)}), Growth(), taken, (0, 4), ratio(5))
     flat, steep = Growth({1: ratio(6), 32: ratio(6)}), Growth({8: ratio(6), 256: ratio(9)})
@@ -111,6 +112,36 @@ def test_few_kernels_have_names_and_among_many_the_highest_the_lowest_and_the_st
     for drawn, named in ((few, {"sum"}), (many, {"sum", "flat 0"})):
         axes = mg.show.adjoint_growth(drawn).figure.axes[-1]
         assert {text.get_text() for text in axes.texts} == named
+
+
+def test_a_color_stands_for_the_same_kernel_in_both_halves():
+    """The left half has its highest and lowest kernel, the right half two others."""
+    made = record()
+    as_threads, as_work = [9, 2, 5, 5, 5, 5], [5, 5, 9, 2, 5, 5]
+    made.costs = {
+        f"kernel {i}": replace(
+            made.costs["sum"], sizes=Growth({1: ratio(a), 32: ratio(a)}), works=Growth({8: ratio(b)})
+        )
+        for i, (a, b) in enumerate(zip(as_threads, as_work, strict=True))
+    }
+    halves = [
+        {text.get_text(): text.get_color() for text in axes.texts} for axes in mg.show.adjoint_growth(made).figure.axes
+    ]
+    assert halves[0] == halves[1] and sorted(halves[0]) == [f"kernel {i}" for i in range(4)]
+    assert len({*halves[0].values()}) == 4
+
+
+def test_a_color_that_comes_again_has_other_dashes():
+    styles = adjoints._styles("abcdeabfghij", adjoints.NAMED)
+    assert [*styles] == [*"abcdefghij"] and styles["a"][0] == styles["e"][0] == styles["i"][0]
+    lines = {(colour, adjoints._dashes(again, steep)) for colour, again in styles.values() for steep in (False, True)}
+    assert len(lines) == 20
+    made = record()
+    made.costs |= {
+        f"steep {n}": replace(made.costs["sum"], sizes=Growth({1: ratio(2), 32: ratio(3)})) for n in range(6)
+    }
+    drawn = mg.show.adjoint_growth(made).figure.axes[0].lines
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in drawn if line.get_linewidth() == 2}) == 8
 
 
 def test_without_a_record_a_sentence_says_how_to_get_one(monkeypatch):

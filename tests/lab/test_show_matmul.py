@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from bench_examples import H200
+from show_pictures import fits
 
 import minigrad as mg
 from minigrad.display import WIDTH, block
@@ -103,6 +104,18 @@ def test_single_elements_of_a_thread_are_shown_in_a_corner_of_c():
     for name, shape in (("register_tile_2d", (40, 40)), ("vectorized", (128, 128)), ("naive", (32, 32))):
         assert corner(counts(name).owners, counts(name)).shape == shape
     assert corner(on_tensor_cores("wgmma"), None).shape == (20, 96)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("register_tile_2d", "the first 40 x 40 of 128 x 128"), ("naive", "the first 32 x 32 of 128 x 128"),
+     ("vectorized", "128 x 128"), ("wgmma", "the first 20 x 96 of 128 x 256")],
+)  # fmt: skip
+def test_a_part_of_c_is_said_to_be_one(name, size):
+    picture = rung(name)
+    fits(picture)
+    (note,) = (text.get_text() for text in picture.figure.axes[0].texts if text.get_text().startswith("c, "))
+    assert note.startswith(f"c, {size} elements")
 
 
 def test_a_measurement_with_pytorch_is_preferred():

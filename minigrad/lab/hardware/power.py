@@ -128,7 +128,7 @@ def torch_works() -> dict[str, Callable[[], Any]]:
     works: dict[str, Callable[[], Any]] = {}
     for kind in ("random", "zeros"):
         a, b = (torch.as_tensor(x, device="cuda").bfloat16() for x in matrices(kind))
-        works[f"PyTorch {kind}"] = partial(torch.matmul, a, b, out=torch.empty_like(a))
+        works[f"PyTorch bfloat16 {kind}"] = partial(torch.matmul, a, b, out=torch.empty_like(a))
     return works
 
 
@@ -183,7 +183,7 @@ def watts(record: dict[str, Any] | None = None) -> Table:
             each,
             ", ".join(seen["reasons"]),
         )
-        rows.append((name.replace("PyTorch", "PyTorch bfloat16"), *cells))
+        rows.append((name, *cells))
     return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
 
 

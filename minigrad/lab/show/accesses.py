@@ -1,8 +1,10 @@
 """The accesses of a warp as a picture: sectors of global memory, and banks of shared memory."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from math import gcd
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,14 +23,41 @@ SHARED = "one number for several lanes"  # more bytes are asked for than moved
 TALL = 8  # wavefronts of a request, above which a second access does not fit on the screen
 
 
+class Cost(NamedTuple):
+    """A cost of accesses to a memory: `of` an access, named `by`, and `noun`, of which a request takes some."""
+
+    space: str
+    noun: str
+    of: Callable[[Line], float]
+    by: str
+
+    def told(self, line: Line) -> str:
+        """The cost of a request in words."""
+        number = getattr(line, f"{self.noun}s_per_request")
+        return f"{number:.4g} {self.noun}{'s' * (number != 1)} to {VERB[line.kind]} {line.variable}"
+
+
+SECTORS = Cost("global", "sector", attrgetter("sectors"), "sectors in all")
+WAVEFRONTS = Cost("shared", "wavefront", attrgetter("wavefronts_per_request"), "wavefronts/request")
+
+
 def _select(
-    name: str, report: Inspection, at: int | str | None, request: int, space: str, noun: str, most: int
+    name: str, report: Inspection, at: int | str | None, request: int, most: int, cost: Cost
 ) -> tuple[list[Line], list[np.ndarray], str, str]:
     """The accesses in a source line or of a variable, of more than `most` the costliest, and one request of each; a
     title; a sentence about accesses that are left out.
-
-    The cost of an access is its number of sectors in all, or of wavefronts per request; `noun` says which.
     """
+    found = _sites(name, report, at, cost.space)
+    chosen = _costliest(report, found, cost)[:most]
+    lines = [report.lines[i] for i in sorted(chosen)]
+    title = f"{report.kernel}, a warp: {', '.join(map(cost.told, lines))}"
+    few = f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses, by {cost.by}.\n"
+    requests = [request_of(name, report, i, request) for i in sorted(chosen)]
+    return lines, requests, title, few if len(found) > most else ""
+
+
+def _sites(name: str, report: Inspection, at: int | str | None, space: str) -> list[int]:
+    """The numbers of the accesses to a memory, in a source line or of a variable. Raises ValueError without any."""
     require(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
     found = [i for i in sites if at is None or at in (report.lines[i].line, report.lines[i].variable)]
@@ -37,24 +66,18 @@ def _select(
         there = f"it has {joined(where, 'and')}" if where else "there is none in the blocks that were looked at"
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
-    each_request = attrgetter(f"{noun}s_per_request")
-    cost, by = (attrgetter("sectors"), "sectors in all") if noun == "sector" else (each_request, "wavefronts/request")
+    return found
+
+
+def _costliest(report: Inspection, sites: list[int], cost: Cost) -> list[int]:
+    """These accesses, the costliest in front; of equal cost, first one access of each variable."""
     seen = Counter[tuple[float, str]]()
     order: dict[int, tuple[float, int]] = {}
-    for i in found:  # of equal cost, first one access of each variable
-        kind = cost(report.lines[i]), report.lines[i].variable
+    for i in sites:
+        kind = cost.of(report.lines[i]), report.lines[i].variable
         order[i] = -kind[0], seen[kind]
         seen[kind] += 1
-    chosen = sorted(sorted(found, key=order.__getitem__)[:most])
-    lines = [report.lines[i] for i in chosen]
-    each = [f"{each_request(x):.4g} {noun}{'s' * (each_request(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
-    left_out = len(found) > most
-    few = (
-        f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses, by {by}.\n"
-        * left_out
-    )
-    requests = [request_of(name, report, i, request) for i in chosen]
-    return lines, requests, f"{report.kernel}, a warp: {', '.join(each)}", few
+    return sorted(sites, key=order.__getitem__)
 
 
 def label(report: Inspection, line: Line) -> str:
@@ -102,7 +125,7 @@ def sectors(report: Inspection, at: int | str | None = None, request: int = 0, m
     at is a source line or a variable; without it, the costliest accesses are drawn, `most` of them. request counts the
     instructions of warps in each access, from 0. Raises ValueError where there is no such access.
     """
-    lines, requests, title, few = _select("sectors", report, at, request, "global", "sector", most)
+    lines, requests, title, few = _select("sectors", report, at, request, most, SECTORS)
     figure, axes = canvas(WIDTH, 0.4 + 1.75 * len(lines), title)
     for row, (line, lanes) in enumerate(zip(lines, requests, strict=True)):
         _draw_sectors(axes, 3.6 * row, report, line, lanes)
@@ -157,7 +180,7 @@ def banks(report: Inspection, at: int | str | None = None, request: int = 0, mos
 
     A bank serves one word a wavefront. at, request and most as for `sectors`. Raises ValueError without such an access.
     """
-    lines, requests, title, few = _select("banks", report, at, request, "shared", "wavefront", most)
+    lines, requests, title, few = _select("banks", report, at, request, most, WAVEFRONTS)
     served = [wavefronts(lanes, line.kind == "atomic") for line, lanes in zip(lines, requests, strict=True)]
     heights = [1 + max(row for row, _ in lanes) for lanes in served]
     high = sum(heights) + 2.5 * len(lines)

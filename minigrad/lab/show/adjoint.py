@@ -1,7 +1,7 @@
 """The cost of adjoints relative to their kernels, and its growth with threads and work."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ from minigrad.lab.show.draw.picture import WIDTH, Picture, blank_figure, canvas,
 KINDS: dict[str, Callable[[AdjointCost], Growth]] = {"threads": lambda c: c.sizes, "work per thread": lambda c: c.works}
 FLAT = 1.3  # the largest ratio over the smallest, up to which growth is called flat
 NAMED = (VERMILLION, GREEN, PURPLE, INK)  # the curves with a name, among many
+Style = tuple[str, int]  # a color, and how many names have had it before
 
 
 def adjoint_costs(record: Record | None = None) -> Picture:
@@ -57,8 +58,8 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
 
     In grey, to the left of 1: sizes that leave a part of the GPU idle, or fit into a cache. only: some of the kernels.
     Few kernels have a colour and a name each; among many the highest, the lowest, the least flat, and all that are not
-    flat, which are dashed. The numbers are those of the kernels with names. Raises ValueError without
-    a record, or for a kernel that it lacks.
+    flat, which are dashed. A kernel looks alike in both halves; where a color comes again, its lines have dots. The
+    numbers are those of the kernels with names. Raises ValueError without a record, or for a kernel that it lacks.
     """
     record = _or_newest(record)
     chosen = errors.require_words("show.adjoint_growth", "only", only or record.costs, list(record.costs))
@@ -68,19 +69,12 @@ def adjoint_growth(record: Record | None = None, only: Sequence[str] = ()) -> Pi
     title = f"Largest over smallest ratio, at worst: {worst[0]:.2f} as threads grow, {worst[1]:.2f} as work grows"
     figure = blank_figure(WIDTH, 4.6, f"{title} ({record.place})")
     few = len(costs) <= len(STYLES)
-    own = {name: colour for name, (colour, _) in zip(costs, STYLES, strict=False)} if few else {}
-    told = set[str]()
+    styles = _styles(costs, [c for c, _ in STYLES]) if few else _styles((n for g in pairs for n in _telling(g)), NAMED)
     ratios = [r.ratio for grown in pairs for growth in grown.values() for r in growth.values()]
     for number, (along, grown) in enumerate(zip(KINDS, pairs, strict=True), 1):
         axes = _panel(figure.add_subplot(1, 2, number), along, (0.9 * min(ratios), 1.2 * max(ratios)))
-        axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
-        colours = own or _named(grown)
-        told |= {*colours}
-        for name, growth in sorted(grown.items(), key=lambda item: item[0] in colours):
-            _line(axes, growth, colours.get(name))
-        ends = {name: growth[max(growth)].ratio for name, growth in grown.items()}
-        name_curves(axes, [(name, ends[name], colours[name]) for name in grown if name in colours])
-    rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items() if name in told]
+        _draw_growth(axes, grown, styles)
+    rows = [(name, _spread(cost.sizes), _spread(cost.works)) for name, cost in costs.items() if name in styles]
     return Picture(figure, title, repr(table(rows, ("kernel", "as threads grow", "as work grows"))))
 
 
@@ -98,24 +92,46 @@ def _panel(axes: Axes, along: str, limits: tuple[float, float]) -> Axes:
     return axes
 
 
-def _named(grown: Mapping[str, Growth]) -> dict[str, str]:
-    """Colours for the kernels of a panel that have a name: those that end highest and lowest, and the least flat."""
-    if not grown:
-        return {}
+def _telling(grown: Mapping[str, Growth]) -> Iterator[str]:
+    """The kernels of a panel to name: those that end highest and lowest, the least flat, and all that are not flat."""
+    if grown:
+        ends = {name: growth[max(growth)].ratio for name, growth in grown.items()}
+        spreads = {name: growth.spread or 1 for name, growth in grown.items()}
+        yield max(ends, key=ends.__getitem__)
+        yield min(ends, key=ends.__getitem__)
+        yield max(spreads, key=spreads.__getitem__)
+        yield from (name for name, spread in spreads.items() if spread > FLAT)
+
+
+def _styles(names: Iterable[str], colours: Sequence[str]) -> dict[str, Style]:
+    """A style for each name, all different."""
+    return {name: (colours[i % len(colours)], i // len(colours)) for i, name in enumerate(dict.fromkeys(names))}
+
+
+def _draw_growth(axes: Axes, grown: Mapping[str, Growth], styles: Mapping[str, Style]) -> None:
+    """The curves of a panel, those with a name in front."""
+    axes.set_title(f"{len(grown)} kernels", fontsize=FONT, color=INK, loc="left")
+    for name, growth in sorted(grown.items(), key=lambda item: item[0] in styles):
+        _line(axes, growth, styles.get(name))
     ends = {name: growth[max(growth)].ratio for name, growth in grown.items()}
-    spreads = {name: growth.spread or 1 for name, growth in grown.items()}
-    telling = [max(ends, key=ends.__getitem__), min(ends, key=ends.__getitem__), max(spreads, key=spreads.__getitem__)]
-    steep = [name for name, spread in spreads.items() if spread > FLAT]
-    return dict(zip(dict.fromkeys([*telling, *steep]), cycle(NAMED), strict=False))
+    name_curves(axes, [(name, ends[name], styles[name][0]) for name in grown if name in styles])
 
 
-def _line(axes: Axes, growth: Growth, colour: str | None) -> None:
+def _line(axes: Axes, growth: Growth, style: Style | None) -> None:
     """The ratio over the size, grey below saturation; a steep one is dashed."""
     full, steep = saturated(growth), (growth.spread or 1) > FLAT
     parts = [n for n in sorted(growth) if n <= full[0]], full
     (before, low), (x, y) = (([n / full[0] for n in part], [growth[n].ratio for n in part]) for part in parts)
     axes.plot(before, low, color=GREY, linewidth=0.9)
-    axes.plot(x, y, color=colour or BLUE, linestyle="--" if steep else "-", linewidth=2 if colour else 1.1)
+    colour, again = style or (BLUE, 0)
+    axes.plot(x, y, color=colour, linestyle=_dashes(again, steep), linewidth=2 if style else 1.1)
+
+
+def _dashes(again: int, steep: bool) -> Any:
+    """A line style: dashes where steep; dots between dashes, or long ones, as often as a color has come before."""
+    if not again:
+        return "--" if steep else "-"
+    return 0, (4 if steep else 12, 2, *(1, 2) * again)
 
 
 def _spread(growth: Growth) -> str:

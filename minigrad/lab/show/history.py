@@ -1,7 +1,7 @@
 """The accesses of one thread in the order of time, variable by variable."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -73,15 +73,24 @@ def _numbers(variable: str, rows: np.ndarray) -> Iterator[tuple[str, str, int, s
 def _spans(elements: Iterable[int]) -> str:
     """Numbers as runs of equal steps: 0..3, 7, 6..0 by 2, 5 x3."""
     runs: list[list[int]] = []
-    for n in elements:
-        last = runs[-1] if runs else []
-        if last and (len(last) == 1 or n - last[-1] == last[1] - last[0]):
-            last.append(n)
-        elif len(last) == 2 and abs(last[1] - last[0]) != 1:
-            runs.append([last.pop(), n])
-        else:
-            runs.append([n])
+    for n, equal in groupby(elements):
+        if (times := len([*equal])) > 2:
+            runs.append([n] * times)
+        else:  # a turn, as in 0..2, 2..0, is in both runs
+            for _ in range(times):
+                _lengthen(runs, n)
     return ", ".join(map(_span, runs))
+
+
+def _lengthen(runs: list[list[int]], n: int) -> None:
+    """Add a number to the last run, or begin another."""
+    last = runs[-1] if runs else []
+    if last and (len(last) == 1 or n - last[-1] == last[1] - last[0]):
+        last.append(n)
+    elif len(last) == 2 and abs(last[1] - last[0]) != 1:
+        runs.append([last.pop(), n])
+    else:
+        runs.append([n])
 
 
 def _span(run: list[int]) -> str:

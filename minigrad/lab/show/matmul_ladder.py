@@ -292,17 +292,25 @@ def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
     axes.set(xlim=(-0.32 * side, 1.02 * side), ylim=(high + 0.42 * side, -gap - deep - 1))
     write(axes, -gap - deep / 2, -1.3 * gap, "a", fontsize=10)
     write(axes, -1.3 * gap, -gap - deep / 2, "b", fontsize=10)
-    white = "; white: other blocks" if (shown == 0).any() else ""
-    size = f"{high} x {wide}"
-    if owners.all() and shown.shape < owners.shape:
-        size = f"the first {size} of {' x '.join(map(str, owners.shape))}"
-    note = f"c, {size} elements{white}\nleft: the rows of a, above: the columns of b"
+    note = f"{_extent(owners, shown)}\nleft: the rows of a, above: the columns of b"
     write(axes, side / 2 - deep / 2, high + 0.15 * side, note, fontsize=10)
+    _draw_keys(axes, side, high + 0.31 * side)
+
+
+def _extent(owners: np.ndarray, shown: np.ndarray) -> str:
+    """The part of c that is shown, in words."""
+    part, whole = (" x ".join(map(str, each.shape)) for each in (shown, owners))
+    size = part if part == whole else f"the first {part} of {whole}"
+    return f"c, {size} elements" + "; white: other blocks" * bool((shown == 0).any())
+
+
+def _draw_keys(axes: Axes, side: float, top: float) -> None:
+    """The color of each owner and its name, below a picture that is `side` wide."""
     keys = (-0.32, "a block", PALE), (0.08, "its first warp", LIGHT_BLUE), (0.68, "its first thread", VERMILLION)
     for at, label, colour in keys:
         x = at * side
-        box(axes, x, high + 0.31 * side, 0.05 * side, 0.05 * side, colour, linewidth=0.6)
-        write(axes, x + 0.07 * side, high + 0.335 * side, label, ha="left", fontsize=10)
+        box(axes, x, top, 0.05 * side, 0.05 * side, colour, linewidth=0.6)
+        write(axes, x + 0.07 * side, top + 0.025 * side, label, ha="left", fontsize=10)
 
 
 def _draw_step(axes: Axes, name: str, n: int, record: Record | None) -> None:

@@ -24,6 +24,27 @@ def idle(report: Inspection) -> Picture:
     Only inspected blocks are drawn, at most 64. Raises ValueError where there are more.
     """
     _check_blocks("idle", report)
+    busy, places = _busy(report), _places(report)
+    total, working = busy.size, int(busy.sum())
+    title = f"{report.kernel}: {total - working} of {plural(total, 'thread')} idle"
+    (_, tall, x), (wide, high) = busy.shape, (1 + max(numbers) for numbers in zip(*places, strict=True))
+    unit = min((WIDTH - 1) / (wide * x), 4.5 / (high * tall), 0.3)
+    band = max(1.0, 0.3 / unit) if tall == 1 else 1.0  # a row of threads is drawn high enough for its name
+    figure, axes = canvas(WIDTH, 0.9 + high * tall * unit * band, title)
+    for block, (column, row) in enumerate(places):
+        _block(axes, busy[block], column * x, row * tall * band, colour(column + row), band)
+    axes.set(xlim=(-0.9 / unit, (WIDTH - 0.95) / unit), ylim=(high * tall * band + 0.1 / unit, -0.3 / unit))
+    _number_blocks(axes, report, places, unit, band)
+    facts = [(f"{len(places)} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
+    head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
+    key = "Hatched: a thread that read and wrote no global memory. Neighbors have different colors."
+    if report.grid[2] == 1 and report.grid[1] > 1:
+        key += "\nNumbers at the edges: blockIdx.x across, blockIdx.y down."
+    return Picture(figure, title, f"{key}\n{table(facts, head)!r}")
+
+
+def _busy(report: Inspection) -> np.ndarray:
+    """For each inspected block and row of its threads, those that touched global memory. Raises ValueError for many."""
     x, y, z = report.block
     blocks = min(report.blocks, prod(report.grid))
     if blocks > BLOCKS:
@@ -31,25 +52,16 @@ def idle(report: Inspection) -> Picture:
     rows = report.traffic[report.traffic["space"] == "global"]
     busy = np.zeros((blocks, z * y, x), bool)
     busy.reshape(blocks, -1)[rows["block"], rows["thread"]] = True
-    total, working = busy.size, int(busy.sum())
-    title = f"{report.kernel}: {total - working} of {plural(total, 'thread')} idle"
+    return busy
+
+
+def _places(report: Inspection) -> list[tuple[int, int]]:
+    """The column and the row of each inspected block; blocks along x that are rows of threads are stacked."""
     across, down, deep = report.grid
-    stacked = down * deep == 1 and report.block[1] == 1  # blocks along x that are rows
-    places = [(0, b) if stacked else (b, 0) if down * deep == 1 else (b % across, b // across) for b in range(blocks)]
-    wide, high = (1 + max(place[axis] for place in places) for axis in (0, 1))
-    unit = min((WIDTH - 1) / (wide * x), 4.5 / (high * z * y), 0.3)
-    band = max(1.0, 0.3 / unit) if z * y == 1 else 1.0  # a row of threads is drawn high enough for its name
-    figure, axes = canvas(WIDTH, 0.9 + high * z * y * unit * band, title)
-    for block, (column, row) in enumerate(places):
-        _block(axes, busy[block], column * x, row * z * y * band, colour(column + row), band)
-    axes.set(xlim=(-0.9 / unit, (WIDTH - 0.95) / unit), ylim=(high * z * y * band + 0.1 / unit, -0.3 / unit))
-    _number_blocks(axes, report, places, unit, band)
-    facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
-    head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
-    key = "Hatched: a thread that read and wrote no global memory. Neighbors have different colors."
-    if deep == 1 and down > 1:
-        key += "\nNumbers at the edges: blockIdx.x across, blockIdx.y down."
-    return Picture(figure, title, f"{key}\n{table(facts, head)!r}")
+    blocks = range(min(report.blocks, prod(report.grid)))
+    if down * deep > 1:
+        return [(b % across, b // across) for b in blocks]
+    return [(0, b) if report.block[1] == 1 else (b, 0) for b in blocks]
 
 
 def _check_blocks(name: str, report: Inspection) -> None:

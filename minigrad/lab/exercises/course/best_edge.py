@@ -1,23 +1,26 @@
 """08: the edge of a tile chosen by calculation: rounds of blocks, each as long as its bytes or its arithmetic take."""
 
 from collections.abc import Sequence
+from heapq import heapreplace
+from itertools import product
 
 from minigrad.lab.exercises import PythonExercise, Wrong
 
 
-def rounds(blocks: int, sms: int) -> int:
-    """The times that the multiprocessors take one block each, until all blocks are done."""
-    return (blocks + sms - 1) // sms
+def duration(n: int, edge: int, sms: int, bandwidth: float, peak: float) -> float:
+    """The seconds until the last tile is done, each given to the multiprocessor that is free first."""
+    free = [0.0] * sms  # when each of them is free again, the first one in front
+    for top, left in product(range(0, n, edge), repeat=2):
+        rows, columns = range(top, top + edge), range(left, left + edge)  # at the border, too: it takes as long
+        nbytes = sum(4 * n for lines in (rows, columns) for _ in lines)
+        flops = sum(2 * n * len(columns) for _ in rows)
+        heapreplace(free, free[0] + max(nbytes / bandwidth, flops / peak))
+    return max(free)
 
 
 def best(n: int, edges: Sequence[int], sms: int, bandwidth: float, peak: float) -> int:
     """The edge with the shortest time."""
-    times = {}
-    for edge in edges:
-        tiles = (n + edge - 1) // edge
-        block = max(8 * edge * n / bandwidth, 2 * edge * edge * n / peak)
-        times[edge] = rounds(tiles * tiles, sms) * block
-    return min(times, key=lambda edge: times[edge])
+    return min(edges, key=lambda edge: duration(n, edge, sms, bandwidth, peak))
 
 
 best_edge = PythonExercise(
