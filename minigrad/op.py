@@ -163,13 +163,13 @@ class Op:
         self, arrays: Sequence[AnyArray], params: Mapping[str, Any], needs: tuple[bool, ...]
     ) -> tuple[dict[str, int], dict[str, Any]]:
         """The sources of the names in the rule: arrays by number, inputs before outputs; all else by value."""
-        inputs = [] if self.inputs.variadic else self.inputs.names
+        inputs = [] if self.inputs.variadic else self.inputs.names[: len(arrays)]
         outputs = ["y"] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
         places = {name: i for i, name in enumerate(inputs)}
         places |= {name: i for i, name in enumerate(outputs, len(arrays))}
         constants: dict[str, Any] = {**params, "shapes": tuple(a.shape for a in arrays)}
         if self.uses:
-            used = {name for names, need in zip(self.uses, needs, strict=True) if need for name in names.split()}
+            used = {name for names, need in zip(self.uses, needs, strict=False) if need for name in names.split()}
             constants |= {name: zero_like(x) for name, x in zip(inputs, arrays, strict=True) if name not in used}
             places = {name: i for name, i in places.items() if name in used or name not in inputs}
         by_number = {name: places[name] for name in self.keeps if name in places}

@@ -98,7 +98,7 @@ def test_settings_are_the_legal_values_that_make_a_difference():
 SMALL = {
     "transpose": ((33, 65),), "matmul": ((33, 65), (65, 31)), "softmax": ((5, 100),), "log_softmax": ((5, 100),),
     "getitem": ((33, 5),), "concatenate": ((3, 4), (5, 4)), "where": (np.arange(99) % 3 == 0, (99,), (99,)),
-    "cross_entropy": ((7, 10), np.arange(7)),
+    "cross_entropy": ((7, 10), np.arange(7)), "conv2d": ((2, 3, 9, 8), (4, 3, 3, 3)),
 }  # fmt: skip
 
 
