@@ -15,18 +15,19 @@ PLAIN = {type(None), bool, int, str}  # parameters that a key takes as they are,
 
 
 class CallSignature:
-    """The arguments of a forward function: inputs without a default, or any number of them (*xs), then parameters.
+    """The arguments of a forward function: arrays, or any number of them (*xs), then parameters.
 
-    Arrays that may be left out, `bias: np.ndarray | None = None`, are inputs, too.
+    An input that may be left out is annotated as one: `bias: np.ndarray | None = None`.
     """
 
     def __init__(self, op: str, forward: Callable):
         takes = inspect.signature(forward).parameters.values()
-        required = [p.name for p in takes if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+        needed = {p.name: p.kind is not p.KEYWORD_ONLY for p in takes if p.default is p.empty}
+        inputs = [p.name for p in takes if needed.get(p.name) and p.annotation in (np.ndarray, p.empty)]
         optional = [p.name for p in takes if p.default is None and np.ndarray in get_args(p.annotation)]
-        self.op, self.names, self.least = op, required + optional, len(required)
+        self.op, self.names, self.least = op, inputs + optional, len(inputs)
         self.params = [p.name for p in takes if p.name not in self.names]
-        self.required = {p.name for p in takes if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
+        self.required = needed.keys() - {*inputs}
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in takes)
 
     def split(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -39,7 +39,9 @@ def backward(
     """dx: each dy returns to the pixels it was made of, times w; dw = sum of dy x over images and pixels; dbias = sum of dy"""
     (image, window), each = shapes[:2], shapes[1][0] // groups
     at, pixels = Window.over(image, window[-2:], stride, padding, dilation), dy.shape[2:]
-    dys = dy.reshape(len(dy), groups, each, *pixels).transpose(1, 0, 3, 4, 2).reshape(groups, -1 if dy.size else 0, each)
+    dys = (
+        dy.reshape(len(dy), groups, each, *pixels).transpose(1, 0, 3, 4, 2).reshape(groups, -1 if dy.size else 0, each)
+    )
     dx = dw = None
     if needs[0]:
         columns = (dys @ w.reshape(groups, each, -1)).reshape(groups, len(dy), *pixels, *window[1:])
