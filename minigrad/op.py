@@ -226,7 +226,8 @@ class PreparedCall:
 
     def apply(self, tensors: Sequence[Tensor]) -> Any:
         """The op on these tensors: one tensor, or a tuple of an op with several outputs."""
-        y, extra = self.run([t.array for t in tensors]), ()
+        y = self.run([t.array for t in tensors])
+        extra: Sequence[Array] = ()
         if self._saves:
             y, *extra = y
         result: Any = self._tensors(y, tensors[0].version if self._shares else None)

@@ -10,20 +10,18 @@ from minigrad.devices.dtypes import must_be_floats
 from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
-from minigrad.kernels.window import Sides, Window, must_fit, pair, sides
+from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
 from minigrad.op import OPS, Case, Op
 from minigrad.ops.elementwise import per_element
 from minigrad.ops.reduction import first
 from minigrad.ops.window import patches, scattered
-
-Pair = tuple[int, int]
 
 
 def forward(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> np.ndarray:  # fmt: skip
-    """y[n,k,p,q] = bias[k] + sum over c, r, s of x[n, c, p stride - top + r dilation, ...] w[k,c,r,s], 0 outside of x"""
+    """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded with 0"""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     each = w.shape[0] // groups
     y = by_group(patches(x, at, padding), groups) @ w.reshape(groups, each, -1).swapaxes(1, 2)
@@ -36,7 +34,7 @@ def backward(
     dy: np.ndarray, x: np.ndarray, w: np.ndarray, shapes: tuple, needs: tuple, stride: Pair, padding: Sides,
     dilation: Pair, groups: int,
 ) -> tuple:  # fmt: skip
-    """dx: each dy returns to the pixels it was made of, times w; dw = sum of dy x over images and pixels; dbias = sum of dy"""
+    """dx = the sum of dy w over the outputs that x went to; dw = the sum of dy x, and dbias of dy, over n, p and q"""
     (image, window), each = shapes[:2], shapes[1][0] // groups
     at, pixels = Window.over(image, window[-2:], stride, padding, dilation), dy.shape[2:]
     dys = (
@@ -79,8 +77,8 @@ def launch(
 
 
 def launch_backward(
-    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, stride: Pair, padding: Sides,
-    dilation: Pair, groups: int,
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, stride: Pair,
+    padding: Sides, dilation: Pair, groups: int,
 ) -> tuple:  # fmt: skip
     """A launch for each gradient that is wanted; that of the bias is a sum."""
     image, window = shapes[:2]

@@ -15,13 +15,14 @@ TAPS = np.dtype(np.uint8)
 
 
 def forward(x: np.ndarray, size: Any, stride: Any = None, padding: Any = 0) -> tuple[np.ndarray, np.ndarray]:
-    """y[n,c,p,q] = the largest x under the window at (p, q), the padding left out; NaN if any is NaN"""
+    """y[n,c,p,q] = the largest x under the window at (p, q), without the padding; NaN if any is NaN"""
     at = Window.over(x.shape, size, stride, padding)
     under = patches(x, at, padding, fill=-np.inf)
     inside = patches(np.ones((1, 1, *x.shape[2:]), bool), at, padding)
     flat = np.where(inside, under, -np.inf).reshape(*under.shape[:4], at.rows * at.columns)
     first = inside.reshape(*inside.shape[:4], -1).argmax(-1)  # where all are -inf
-    taps = np.where((flat > -np.inf).any(-1) | np.isnan(flat).any(-1), flat.argmax(-1), first)
+    taps, nan = np.where((flat > -np.inf).any(-1), flat.argmax(-1), first), np.isnan(flat)
+    taps = np.where(nan.any(-1), flat.shape[-1] - 1 - nan[..., ::-1].argmax(-1), taps)  # of several NaN the last
     return np.take_along_axis(flat, taps[..., None], -1)[..., 0], taps.astype(TAPS)
 
 
