@@ -56,8 +56,8 @@ class CallSignature:
         inputs = [*given, *(named.pop(name, None) for name in self.names[max(len(given), self.least) :])]
         while len(inputs) > self.least and inputs[-1] is None:
             inputs.pop()
-        if None in [x if x is None else 0 for x in inputs[self.least :]]:
-            raise TypeError(f"{self.op}: {self.names[inputs.index(None)]} is None, so those after it must be, too.")
+        if gap := next((name for name, x in zip(self.names, inputs, strict=False) if x is None), ""):
+            raise TypeError(f"{self.op}: {gap} is None, so the inputs after it must be None, too.")
         return inputs, named
 
 

@@ -57,6 +57,7 @@ class Op:
     shares: bool = False  # the output is the input's memory, as in reshape
     outputs: int = 1  # several: a tuple is returned; the rule gets a tuple dy, and the outputs by the names y0, y1, ...
     saves: Sequence[str] = ()  # names of arrays that forward and launch give after y, for the rule alone
+    after: Callable | None = None  # (inputs, those arrays, **params): what a call does with them, as running statistics
     fast: Mapping[str, str] = field(default_factory=dict)  # role -> kernel to run in it until `using` selects another
     cuda: Sequence[str | None] = ()  # for mg.fuse: an element of y in CUDA C++, then of each gradient, by x, y and dy
     cases: Sequence[Case] = ()
@@ -171,7 +172,8 @@ class Op:
         outputs = ["y", *self.saves] if self.outputs == 1 else [f"y{i}" for i in range(self.outputs)]
         places = {name: i for i, name in enumerate(inputs)}
         places |= {name: i for i, name in enumerate(outputs, len(arrays))}
-        constants: dict[str, Any] = {**params, "shapes": tuple(a.shape for a in arrays)}
+        constants: dict[str, Any] = dict.fromkeys(self.inputs.names)  # None for one that was left out
+        constants |= {**params, "shapes": tuple(a.shape for a in arrays)}
         if self.uses:
             used = {name for names, need in zip(self.uses, needs, strict=False) if need for name in names.split()}
             constants |= {name: zero_like(x) for name, x in zip(inputs, arrays, strict=True) if name not in used}
@@ -230,6 +232,8 @@ class PreparedCall:
         extra: Sequence[Array] = ()
         if self._saves:
             y, *extra = y
+            if self.op.after:
+                self.op.after(tensors, extra, **self.params)
         result: Any = self._tensors(y, tensors[0].version if self._shares else None)
         if self._differentiable:
             for t in tensors:

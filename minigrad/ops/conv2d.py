@@ -21,7 +21,7 @@ def forward(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> np.ndarray:  # fmt: skip
-    """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded with 0"""
+    """y[n,k,p,q] = bias[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride - top + r dilation, ...], x padded"""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
     each = w.shape[0] // groups
     y = by_group(patches(x, at, padding), groups) @ w.reshape(groups, each, -1).swapaxes(1, 2)

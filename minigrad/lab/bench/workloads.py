@@ -58,6 +58,7 @@ OWN: dict[str, tuple[Size, ...]] = {
     "getitem": (at((8192, 8192), key=(slice(None, None, 2), slice(1, None))),),
     "concatenate": (at((4096, 8192), (4096, 8192), axis=1),),
     "conv2d": (at((32, 64, 56, 56), (64, 64, 3, 3), padding=1),),
+    "batch_norm": (at((128, 64, 112, 112), *((64,),) * 4, training=True),),
     **{name: (at((128, 64, 112, 112), size=3, stride=2, padding=1),) for name in ("max_pool2d", "avg_pool2d")},
     "matmul": (
         *(at((n, n), (n, n)) for n in (1024, 4096)),
