@@ -7,7 +7,7 @@
 // c = a @ b: (m, k) @ (k, n) -> (m, n), row after row in memory.
 // All three forward kernels take the same arguments and run TILE x TILE threads per block.
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring ROWS: a warp reads elements
+// thread -> one element of c. Neighboring threads (x) own neighboring ROWS: a warp reads elements
 // of a that lie k apart, and writes elements of c that lie n apart. Correct, and slow.
 extern "C" __global__ void matmul_naive(
     const real* a, const real* b, real* c, int m, int n, int k) {
@@ -21,8 +21,8 @@ extern "C" __global__ void matmul_naive(
     }
 }
 
-// thread -> one element of c. Neighbouring threads (x) own neighbouring COLUMNS: a warp reads
-// neighbours of b, writes neighbours of c and shares one element of a. Only x and y are swapped.
+// thread -> one element of c. Neighboring threads (x) own neighboring COLUMNS: a warp reads
+// neighbors of b, writes neighbors of c and shares one element of a. Only x and y are swapped.
 extern "C" __global__ void matmul_coalesced(
     const real* a, const real* b, real* c, int m, int n, int k) {
     int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;

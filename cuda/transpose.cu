@@ -5,7 +5,7 @@
 #endif
 
 // y[j, i] = x[i, j], directly. block -> a tile of TILE x TILE of matrix blockIdx.z; thread -> one element.
-// Neighbouring threads read neighbours of x, but write to y a whole column apart.
+// Neighboring threads read neighbors of x, but write to y a whole column apart.
 extern "C" __global__ void transpose_naive(const real* x, real* y, int rows, int cols) {
     // [locate]
     int row = blockIdx.y * TILE + threadIdx.y;
@@ -18,7 +18,7 @@ extern "C" __global__ void transpose_naive(const real* x, real* y, int rows, int
 }
 
 // The same through shared memory. block -> a tile; thread -> one element of x to read, another of y to write,
-// chosen so that neighbouring threads touch neighbours both times.
+// chosen so that neighboring threads touch neighbors both times.
 extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int cols) {
     __shared__ real tile[TILE][TILE];
     int matrix = blockIdx.z * rows * cols;
@@ -28,7 +28,7 @@ extern "C" __global__ void transpose_tiled(const real* x, real* y, int rows, int
     if (row < rows && col < cols) {
         tile[threadIdx.y][threadIdx.x] = x[matrix + row * cols + col];
     }
-    __syncthreads();  // the element that a thread writes was read by another
+    __syncthreads();  // a thread takes out what another one put in
     // [store tile]
     row = blockIdx.y * TILE + threadIdx.x;  // threadIdx.x and threadIdx.y are swapped
     col = blockIdx.x * TILE + threadIdx.y;

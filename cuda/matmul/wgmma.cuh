@@ -89,7 +89,7 @@ __device__ void product(
                 wgmma<!A_ALONG, !B_ALONG>(sum, A::slice(a_tile, i), B::slice(b_tile, i));
             }
             wgmma_commit();
-            wgmma_wait<1>(sum);  // the products of the previous step are complete, and its stage may be refilled
+            wgmma_wait<1>(sum);  // the products of the step before are complete: its stage is free
             if (step > 0 && threadIdx.x % GROUP == 0) barrier_arrive(&empty[(turn - 1) % STAGES]);
         }
         wgmma_wait<0>(sum);

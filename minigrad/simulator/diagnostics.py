@@ -109,7 +109,7 @@ def _used(before: list[str], after: list[str], parts: Container[str]) -> tuple[s
 
 def _message(file: str, number: int, words: str, parts: Mapping[str, str]) -> str:
     if PTX in words:
-        words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Write this line in CUDA C++."
+        words = "inline PTX (asm) runs only on a GPU; the simulator cannot run it. Use CUDA C++ if it can say this."
     if found := _NO_FILE.match(words):
         words = f"there is no file {found[1]}. {_HEADERS}"
     elif _UNKNOWN.search(words):

@@ -74,7 +74,7 @@ def test_the_table_shows_both_counts():
     product, gas = (mg.adjoint(mg.adjoint.ladder(name)).decisions for name in ("product", "equation_of_state"))
     chosen, kept = product["p_tape"], gas["e_tape"]
     assert chosen.how == "global tape, every 8th round" and chosen.instead == "every round: 8 bytes"
-    assert chosen.moved == "1 byte + 1 operation, about 1.12 bytes of time"
+    assert chosen.moved == "1 byte + 1 operation, as long as 1.125 bytes"
     assert kept.how == "global tape" and kept.moved == "24 a round" and "every 8th round: 3 bytes + " in kept.instead
 
 

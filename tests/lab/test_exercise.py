@@ -84,7 +84,7 @@ def test_a_file_holds_the_exercise_of_its_name():
     assert sorted(EXERCISES) == files
 
 
-@pytest.mark.parametrize(("name", "number"), [("any_block_sum", 8), ("gather_backward", 1)])
+@pytest.mark.parametrize(("name", "number"), [("any_block_sum", 8), ("table_backward", 1)])
 def test_a_race_is_found_where_the_value_is_right(name, number):
     exercise = EXERCISES[name]
     found = exercise.check(exercise.wrong[number - 1].edit(exercise.solution()))

@@ -170,6 +170,13 @@ def test_a_bug_is_answered_by_its_first_fault_and_not_by_its_reason():
     assert twice(BUG).check(exercise.skeleton).kind == "unfinished"
 
 
+def test_a_hunt_gives_the_case_that_fails_and_leaves_the_fault_to_the_hints():
+    exercise = mg.exercise("spread")
+    found = exercise.check(exercise.skeleton)
+    assert "wanted" in found.text and "Thread" not in found.text and found.view is None and ".hint()" in found.text
+    assert "Thread (1, 0, 0) reads sums[0]" in exercise.check(exercise.skeleton.replace("own = 0;", "own = 0.0f;")).text
+
+
 def test_a_bug_of_python_is_answered_as_any_attempt():
     content = {
         "task": "**Half.**", "solution": "def half(n):\n    #> return n / 2\n    return n // 2\n    #<\n",
@@ -244,6 +251,12 @@ def test_the_picture_is_of_the_attempts_own_accesses():
     ]  # fmt: skip
     wrong = exercise.check(exercise.skeleton.replace("2 *", "3 *"))
     assert wrong.kind == "value" and wrong.view()[0].title == far[0].title, "after a failure, too"
+
+
+def test_the_counts_beside_a_race_name_their_own_launch():
+    found = mg.exercise("whole_stride").check(mg.exercise("whole_stride").skeleton)
+    assert found.kind == "race" and "n=33, BLOCK=32, GRID=3" in found.text
+    assert "Counted in all 4 blocks, n=1025, BLOCK=64, GRID=4:" in repr(found.view()[-1])
 
 
 def test_the_picture_of_a_race_on_a_shared_array_is_its_phases():

@@ -280,7 +280,7 @@ def test_the_time_of_a_step_is_the_kernels_and_the_wait_for_the_host():
         {name: bench.Timing(t, t, t, 3) for name, t in {"a": 9e-6, "a, graph": 3e-6, "b": 4e-6, "numpy": 1e-3}.items()},
     )  # fmt: skip
     shown = mg.show.step_time(found)
-    assert shown.title == "a: kernels run for 3 of the 9 us of a step, else the GPU waits"
+    assert shown.title == "a: kernels run for 3 of the 9 us of a step, otherwise the GPU waits"
     rows = [line.split() for line in shown.numbers.splitlines()[2:]]
     assert rows == [["a", "9.0", "3.0", "6.0"], ["a,", "graph", "3.0", "3.0", "0.0"]]
     with pytest.raises(ValueError, match="a step was not measured as a graph"):

@@ -10,7 +10,7 @@ from bench_examples import H200
 import minigrad as mg
 from minigrad.display import WIDTH, block
 from minigrad.lab.bench import Measurement, Record, Timing
-from minigrad.lab.show.matmul_ladder import counted, ladder, rung, rung_slider, rungs, settings
+from minigrad.lab.show.matmul_ladder import corner, counted, ladder, on_tensor_cores, rung, rung_slider, rungs, settings
 from minigrad.source import Source
 
 
@@ -91,6 +91,18 @@ def test_the_card_counts_the_threads_of_a_block():
     assert block(mg.matmul["register_tile_2d"]) == "16 x 16 (EDGE=128, EACH=8)"
     assert block(mg.matmul["split_k"]) == "256 (ROWS=32, WARPS=8)"
     assert block(mg.softmax["held"]) == "ceil(n / 16)"
+
+
+def test_the_upper_rungs_alone_are_a_ladder_too():
+    picture = ladder(4096, record(4096, naive=1, double_buffered=24, warp_tiled=48), upper=2)
+    assert picture.title.startswith("The ladder at 4096 x 4096: from double_buffered to warp_tiled 2 times faster")
+    assert [line.split()[0] for line in picture.numbers.splitlines()] == ["rung", "double_buffered", "warp_tiled"]
+
+
+def test_single_elements_of_a_thread_are_shown_in_a_corner_of_c():
+    for name, shape in (("register_tile_2d", (40, 40)), ("vectorized", (128, 128)), ("naive", (32, 32))):
+        assert corner(counts(name).owners, counts(name)).shape == shape
+    assert corner(on_tensor_cores("wgmma"), None).shape == (20, 96)
 
 
 def test_a_measurement_with_pytorch_is_preferred():

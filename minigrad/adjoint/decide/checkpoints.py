@@ -34,7 +34,7 @@ class TapeCost:
     def __str__(self) -> str:
         moved = f"{self.again:g} byte{'s' * (self.again != 1)}"
         count = f"{self.work} operation{'s' * (self.work != 1)}"
-        return f"{moved} + {count}, about {self.again + self.work / OPERATIONS:.3g} bytes of time"
+        return f"{moved} + {count}, as long as {self.again + self.work / OPERATIONS:.4g} bytes"
 
     @property
     def pays(self) -> bool:

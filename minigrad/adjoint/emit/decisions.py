@@ -57,9 +57,9 @@ def decisions(derived: Derived) -> Decisions:
 def _reread(derived: Derived) -> list[Choice]:
     """Inputs, which the kernel has not overwritten."""
     read = {x.array for x in elements_read(derived.body)} - derived.replayed
-    why = "the kernel does not change it, so it is read again"
+    why = "the kernel does not change it"
     sizes = {p.name: BYTES[p.type] for p in derived.facts.function.params if p.name in read}
-    return [Choice(name, "recompute", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
+    return [Choice(name, "read again", why, "0", str(size), f"tape: {2 * size}") for name, size in sizes.items()]
 
 
 def _recomputed(derived: Derived, reread: set[str]) -> list[Choice]:

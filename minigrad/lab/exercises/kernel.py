@@ -46,7 +46,8 @@ class KernelExercise(Exercise):
     correct kernel, to be made better; its limit is 1.1 times the solution's. room is the advice where the shared arrays
     are larger than the solution's, which is then no pass. The answer shows the reader's own
     accesses: show(record) makes the picture, by default that of the costliest ones. They stay folded unless they are
-    what the exercise is about: with show or through, or with a score beyond a single thread's accesses.
+    what the exercise is about: with show or through, or with a score beyond a single thread's accesses. hunt: the
+    answer to an unchanged bug gives the case that fails, and leaves the rest to the hints.
     """
 
     python = False
@@ -70,12 +71,13 @@ class KernelExercise(Exercise):
         score: str = "",
         show: Callable[[Inspection], Any] | None = None,
         room: str = "",
+        hunt: bool = False,
         **content: Any,
     ):
         super().__init__(notebook, **content)
         self.reference, self.arguments, self.zeros, self.through = reference, arguments, zeros, through
         self.op = op
-        self.score, self._show, self._room = score, show, room
+        self.score, self._show, self._room, self._hunt = score, show, room, hunt
         self._closed = score in ("", "accesses") and not (show or through)
         self.limits = ENOUGH | (THROUGH if through else {}) | ({score: SCORED} if score else {}) | dict(limits)
         if unknown := self.limits.keys() - COUNTS.keys():
@@ -123,6 +125,8 @@ class KernelExercise(Exercise):
         answer = attempt(self, text)
         if answer.correct:
             answer = self._judged(answer)
+        if given and self._hunt:
+            return self._explained(replace(answer, text=answer.text.split("\n")[0]), None)
         if not answer.correct:
             answer = self._explained(answer, None if given else self._known_mistake(text, answer.kind))
         if answer.kind in NOT_RUN:

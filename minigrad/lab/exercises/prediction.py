@@ -24,14 +24,13 @@ class Prediction(Exercise):
     `mg.inspect`. content is that of Exercise.
     """
 
-    becomes = "what was measured"
-
     def __init__(
         self, notebook: str, name: str, *, run: Callable[[], Any], truth: Callable[[Any], Mapping[str, Any]],
         rtol: float | None = None, show: Callable[[Any], Any] | None = None, source: str = "Measured", **content: Any,
     ):  # fmt: skip
         super().__init__(notebook, name, **content)
         self._run, self._truth, self.rtol, self._show, self._source = run, truth, rtol, show, source
+        self.becomes = f"what was {source.lower()}"
 
     @cached_property
     def record(self) -> Any:

@@ -42,7 +42,7 @@ BUSY = {
 }
 # What a warp waits for between two of its instructions, by Nsight Compute's names of the reasons.
 WAITS = {
-    "global memory": ("long_scoreboard", "lg_throttle"),
+    "loads from global memory": ("long_scoreboard", "lg_throttle"),
     "shared memory": ("short_scoreboard", "mio_throttle"),
     "barrier": ("barrier",),
     "multiplier": ("math_pipe_throttle",),
@@ -136,7 +136,7 @@ def busy(record: dict[str, Any] | None = None) -> Table:
 def waits(record: dict[str, Any] | None = None) -> Table:
     """The reasons for which the warps of each rung wait between two instructions, in percent of their time.
 
-    "nothing": the warp goes on, or could and another one does. "other": mostly the end of its own last instruction.
+    "nothing": the warp goes on, or could and another one does. "other": what none of these reasons explains.
     """
     rows = []
     for name, seen in (newest() if record is None else record).get("rungs", {}).items():

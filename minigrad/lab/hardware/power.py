@@ -183,7 +183,7 @@ def watts(record: dict[str, Any] | None = None) -> Table:
             each,
             ", ".join(seen["reasons"]),
         )
-        rows.append((name, *cells))
+        rows.append((name.replace("PyTorch", "PyTorch bfloat16"), *cells))
     return table(rows, ("kernel", "us", "TFLOP/s", "W", "pJ/FLOP", "clock lowered by"))
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from minigrad.display import table
 from minigrad.lab.bench.record import records
 from minigrad.lab.hardware.power import known
@@ -12,7 +10,6 @@ from minigrad.lab.show.draw.colours import GREY
 from minigrad.lab.show.draw.picture import Picture, canvas, write
 
 LAUNCHES = (1, 10, 100, 1000, 6000)
-LAST = 9  # recorded launches whose median is the clock at the end
 
 
 def clock_under_load(record: dict[str, Any] | None = None) -> Picture:
@@ -22,7 +19,7 @@ def clock_under_load(record: dict[str, Any] | None = None) -> Picture:
     """
     found = known(record)
     highest = next((each.chip.clock / 1e6 for each in records(found["device"]) if each.chip), None)
-    ends = ", ".join(f"{np.median(burst['mhz'][-LAST:]):.0f} MHz for {kind}" for kind, burst in found["bursts"].items())
+    ends = ", ".join(f"{burst['mhz'][-1]:.0f} MHz for {kind}" for kind, burst in found["bursts"].items())
     title = f"The clock of matmul_wgmma, launched again and again, ends at {ends}"
     figure, axes = canvas(8.6, 3.4, title)
     frame(axes, "launch", "MHz")
@@ -40,13 +37,14 @@ def clock_under_load(record: dict[str, Any] | None = None) -> Picture:
     rows = []
     for launch in LAUNCHES:
         each = (nearest(burst, launch) for burst in found["bursts"].values())
-        rows.append((str(launch), *(cell for mhz, us in each for cell in (f"{mhz:.0f}", f"{us:.1f}"))))
-    headers = [header for kind in found["bursts"] for header in (f"{kind}, MHz", "us")]
+        cells = ((f"{mhz:.0f}", f"{us:.1f}", f"{ticks:.0f}") for mhz, us, ticks in each)
+        rows.append((str(launch), *(cell for three in cells for cell in three)))
+    headers = [header for kind in found["bursts"] for header in (f"{kind}, MHz", "us", "ticks")]
     numbers = repr(table(rows, ("launch", *headers)))
     return Picture(figure, title, f"{numbers}\nRecorded on {found['device']}, {found['date']}.")
 
 
-def nearest(burst: dict[str, list[float]], launch: int) -> tuple[float, float]:
-    """MHz and us of the recorded launch that is nearest."""
+def nearest(burst: dict[str, list[float]], launch: int) -> tuple[float, float, float]:
+    """MHz, us and ticks of the recorded launch that is nearest."""
     at = min(range(len(burst["launch"])), key=lambda i: abs(burst["launch"][i] - launch))
-    return burst["mhz"][at], burst["us"][at]
+    return burst["mhz"][at], burst["us"][at], burst["ticks"][at]

@@ -23,8 +23,8 @@ def timeline(report: Inspection, thread: int = 0, only: Sequence[str] = ()) -> P
     """The elements that a thread of the first block touches, from left to right in the order in which it does.
 
     One panel for each variable, in the order of the first touch, or in that of `only`. The numbers below name each run
-    of elements with equal steps, `0..7` upwards and `7..0` downwards. Raises ValueError where the thread touched
-    nothing, or no such variable.
+    of elements with equal steps, `0..7` upwards, `7..0` downwards, and `7 x3` for 7 three times. Raises ValueError
+    where the thread touched nothing, or no such variable.
     """
     require("timeline", report, Inspection, "a record of mg.inspect")
     rows = report.traffic[(report.traffic["block"] == 0) & (report.traffic["thread"] == thread)]
@@ -56,7 +56,10 @@ def _panel(axes: Axes, when: np.ndarray, rows: np.ndarray) -> None:
     for kind, mark in MARK.items():
         now = rows["kind"] == kind
         axes.plot(when[now], rows["element"][now], mark, color=DARK[kind], markersize=5)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if len(single := np.unique(rows["element"])) == 1:
+        axes.set_yticks(single)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.margins(y=0.15)
 
 
@@ -68,28 +71,23 @@ def _numbers(variable: str, rows: np.ndarray) -> Iterator[tuple[str, str, int, s
 
 
 def _spans(elements: Iterable[int]) -> str:
-    """Numbers as runs of equal steps: 0..3, 7, 6..0 by 2. An element that is touched again at once counts once."""
+    """Numbers as runs of equal steps: 0..3, 7, 6..0 by 2, 5 x3."""
     runs: list[list[int]] = []
-    again = False
     for n in elements:
         last = runs[-1] if runs else []
-        if last[-1:] == [n]:
-            again = True
-            continue
         if last and (len(last) == 1 or n - last[-1] == last[1] - last[0]):
             last.append(n)
-        elif last and again:
-            runs.append([last[-1], n])
-        elif len(last) == 2 and abs(last[1] - last[0]) > 1:
+        elif len(last) == 2 and abs(last[1] - last[0]) != 1:
             runs.append([last.pop(), n])
         else:
             runs.append([n])
-        again = False
     return ", ".join(map(_span, runs))
 
 
 def _span(run: list[int]) -> str:
     steps = {abs(b - a) for a, b in pairwise(run)}
+    if steps == {0}:
+        return f"{run[0]} x{len(run)}"
     if not steps - {1}:
         return f"{run[0]}..{run[-1]}" if steps else str(run[0])
     return f"{run[0]}..{run[-1]} by {steps.pop()}" if len(run) > 2 else f"{run[0]}, {run[1]}"

@@ -18,7 +18,7 @@ from minigrad.lab.show.draw import bands
 from minigrad.lab.show.draw.colours import BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREEN, LIGHT_ORANGE, PALE, VERMILLION
 from minigrad.lab.show.draw.grid import Axis, element_axes, facts, headline, idle_threads, rows_and_columns
 from minigrad.lab.show.draw.picture import WIDTH, Picture, canvas, write
-from minigrad.lab.show.draw.tiles import TiledMatrix, block_numbers, draw, mark
+from minigrad.lab.show.draw.tiles import LARGE, TiledMatrix, block_numbers, draw, mark
 from minigrad.lab.show.sliders import Slider
 from minigrad.op import OPS
 
@@ -92,10 +92,17 @@ def _canvas(matrices: Sequence[TiledMatrix], title: str) -> tuple[Figure, Axes]:
     axes.set(aspect="equal", anchor="NW", xlim=(-0.5, wide + LABEL / unit), ylim=(high + 0.1, -0.5))
     for matrix in matrices:
         if any(other.left > matrix.right and other.top == matrix.top for other in matrices) and matrix.top > 0:
-            write(axes, matrix.left, matrix.top - 0.15, matrix.label(), ha="left", va="bottom")
+            write(axes, matrix.left, matrix.top - 0.15, matrix.label(), ha="left", va="bottom", fontsize=LARGE)
         else:
             last = 1 if matrix is matrices[-1] else matrix.busy(matrix.down[-1], matrix.across[-1])[1]
-            write(axes, matrix.right - 1 + last + 0.15, (matrix.top + matrix.bottom) / 2, matrix.label(), ha="left")
+            write(
+                axes,
+                matrix.right - 1 + last + 0.15,
+                (matrix.top + matrix.bottom) / 2,
+                matrix.label(),
+                ha="left",
+                fontsize=LARGE,
+            )
     return figure, axes
 
 
@@ -105,7 +112,7 @@ def _mark_reads(axes: Axes, matrices: Sequence[TiledMatrix], at: tuple[int, int]
     x, y = (at[1], at[0]) if columns.name == "x" else at
     note = [
         f"Numbers at the edges: blockIdx.{columns.name} across, blockIdx.{rows.name} down. Hatched: idle threads.",
-        f"Outlined in orange: block ({x}, {y}). Its arrow runs along threadIdx.x, from neighbour to neighbour.",
+        f"Outlined in orange: block ({x}, {y}). Its arrow runs along threadIdx.x, from neighbor to neighbor.",
     ]
     if len(matrices) == 3:
         mark(axes, matrices[0], (at[0], None), LIGHT_BLUE, BLUE)
@@ -162,7 +169,7 @@ def _count_reads(launch: Launch, step: int, at: tuple[int, int]) -> str:
     naive, tiled = 2 * m * n * k, m * k * ceil_div(n, tile) + k * n * ceil_div(m, tile)
     first, last = step * tile, min((step + 1) * tile, k) - 1
     return (
-        f"block ({at[1]}, {at[0]}) makes the orange tile of c. Grey: what it reads in all; blue and green: now.\n"
+        f"block ({at[1]}, {at[0]}) makes the orange tile of c. Gray: what it reads in all; blue and green: now.\n"
         f"step = {step}: columns {first} to {last} of a, rows {first} to {last} of b\n"
         f"reads from global memory without tiles: 2 x {m} x {n} x {k} = {naive}\n"
         f"reads with tiles of {tile} x {tile}: {tiled}, {naive / tiled:.1f} times fewer\n"

@@ -23,6 +23,7 @@ from minigrad.ops.matmul.kernels import OFF_LADDER
 
 SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
 NEAR = 96  # columns of c that show the elements of a thread on tensor cores
+SPECKS = 40  # rows and columns of c that show elements of a thread of which no two are neighbours
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
 SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
 
@@ -204,10 +205,20 @@ def rung(name: str = "tiled", n: int = 4096, record: Record | None = None, **val
     owners = counts.owners if counts else on_tensor_cores(name)
     figure = blank_figure(WIDTH, 3.8, title)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-    down, across = counts.tile if counts else (5 * needed(owners, 2)[0] // 8, NEAR // 2)
-    _draw_owners(left, owners, owners[: 2 * down, : 2 * across])  # a small block, or thread, would be lost in all of c
+    _draw_owners(left, owners, corner(owners, counts))
     _draw_step(right, name, n, record)
     return Picture(figure, title, _numbers(name, values, counts, owners, n, record))
+
+
+def corner(owners: np.ndarray, counts: RungCounts | None) -> np.ndarray:
+    """The first part of c, in which a small block, or the elements of a thread, can be seen."""
+    if counts is None:
+        return owners[: 5 * needed(owners, 2)[0] // 4, :NEAR]
+    own = owners == 3
+    if counts.elements > 1 and not (own[1:] & own[:-1]).any() and not (own[:, 1:] & own[:, :-1]).any():
+        return owners[:SPECKS, :SPECKS]
+    down, across = counts.tile
+    return owners[: 2 * down, : 2 * across]
 
 
 def _numbers(
@@ -239,20 +250,24 @@ def rung_slider(n: int = 4096, record: Record | None = None) -> Slider:
     return Slider(lambda **values: rung(values["rung"], n, record), {"rung": rungs()}, {"rung": "tiled"}).show()
 
 
-def ladder(n: int = 4096, record: Record | None = None) -> Picture:
-    """Every rung's speed for n x n matrices, from a record, by default the newest that has any; dashed: PyTorch's."""
+def ladder(n: int = 4096, record: Record | None = None, upper: int = 0) -> Picture:
+    """Every rung's speed for n x n matrices, from a record, by default the newest that has any; dashed: PyTorch's.
+
+    upper: how many rungs to show, from the top; 0 for all.
+    """
     record = record or newest(n)
-    found = measured(record, n)
+    found = dict(list(measured(record, n).items())[-upper:])
     if not found or record is None:
         known = " and ".join(f"{s.inputs[0][0]}" for s in sizes(OPS["matmul"]) if s.backward and not s.variant)
         way_out = f"On a GPU, minigrad bench --only matmul times them at {known}."
         raise ValueError(f"no record has the rungs of matmul at {n} x {n}. {way_out}")
     speeds = [m.flops_per_second for m in found.values()]
     times = max(speeds) / min(speeds)
-    title = f"The ladder at {n} x {n}: from the foot to the top {times:.0f} times faster, on {record.place}"
-    figure, axes = canvas(WIDTH, 4.6, title)
+    way = f"from {next(iter(found))} to {[*found][-1]}" if upper else "from the foot to the top"
+    title = f"The ladder at {n} x {n}: {way} {times:.0f} times faster, on {record.place}"
+    figure, axes = canvas(WIDTH, 1.3 + 0.3 * len(found) if upper else 4.6, title)
     _draw_ladder(axes, n, found, record)
-    return Picture(figure, title, repr(table(rows_of(record, n), SPEED_HEADERS)))
+    return Picture(figure, title, repr(table(rows_of(record, n)[-upper:], SPEED_HEADERS)))
 
 
 def _draw_owners(axes: Axes, owners: np.ndarray, shown: np.ndarray) -> None:
@@ -327,9 +342,10 @@ def _draw_ladder(axes: Axes, n: int, found: dict[str, Measurement], record: Reco
     axes.set_yticks(range(len(found)), list(found))
     rivals = {unit: speed / 1e12 for unit, speed in pytorch(record, n).items() if unit in units}
     right = max([*speeds, *rivals.values()]) * 4
-    axes.set(xscale="log", xlim=(min(speeds) / 1.6, right), ylim=(-0.6, len(found) - 0.1))
+    left = min(speeds) / (4 if max(speeds) < 20 * min(speeds) else 1.6)  # short bars have no room for a number
+    axes.set(xscale="log", xlim=(left, right), ylim=(-0.6, len(found) - 0.1))
     for at, speed in enumerate(speeds):
-        x, side, colour = (speed / 1.06, "right", "white") if speed > 4 * min(speeds) else (speed * 1.06, "left", INK)
+        x, side, colour = (speed / 1.06, "right", "white") if speed > 3.9 * left else (speed * 1.06, "left", INK)
         write(axes, x, at, _short(speed), ha=side, fontsize=10, color=colour)
     for unit, speed in rivals.items():
         rows = [at for at, each in enumerate(units) if each == unit]

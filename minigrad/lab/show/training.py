@@ -113,7 +113,7 @@ def step_time(found: TrainingStep) -> Picture:
         total = times[name].seconds * 1e6
         rows += [(name, total, busy, max(total - busy, 0.0)), (f"{name}, graph", busy, busy, 0.0)]
     name, total, busy, wait = rows[0]
-    title = f"{name}: kernels run for {rounded(busy)} of the {rounded(total)} us of a step, else the GPU waits"
+    title = f"{name}: kernels run for {rounded(busy)} of the {rounded(total)} us of a step, otherwise the GPU waits"
     figure, axes = canvas(WIDTH, 0.8 + 0.55 * len(rows), title)
     frame(axes, "microseconds of a step", "")
     for y, (*_, busy, wait) in enumerate(rows):

@@ -41,12 +41,14 @@ def idle(report: Inspection) -> Picture:
     band = max(1.0, 0.3 / unit) if z * y == 1 else 1.0  # a row of threads is drawn high enough for its name
     figure, axes = canvas(WIDTH, 0.9 + high * z * y * unit * band, title)
     for block, (column, row) in enumerate(places):
-        _block(axes, busy[block], column * x, row * z * y * band, block, band)
+        _block(axes, busy[block], column * x, row * z * y * band, colour(column + row), band)
     axes.set(xlim=(-0.9 / unit, (WIDTH - 0.95) / unit), ylim=(high * z * y * band + 0.1 / unit, -0.3 / unit))
     _number_blocks(axes, report, places, unit, band)
     facts = [(f"{blocks} of {prod(report.grid)}", prod(report.block), total, working, total - working)]
     head = ("blocks looked at", "threads in each", "threads", "busy", "idle")
-    key = "Hatched: a thread that read and wrote no global memory. The colours tell blocks apart."
+    key = "Hatched: a thread that read and wrote no global memory. Neighbors have different colors."
+    if deep == 1 and down > 1:
+        key += "\nNumbers at the edges: blockIdx.x across, blockIdx.y down."
     return Picture(figure, title, f"{key}\n{table(facts, head)!r}")
 
 
@@ -56,10 +58,10 @@ def _check_blocks(name: str, report: Inspection) -> None:
         raise ValueError(f"{name} draws the inspected blocks, and this record has none. Inspect with blocks=1.")
 
 
-def _block(axes: Axes, busy: np.ndarray, left: float, top: float, block: int, band: float) -> None:
+def _block(axes: Axes, busy: np.ndarray, left: float, top: float, fill: str, band: float) -> None:
     """A block; runs of idle threads are hatched."""
     high, wide = busy.shape
-    box(axes, left, top, wide, high * band, colour(block), linewidth=0)
+    box(axes, left, top, wide, high * band, fill, linewidth=0)
     for row, threads in enumerate(busy):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], ~threads, [0]]).astype(int)))
         for start, end in edges.reshape(-1, 2):

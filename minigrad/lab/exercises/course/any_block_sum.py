@@ -82,7 +82,7 @@ extern "C" __global__ void any_block_sum(const float* x, float* y, int n) {
               "        left = half;\n",
               "int s = 1; s < BLOCK; s *= 2) {\n        __syncthreads();\n        int at = 2 * s * t;\n"
               "        if (at + s < BLOCK) {\n            sums[at] += sums[at + s];\n        }\n", "wasteful",
-              "The threads at work are neighbours, but their numbers lie 2 * s apart, in a few of the 32 banks. In the "
+              "The threads at work are neighbors, but their numbers lie 2 * s apart, in a few of the 32 banks. In the "
               "front half they lie next to each other."),
         Wrong("int left = BLOCK; left > 1;) {\n        int half = (left + 1) / 2;\n        __syncthreads();\n"
               "        if (t + half < left) {\n            sums[t] += sums[t + half];\n        }\n"

@@ -52,8 +52,8 @@ rows_48 = 16
     show=lambda record: show.banks(record, READS),
     hints=[
         "row i begins at number i * 34, and number k lies in bank k % 32. Which banks do lanes 0, 1, 2, 3 want?",
-        "print(np.arange(32) * 34 % 32) shows the bank of each lane. As often as a bank occurs, so often has it to "
-        "serve: count the most frequent one.",
+        "print(np.arange(32) * 34 % 32) shows the bank of each lane. A bank serves as many times as it occurs: "
+        "count the most frequent one.",
         "a row of 36 moves 4 banks on with each lane, so after 8 lanes it is back at bank 0: 32 lanes share 8 banks. "
         "The other three go in the same way.",
     ],

@@ -15,7 +15,7 @@ def reference(dy: np.ndarray) -> np.ndarray:
 blend_backward = KernelExercise(
     "15",
     task="""
-**Without a single atomic.** A kernel blends three neighbours, and leaves out the first and the last element of `y`:
+**Without a single atomic.** A kernel blends three neighbors, and leaves out the first and the last element of `y`:
 
 ```
 if (i > 0 && i < n - 1) {
@@ -47,7 +47,7 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
 """,
     hints=[
         "Which threads of the forward kernel read x[5]? Each of them has a dy, and a weight.",
-        "Thread 4 reads x[5] as its right neighbour, with weight 0.5. So dx[5] collects 0.5 times dy[4]: left and "
+        "Thread 4 reads x[5] as its right neighbor, with weight 0.5. So dx[5] collects 0.5 times dy[4]: left and "
         "right change sides.",
         "Each of the three portions needs a guard of its own, since dy[0] and dy[n - 1] count for nothing: dy[i - 1] "
         "is good from i = 2 on, and dy[i + 1] up to i = n - 3. The threads 0 and n - 1 own an element, too.",
@@ -55,20 +55,20 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
     score="atomics",
     wrong=[
         Wrong("i > 1", "i > 0", "value", "dy[0] belongs to no y: the portion of dy[i - 1] begins at i = 2."),
-        Wrong("i > 1", "true", "out-of-bounds", "Thread 0 has no left neighbour: dy[i - 1] needs a guard, i > 1."),
+        Wrong("i > 1", "true", "out-of-bounds", "Thread 0 has no left neighbor: dy[i - 1] needs a guard, i > 1."),
         Wrong("i < n - 2", "i < n - 1", "value",
               "dy[n - 1] belongs to no y: the portion of dy[i + 1] ends at i = n - 3."),
         Wrong("i < n - 2", "true", "out-of-bounds",
-              "Thread n - 1 has no right neighbour: dy[i + 1] needs a guard, i < n - 2."),
+              "Thread n - 1 has no right neighbor: dy[i + 1] needs a guard, i < n - 2."),
         Wrong("if (i > 0 && i < n - 1) sum", "sum", "value",
               "y[0] and y[n - 1] are not computed: in the middle portion, too, dy[0] and dy[n - 1] count for nothing."),
         Wrong("if (i < n) {", "if (i > 0 && i < n - 1) {", "never-written",
-              "x[0] and x[n - 1] are read by a neighbour: their gradients need an owner as well."),
+              "x[0] and x[n - 1] are read by a neighbor: their gradients need an owner as well."),
         Wrong("if (i > 1) sum += 0.5f * dy[i - 1];\n        if (i > 0 && i < n - 1) sum += dy[i];\n"
               "        if (i < n - 2) sum += 0.25f * dy[i + 1];",
               "if (i > 1) sum += 0.25f * dy[i - 1];\n        if (i > 0 && i < n - 1) sum += dy[i];\n"
               "        if (i < n - 2) sum += 0.5f * dy[i + 1];", "value",
-              "The neighbours change sides: x[i] is the right neighbour of thread i - 1, with weight 0.5."),
+              "The neighbors change sides: x[i] is the right neighbor of thread i - 1, with weight 0.5."),
         Wrong("sum += dy[i];", "sum = dy[i];", "value", "= throws away the portion collected before it: add it."),
         Wrong("if (i < n - 2) sum += 0.25f * dy[i + 1];", "", "value",
               "Thread i + 1 reads x[i] as well: its portion is missing."),
@@ -86,7 +86,7 @@ extern "C" __global__ void blend_backward(const float* dy, float* dx, int n) {
               "dy[0] and dy[n - 1] belong to no y, and the threads 0 and n - 1 own an element, too: the forward guard "
               "does not fit."),
         Wrong("dx[i] = sum;", "dx[i] += dx[(i + 1) % n] + sum;", "race",
-              "Thread i owns dx[i] alone: another thread writes the neighbour's sum at the same time."),
+              "Thread i owns dx[i] alone: another thread writes the neighbor's sum at the same time."),
     ],
     reference=reference,
     arguments=lambda dy: {"dx": dy.shape, "n": dy.size},

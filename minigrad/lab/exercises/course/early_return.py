@@ -11,7 +11,7 @@ early_return = KernelExercise(
 numbers were right. Then came a matrix of 9 x 17.
 
 Its author wrote one guard at the top, as in an elementwise kernel, and left the others out. Find what goes wrong at the
-edge of the matrix, and mend it. Run the cell as it is to see the first fault.
+edge of the matrix, and fix it. Run the cell as it is to see the first fault.
 """,
     solution="""
 extern "C" __global__ void early_return(
@@ -39,7 +39,7 @@ extern "C" __global__ void early_return(
 """,
     bug=True,
     hints=[
-        "a thread that has no element of c may still have work: who loads the numbers that its neighbours need?",
+        "a thread that has no element of c may still have work: who loads the numbers that its neighbors need?",
         "a block of 8 x 8 on a matrix c of 9 x 7: in the second block one row of threads is inside. That row needs all "
         "rows of b_tile. Which threads load them?",
         "let all threads go through the loop, to load and to wait. Then each load asks for all that it needs, the row "

@@ -48,7 +48,7 @@ def run(program: Callable, x: np.ndarray, steps: int) -> np.ndarray:
 fewer_copies = PythonExercise(
     "08b",
     task="""
-**Stay on the device.** In each step every number becomes the mean of its two neighbours, on a ring. This program does
+**Stay on the device.** In each step every number becomes the mean of its two neighbors, on a ring. This program does
 `steps` of them, and its result is right. But the numbers travel to the device and back in every step. Your score is the
 number of bytes that cross between host and device, over the number that has to.
 """,
@@ -90,9 +90,9 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
               "        x = (np.roll(x, 1) + np.roll(x, -1)) / 2\n    cuda.cudaMemcpy(dx, x, 4 * n, "
               "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),
         Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",
-              "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
+              "In place, a thread reads neighbors that other threads have changed already: two arrays are needed."),
         Wrong("256, dx, dy, n)\n        dx, dy = dy, dx", "256, dx, dx, n)", "value",
-              "In place, a thread reads neighbours that other threads have changed already: two arrays are needed."),
+              "In place, a thread reads neighbors that other threads have changed already: two arrays are needed."),
         Wrong("    cuda.cudaFree(dy)\n", "", "raised", "Memory that is never freed is missing to the next program."),
         Wrong("    cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)\n", "", "value",
               "The numbers have to arrive on the device once."),

@@ -1,4 +1,4 @@
-"""08: four elements a thread. Neighbours of a warp belong to neighbouring threads, not to one thread."""
+"""08: four elements a thread. Neighbors of a warp belong to neighboring threads, not to one thread."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ four_apart = KernelExercise(
 them, so the GPU has to start only a quarter of the blocks. Every result is right. But at each turn of the loop, the
 threads of a warp touch numbers that lie four apart, and so each request asks for four times the sectors it needs.
 
-Keep four elements a thread, and share them out so that a warp touches 32 neighbours at each turn. The score counts the
+Keep four elements a thread, and share them out so that a warp touches 32 neighbors at each turn. The score counts the
 sectors that all blocks ask for.
 """,
     solution="""
@@ -39,7 +39,7 @@ extern "C" __global__ void four_apart(const float* x, float* y, int n) {
     ],
     wrong=[
         Wrong("k * BLOCK", "k", "race",
-              "A thread that starts beside its neighbour and goes on by 1 arrives at the neighbour's element. Go on by "
+              "A thread that starts beside its neighbor and goes on by 1 arrives at the neighbor's element. Go on by "
               "as many elements as the block has threads."),
         Wrong("blockIdx.x * 4 * BLOCK", "blockIdx.x * BLOCK", "race",
               "The blocks overlap: a block owns 4 * BLOCK elements, so the next one starts that much further on."),

@@ -1,11 +1,11 @@
-"""07: four neighbours with one instruction, where there are four."""
+"""07: four neighbors with one instruction, where there are four."""
 
 from minigrad.lab.exercises import KernelExercise, Wrong, numbers
 
 four_at_once = KernelExercise(
     "07",
     task=r"""
-**Fewer requests.** $y = s\,x$. Each thread has four neighbouring elements and moves them one by one, so a warp makes
+**Fewer requests.** $y = s\,x$. Each thread has four neighboring elements and moves them one by one, so a warp makes
 four requests to read and four to write. One of each is enough: CUDA's `float4` is four floats, `.x`, `.y`, `.z` and
 `.w`,
 

@@ -20,7 +20,7 @@ held_by = PythonExercise(
 **Who holds what?** The result of one `mma.sync` is a piece of $c$ with 16 rows and 8 columns: 128 numbers, 4 for each
 of the 32 lanes. NVIDIA's manual says where they are:
 
-* the upper 8 rows belong to the lanes in order, four lanes to a row, and each lane has two neighbours: numbers 0 and
+* the upper 8 rows belong to the lanes in order, four lanes to a row, and each lane has two neighbors: numbers 0 and
   1;
 * the lower 8 rows are the same again: numbers 2 and 3.
 
@@ -45,18 +45,18 @@ def held_by(lane, i):
     ],
     wrong=[
         Wrong("8 * (i // 2)\n    column = 2 * (lane % 4) + i % 2", "8 * (i % 2)\n    column = 2 * (lane % 4) + i // 2",
-              "value", "i % 2 and i // 2 have changed places: numbers 0 and 1 are neighbours in a row, 2 and 3 are "
+              "value", "i % 2 and i // 2 have changed places: numbers 0 and 1 are neighbors in a row, 2 and 3 are "
               "8 rows below."),
         Wrong("lane // 4 +", "lane // 8 +", "value", "Four lanes to a row, with two numbers each: 8 columns."),
         Wrong("lane // 4 +", "lane % 4 +", "value", "lane % 4 is the place in the row; the row is lane // 4."),
         Wrong("8 * (i // 2)", "8 * (i % 2)", "value",
-              "Numbers 0 and 1 are neighbours in a row; 2 and 3 are 8 rows below."),
+              "Numbers 0 and 1 are neighbors in a row; 2 and 3 are 8 rows below."),
         Wrong("8 * (i // 2)", "i // 2", "value", "The second pair is 8 rows below the first."),
         Wrong("2 * (lane % 4) +", "lane % 4 +", "value",
               "Each lane has two columns, so the next one begins 2 further on."),
         Wrong("return row, column", "return column, row", "value", "The row comes first: return row, column."),
         Wrong("+ i % 2", "+ i // 2", "value", "The place in the pair is i % 2."),
-        Wrong(" + i % 2", "", "value", "The two numbers of a pair are neighbours: their columns differ."),
+        Wrong(" + i % 2", "", "value", "The two numbers of a pair are neighbors: their columns differ."),
     ],
     truth=truth,
     given=("lane", "number"),

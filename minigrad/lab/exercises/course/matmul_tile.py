@@ -15,11 +15,8 @@ $$c_{ij} = \sum_p a_{ip}\, b_{jp}$$
 
 A block makes a tile of `TILE` x `TILE` elements of $c$ and walks along $k$ in steps of `TILE`. Write a step: copy a
 tile of $a$ and a tile of $b$, one element of each for a thread, and add the products. The sums must be right, and
-neighbouring threads (`threadIdx.x`) have to read neighbours in memory, from $a$ and from $b$. Where a matrix has no
+neighboring threads (`threadIdx.x`) have to read neighbors in memory, from $a$ and from $b$. Where a matrix has no
 such element, put 0 into the tile.
-
-The picture of the answer has `TILE=16`: a warp writes two rows of a padded tile, and two of its 32 elements meet in one
-bank. With `TILE=32` a warp writes one row.
 """,
     solution="""
 extern "C" __global__ void matmul_tile(
@@ -48,7 +45,7 @@ extern "C" __global__ void matmul_tile(
     hints=[
         "the block needs the rows of b from blockIdx.x * TILE on, and of each the same columns as of a. A thread "
         "copies an element for others: it need not be of its own row.",
-        "neighbouring threads copy neighbours of a row of b, so threadIdx.x counts along k and threadIdx.y counts "
+        "neighboring threads copy neighbors of a row of b, so threadIdx.x counts along k and threadIdx.y counts "
         "rows: the row of b that a thread copies is not its `column`.",
         "in the loop, element (row, column) of c needs row y of a_tile and row x of b_tile. Two barriers: one before "
         "the tiles are used, one before they are overwritten.",
@@ -78,7 +75,7 @@ extern "C" __global__ void matmul_tile(
         Wrong("i < TILE", "i < TILE - 1", "value", "The tiles have TILE columns and rows; the last is left out."),
         Wrong("b_tile[y][x] = b_row < n && start + x < k ? b[b_row * k + start + x] : 0",
               "b_tile[x][y] = column < n && start + y < k ? b[column * k + start + y] : 0", "wasteful",
-              "Each thread copies from its own row of b, and its neighbour from the next row, k numbers further on. "
+              "Each thread copies from its own row of b, and its neighbor from the next row, k numbers further on. "
               "Let threadIdx.x count along the row."),
     ],
     reference=lambda a, b: a @ b.T,

@@ -10,7 +10,8 @@ one_barrier = KernelExercise(
 **Two buffers, one barrier.** This product has two tiles of each matrix. While the threads multiply one pair, they fill
 the other, and `buffer` says which is which. On a GPU it gave the right result on Monday, and a wrong one on Tuesday.
 
-Mend it. One barrier a step is enough: a second one would cost time, and the answer counts them.
+Mend it. One barrier a step is enough: a second one would cost time, and the answer counts them. Keep
+the load in advance: the answer does not look for it.
 """,
     solution="""
 extern "C" __global__ void one_barrier(

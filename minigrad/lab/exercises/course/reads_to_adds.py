@@ -34,7 +34,7 @@ reads_to_adds = Prediction(
     "15",
     "reads_to_adds",
     task=f"""
-**Which reads become atomics?** Each thread of this kernel weights two neighbours:
+**Which reads become atomics?** Each thread of this kernel weights two neighbors:
 
 ```
 if (i < n - 1) {{
@@ -69,9 +69,9 @@ meet = 2
         Wrong("atomics = 64", "atomics = 96", "value",
               "w[i] is read by thread i alone. Its gradient needs no atomic: only the two reads of x do."),
         Wrong("atomics = 64", "atomics = 32", "value",
-              "Each thread reads two elements of x, and a neighbour reads each of them, too: two atomics a thread."),
+              "Each thread reads two elements of x, and a neighbor reads each of them, too: two atomics a thread."),
         Wrong("atomics = 64", "atomics = 66", "value",
-              "There is one pair of neighbours less than there are elements: the guard stops thread n - 1."),
+              "There is one pair of neighbors less than there are elements: the guard stops thread n - 1."),
         Wrong("atomics = 64", "atomics = 128", "value",
               "Half of the 64 threads do not pass the guard: they add nothing."),
         Wrong("plain = 32", "plain = 33", "value",
@@ -83,6 +83,6 @@ meet = 2
         Wrong("meet = 2", "meet = 32", "value",
               "All threads would meet at an element that all of them read. x[5] is read by the threads 4 and 5 only."),
         Wrong("meet = 2", "meet = 1", "value",
-              "x[5] is the right neighbour of thread 4 and the own element of thread 5: both add to d_x[5]."),
+              "x[5] is the right neighbor of thread 4 and the own element of thread 5: both add to d_x[5]."),
     ],
 )  # fmt: skip

@@ -15,7 +15,9 @@ register_tile = KernelExercise(
    once, and keep it in a variable: that is a register. Then add its products to `sum[0]`, `sum[1]`, ...;
 2. at the end the stores: `sum[y]` is the element in row `row + y`, where $c$ has one.
 
-The score is the number of reads of shared memory: `EACH + 1` for `EACH` products.
+The score is the number of reads of shared memory: `EACH + 1` for `EACH` products. The picture of the answer has
+`EDGE=16`: a warp spans two rows of threads, and the numbers of `a_tile` that they want lie in one bank. With `EDGE=32`
+a warp is one row.
 """,
     solution="""
 extern "C" __global__ void register_tile(

@@ -14,7 +14,7 @@ thread adds the number one place to its left, in round 2 the number two places t
 round 1 it has the sum of two payments, after round 2 that of four, and so on; on paper, do it with 1, 2, 3, 4 before
 you write.
 
-There is a trap: in each round a thread changes a number that its neighbour still wants to read as it was.
+There is a trap: in each round a thread changes a number that its neighbor still wants to read as it was.
 """,
     solution="""
 extern "C" __global__ void running_sum(const float* x, float* y, int n) {
@@ -45,11 +45,11 @@ extern "C" __global__ void running_sum(const float* x, float* y, int n) {
         Wrong("        __syncthreads();\n        float left", "        float left", "race",
               "What stands to the left was written by another thread in the round before: wait before you read it."),
         Wrong("        __syncthreads();\n        sums[t] += left", "        sums[t] += left", "race",
-              "Your neighbour to the right may still want the number that you change here. Wait until all have read."),
+              "Your neighbor to the right may still want the number that you change here. Wait until all have read."),
         Wrong("        float left = t >= step ? sums[t - step] : 0;\n        __syncthreads();\n"
               "        sums[t] += left;\n",
               "        if (t >= step) {\n            sums[t] += sums[t - step];\n        }\n", "race",
-              "`+=` reads and writes at once, and the neighbour may read before or after. Read into a variable, wait, "
+              "`+=` reads and writes at once, and the neighbor may read before or after. Read into a variable, wait, "
               "then add."),
         Wrong("        float left = t >= step ? sums[t - step] : 0;\n        __syncthreads();\n"
               "        sums[t] += left;\n",
@@ -65,7 +65,7 @@ extern "C" __global__ void running_sum(const float* x, float* y, int n) {
         Wrong("sums[t - step]", "sums[t - 1]", "value",
               "In every round the number comes from further to the left: step places."),
         Wrong("step < BLOCK", "step < BLOCK / 2", "value", "The last round, with half of the block, is left out."),
-        Wrong("int step = 1;", "int step = 2;", "value", "The first round adds the neighbour, one place to the left."),
+        Wrong("int step = 1;", "int step = 2;", "value", "The first round adds the neighbor, one place to the left."),
         Wrong("t - step", "t + step", "out-of-bounds",
               "That adds what comes later: a balance knows only earlier payments."),
         Wrong("    for (int step = 1; step < BLOCK; step *= 2) {\n        __syncthreads();\n"

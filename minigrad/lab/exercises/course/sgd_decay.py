@@ -16,7 +16,7 @@ def reference(g: np.ndarray, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, 
 sgd_decay = KernelExercise(
     "09",
     task=r"""
-**One pass instead of three.** *Weight decay* pulls every parameter a little towards 0. A network with small parameters
+**One pass instead of three.** *Weight decay* pulls every parameter a little toward 0. A network with small parameters
 follows the accidents of its training data less:
 
 $$v \leftarrow \mu\, v + g + \lambda\, p, \qquad p \leftarrow p - \eta\, v$$
@@ -74,7 +74,7 @@ extern "C" __global__ void sgd_decay(
               "    for (int i = first; i < min(first + each, n); ++i) {", "wasteful",
               "Neighbouring threads are far apart here, so each of them needs a sector of its own."),
         Wrong("(g[i] + decay * parameter)", "(g[i] - decay * parameter)", "value",
-              "Decay pulls towards 0: it adds to the gradient, since the step goes against it."),
+              "Decay pulls toward 0: it adds to the gradient, since the step goes against it."),
         Wrong("(g[i] + decay * parameter)", "g[i]", "value", "The decay is missing: g[i] + decay * parameter."),
         Wrong("parameter - lr * velocity", "parameter - lr * velocity - decay * parameter", "value",
               "The decay counts twice now. It goes into the velocity alone."),

@@ -1,4 +1,4 @@
-"""09: a network an eighth as wide, trained to read as well."""
+"""09: a network an eighth as wide, trained in a hurry: the setting of the large network is not good enough."""
 
 from functools import cache
 from typing import Any
@@ -9,8 +9,8 @@ from minigrad import data, nn
 from minigrad.create import manual_seed, tensor
 from minigrad.lab.exercises import PythonExercise, Wrong
 
-WANTED = 97.0  # percent of the digits held back, in the mean of the starts
-HIDDEN, HELD_BACK, STARTS = 16, 360, 3
+WANTED = 94.0  # percent of the digits held back, in the mean of the starts: the setting of the large network has 93.1
+HIDDEN, HELD_BACK, STARTS, UPDATES = 16, 360, 5, 68
 NAMES = np.array([3, 8, 0, 6, 1, 9, 4, 7, 5, 2])  # the digit 0 is called 3 here
 
 
@@ -25,7 +25,7 @@ def parts() -> tuple[data.Split, data.Split]:
 def percent(function: Any, case: str) -> Any:
     """The percentage of the digits held back that the reader's models read in the mean, at most WANTED.
 
-    Raises ValueError for a model with more parameters than one with HIDDEN hidden units.
+    Raises ValueError for a model with more parameters than one with HIDDEN hidden units, and for more UPDATES.
     """
     learned, held = parts()
     shares = []
@@ -35,6 +35,8 @@ def percent(function: Any, case: str) -> Any:
         size = sum(p.size for p in model.parameters())
         if size > (most := 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10):
             raise ValueError(f"your network learns {size} numbers, and one with {HIDDEN} hidden units {most}")
+        if (updates := max(p.version.count for p in model.parameters())) > UPDATES:
+            raise ValueError(f"your network was updated {updates} times, and {UPDATES} are allowed")
         shares.append(100 * nn.accuracy(model(tensor(held.images, device="numpy")), held.labels))
     return np.round(np.minimum(np.mean(shares), WANTED), 1)
 
@@ -42,23 +44,22 @@ def percent(function: Any, case: str) -> Any:
 small_student = PythonExercise(
     "09",
     task=f"""
-**A small student.** This network has {HIDDEN} hidden units, and reads hardly a digit. Train it so that it reads at
-least {WANTED:g} % of digits that it has not seen. You may change the epochs, the learning rate, the momentum and the
-optimizer.
+**A small student in a hurry.** This network has {HIDDEN} hidden units and four epochs, which are {UPDATES} updates. As
+it stands, it learns little. Train it so that it reads at least {WANTED:g} % of digits that it has not seen. You may
+change the optimizer and its settings, but {UPDATES} updates are the most.
 
 The check holds back {HELD_BACK} training digits, and calls your function with the others, from {STARTS} random starts.
-What counts is the mean share of the held-back digits. The check gives the ten digits other labels, so no other data can
-teach them.
+What counts is the mean share of the held-back digits. The check renames the ten digits, so what was learned elsewhere
+does not help.
 """,
     solution="""
 def small_student(images, labels):
     first, last = mg.nn.Linear(64, 16, device="numpy"), mg.nn.Linear(16, 10, device="numpy")
     model = mg.nn.Sequential(first, mg.relu, last)
     #> optimizer = mg.optim.SGD(model.parameters(), lr=0.02)  # <- change this line
-    #> for epoch in range(2):  # <- and this one
-    optimizer = mg.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for epoch in range(20):
+    optimizer = mg.optim.Adam(model.parameters(), lr=0.04)
     #<
+    for epoch in range(4):
         for x, wanted in mg.data.batches(images, labels, size=64, seed=epoch, device="numpy"):
             optimizer.zero_grad()
             mg.cross_entropy(model(x), wanted).backward()
@@ -68,20 +69,24 @@ def small_student(images, labels):
     bug=True,
     slow=True,
     hints=[
-        "two epochs are 34 steps, and each of them is short. Look at the table above: which line of it is this one?",
-        "one change at a time. More epochs alone are not enough at lr=0.02, so let the steps grow: ten times, perhaps.",
-        "then momentum=0.9. It makes a step up to ten times as long, so lr may be a little smaller than without it.",
-        "20 epochs with momentum=0.9 and an lr between 0.05 and 0.2 are enough. So is mg.optim.Adam with lr=0.01.",
+        "68 updates are few, and with lr=0.02 each of them is short. One change at a time: try lr=0.2.",
+        "momentum=0.9 with lr=0.2 trained the large network. Here it is nearly enough. What is left is another lr or "
+        "momentum, and the other optimizer.",
+        "mg.optim.Adam with lr=0.001 is too slow for 68 updates. Multiply its lr by ten, and search around there.",
+        "mg.optim.Adam with an lr between 0.02 and 0.05 is enough.",
     ],
     wrong=[
-        Wrong("lr=0.1, momentum=0.9", "lr=0.02", "value",
-              "More epochs help, but steps of 0.02 without momentum are too short for twenty of them."),
-        Wrong("range(20)", "range(2)", "value", "Two epochs are 34 steps: too few, whatever their length."),
-        Wrong("lr=0.1", "lr=20", "value",
-              "Steps as long as this jump over every valley: the loss grows. With momentum, try 0.05 to 0.2."),
-        Wrong("lr=0.1", "lr=0.001", "value", "The steps are too short to arrive within these epochs."),
+        Wrong("Adam(model.parameters(), lr=0.04)", "SGD(model.parameters(), lr=0.2)", "value",
+              "Longer steps help. But without momentum they are still too short for so few of them."),
+        Wrong("Adam(model.parameters(), lr=0.04)", "SGD(model.parameters(), lr=0.2, momentum=0.9)", "value",
+              "The setting of the large network is not quite enough for 68 updates. Search on, or take mg.optim.Adam."),
+        Wrong("lr=0.04", "lr=0.001", "value", "The steps are too short to arrive within 68 updates."),
+        Wrong("lr=0.04", "lr=0.4", "value", "Steps as long as this spoil what the earlier ones have learned."),
+        Wrong("range(4)", "range(20)", "raised", "20 epochs are 340 updates. Keep the four, and change the steps."),
+        Wrong("size=64", "size=16", "raised",
+              "Smaller batches make more updates of an epoch: 272 in place of 68. Change the steps."),
         Wrong("size=64", "size=1437", "value",
-              "One batch of all digits is one step an epoch: 20 steps in all. Small batches make many steps of it."),
+              "One batch of all digits is one step an epoch: 4 steps in all. Small batches make many steps of it."),
         Wrong("            optimizer.zero_grad()\n", "", "value",
               "The gradients of all batches so far add up. Clear them before each backward()."),
         Wrong("Linear(64, 16, device=\"numpy\"), mg.nn.Linear(16, 10",

@@ -19,11 +19,11 @@ softmax_row = KernelExercise(
 
 $$y_j = \frac{e^{x_j - M}}{\sum_l e^{x_l - M}}, \qquad M = \max_l x_l$$
 
-$M$ cancels, but without it $e^{1000}$ is infinite, and infinite by infinite is `nan`. A block takes a row, and `x` and
-`y` already point to its beginning. All threads have found $M$ together: it is in `part[0]`. Write the rest: the sum, by
-all threads in the same way, and then the results. `fmaxf` is the larger of two numbers, and
-`-INFINITY` is below all of them. `BLOCK` is a power of two. `part` is the only shared array, and you
-need it again: look who still reads it.
+$M$ cancels, but without it $e^{1000}$ is infinite, and infinity divided by infinity is `nan`. A block takes a row, and
+`x` and `y` already point to its beginning. All threads have found $M$ together: it is in `part[0]`. The tree of the sum
+is there, too. Write what goes before it: each thread's share of the sum, in `part`. Then write the results. `part` is
+the only shared array, and it is used twice: look who still reads it. `fmaxf` is the larger of two numbers, and
+`-INFINITY` is below all of them. `BLOCK` is a power of two.
 """,
     solution="""
 extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int cols) {
@@ -43,6 +43,7 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
         }
     }
     __syncthreads();
+    //> // the thread's share of the sum
     //> // your code
     most = part[0];
     float sum = 0;
@@ -51,12 +52,15 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
     }
     __syncthreads();  // all have read the largest
     part[t] = sum;
+    //<
     for (int half = BLOCK / 2; half > 0; half /= 2) {
         __syncthreads();
         if (t < half) {
             part[t] += part[t + half];
         }
     }
+    //> // the results
+    //> // your code
     __syncthreads();  // the sum is complete
     for (int j = t; j < cols; j += BLOCK) {
         y[j] = expf(x[j] - most) / part[0];
@@ -65,12 +69,12 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
 }
 """,
     hints=[
-        "it has the shape of the part that is given: a loop over the thread's share of the row, a tree in `part`, and "
-        "then a loop that writes the thread's share of y.",
+        "the first part has the shape of the loop at the top, with a sum in place of the largest. The second part is a "
+        "loop that writes the thread's share of y.",
         "take M into a variable of your own before `part` gets other numbers. A fast thread may put its sum there "
         "while a slow one still reads M: what has to stand between the two?",
-        "the tree adds where the given one takes the larger. After it, every thread reads part[0], which thread 0 has "
-        "written last.",
+        "after the tree of the sum, every thread reads part[0], which thread 0 has written last. What has to stand "
+        "between the two?",
     ],
     wrong=[
         Wrong("    for (int j = t; j < cols; j += BLOCK) {\n        sum += expf(x[j] - most);\n    }\n"
@@ -80,31 +84,20 @@ extern "C" __global__ void softmax_row(const float* x, float* y, int rows, int c
               "    __syncthreads();  // the sum is complete\n"
               "    for (int j = t; j < cols; j += BLOCK) {\n        y[j] = expf(x[j] - most) / part[0];",
               "    for (int j = 0; j < cols; ++j) {\n        sum += expf(x[j] - most);\n    }\n"
+              "    __syncthreads();\n    part[t] = 0;\n"
+              "    for (int half = BLOCK / 2; half > 0; half /= 2) {\n        __syncthreads();\n"
+              "        if (t < half) {\n            part[t] += part[t + half];\n        }\n    }\n"
               "    for (int j = t; j < cols; j += BLOCK) {\n        y[j] = expf(x[j] - most) / sum;", "wasteful",
               "Every thread adds up the whole row by itself. Share the row out, and add up the shares as a tree."),
-        Wrong("    for (int j = t; j < cols; j += BLOCK) {\n        sum += expf(x[j] - most);\n    }\n"
-              "    __syncthreads();  // all have read the largest\n    part[t] = sum;\n"
-              "    for (int half = BLOCK / 2; half > 0; half /= 2) {\n        __syncthreads();\n"
-              "        if (t < half) {\n            part[t] += part[t + half];\n        }\n    }\n",
-              "    __syncthreads();\n    if (t == 0) {\n        for (int j = 0; j < cols; ++j) {\n"
-              "            sum += expf(x[j] - most);\n        }\n        part[0] = sum;\n    }\n", "wasteful",
-              "Thread 0 adds up the whole row, and all others wait for it. Share the row out, and add up the shares as "
-              "a tree."),
         Wrong("    __syncthreads();  // all have read the largest\n", "", "race",
               "A thread puts its sum into `part` while another still reads the largest there. Wait in between."),
         Wrong("    __syncthreads();  // the sum is complete\n", "", "race",
               "Thread 0 finishes the sum in the last round, and all others read it: wait before they do."),
-        Wrong("        __syncthreads();\n        if (t < half) {\n            part[t] += ",
-              "        if (t < half) {\n            part[t] += ", "race",
-              "What is added here was written by another thread. A barrier goes before each round."),
         Wrong("    most = part[0];\n    float sum", "    float sum", "value",
               "`most` is still the largest of this thread's own share. That of the whole row is in part[0]."),
         Wrong("    most = part[0];\n", "    most = 0;\n", "nan",
-              "Without the largest taken off, expf overflows to infinity, or all of a row are 0: infinite by infinite "
-              "and 0 by 0 are both nan. M is in part[0]."),
-        Wrong("part[t] += ", "part[t] = ", "value", "`=` forgets the front half. Add to it: `+=`."),
-        Wrong("part[t] += part[t + half]", "part[t] = fmaxf(part[t], part[t + half])", "value",
-              "This is the tree of the largest once more. The shares of the sum are added."),
+              "Without the largest taken off, expf overflows to infinity, or all of a row are 0: infinity divided by "
+              "infinity and 0 divided by 0 are both nan. M is in part[0]."),
         Wrong("float sum = 0", "float sum", "value",
               "A variable of your own begins with whatever lies in its place. Set it: float sum = 0."),
         Wrong("sum += expf(x[j] - most)", "sum += x[j] - most", "value",

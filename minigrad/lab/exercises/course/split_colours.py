@@ -6,13 +6,13 @@ split_colours = KernelExercise(
     "04",
     score="sectors",
     task=r"""
-**Split the colours.** A picture of `n` pixels lies in memory pixel by pixel: red, green, blue, red, green, blue, ... A
+**Split the colors.** A picture of `n` pixels lies in memory pixel by pixel: red, green, blue, red, green, blue, ... A
 neural network wants three planes: all the reds, then all the greens, then all the blues.
 
 $$y_{c\,n + i} = x_{3 i + c}, \qquad c = 0, 1, 2$$
 
-The kernel below is right. Its lanes read numbers that are three apart. Make it move fewer sectors: let neighbouring
-threads read neighbouring numbers into shared memory, whatever their colour, and sort them out there. A block has
+The kernel below is right. Its lanes read numbers that are three apart. Make it move fewer sectors: let neighboring
+threads read neighboring numbers into shared memory, whatever their color, and sort them out there. A block has
 `BLOCK` threads, and `BLOCK` pixels have `3 * BLOCK` numbers.
 """,
     solution="""
@@ -41,8 +41,8 @@ extern "C" __global__ void split_colours(const float* x, float* y, int n) {
 }
 """,
     hints=[
-        "the block's numbers are neighbours in memory, from 3 * blockIdx.x * BLOCK on. Each thread fetches three of "
-        "them; which three, so that in each step the lanes of a warp have neighbours?",
+        "the block's numbers are neighbors in memory, from 3 * blockIdx.x * BLOCK on. Each thread fetches three of "
+        "them; which three, so that in each step the lanes of a warp have neighbors?",
         "thread t takes the numbers t, t + BLOCK and t + 2 * BLOCK of the block, and puts each where it was: "
         "pixels[k] is number k of the block.",
         "after a barrier, the pixel of thread t is at pixels[3 * t], pixels[3 * t + 1] and pixels[3 * t + 2]. There "
@@ -50,11 +50,11 @@ extern "C" __global__ void split_colours(const float* x, float* y, int n) {
     ],
     wrong=[
         Wrong("    __syncthreads();\n", "", "race",
-              "Other threads have fetched the colours of this pixel: wait for them, __syncthreads()."),
+              "Other threads have fetched the colors of this pixel: wait for them, __syncthreads()."),
         Wrong("        }\n    }\n    __syncthreads();\n", "        }\n        __syncthreads();\n    }\n",
               "wasteful", "One barrier is enough, after the loop: nothing is read before all is there."),
         Wrong("pixels[3 * threadIdx.x + c]", "pixels[c * BLOCK + threadIdx.x]", "uninitialised",
-              "In shared memory the numbers lie as they did in x: the colours of a pixel are neighbours."),
+              "In shared memory the numbers lie as they did in x: the colors of a pixel are neighbors."),
         Wrong("y[c * n + i]", "y[3 * i + c]", "value", "Plane c of y begins at number c * n."),
         Wrong("first = 3 * blockIdx.x * BLOCK", "first = blockIdx.x * BLOCK", "value",
               "Each block before this one has three numbers for each of its pixels."),
@@ -74,7 +74,7 @@ extern "C" __global__ void split_colours(const float* x, float* y, int n) {
               "    int i = blockIdx.x * BLOCK + threadIdx.x;\n    if (i < n) {\n        for (int c = 0; c < 3; ++c) {\n"
               "            y[c * n + i] = pixels[3 * threadIdx.x + c];\n        }\n    }\n",
               "            y[(first + k) % 3 * n + (first + k) / 3] = x[first + k];\n        }\n    }\n", "wasteful",
-              "Neighbouring lanes read neighbours now, but they write to three planes at once. Sort the numbers in "
+              "Neighboring lanes read neighbors now, but they write to three planes at once. Sort the numbers in "
               "shared memory, and write one plane after the other."),
         Wrong("c * n + i", "c * BLOCK + i", "out-of-bounds",
               "A plane of y has n numbers; BLOCK is the size of this block."),

@@ -13,6 +13,7 @@ def reference(x: np.ndarray) -> np.ndarray:
 spread = KernelExercise(
     "05",
     bug=True,
+    hunt=True,
     task=r"""
 **Sometimes wrong.** How far are $n$ numbers from their mean? One block finds the mean, and then the mean square of the
 distances:
@@ -20,8 +21,8 @@ distances:
 $$y_0 = \frac{1}{n} \sum_i (x_i - m)^2, \qquad m = \frac{1}{n} \sum_i x_i$$
 
 Both sums go through the same shared array, `sums`, as a tree. On the GPU of the author the result was right a thousand
-times, and then it was not. Find the reason, mend it, and leave alone what is right: a barrier that nothing needs is
-time lost, and the answer counts them.
+times, and then it was not. The answer to the unchanged cell gives a case that fails, and no reason. Find the reason,
+fix it, and leave alone what is right: a barrier that nothing needs is time lost, and the answer counts them.
 """,
     solution="""
 extern "C" __global__ void spread(const float* x, float* y, int n) {
@@ -60,7 +61,8 @@ extern "C" __global__ void spread(const float* x, float* y, int n) {
 }
 """,
     hints=[
-        "what does the check say: which two lines touch the same element, and which two threads?",
+        "it is a race. In line 16 all threads read sums[0], and in line 21 thread 0 writes it. Which barriers does a "
+        "thread pass between the two?",
         "follow a fast thread and a slow one. The fast one is past the first tree and has its mean. How far can it go "
         "before it has to wait for the slow one?",
         "thread 0 overwrites sums[0] with its own part of the second sum. Another thread may only now be reading the "

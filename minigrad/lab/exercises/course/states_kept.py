@@ -1,4 +1,4 @@
-"""16: what the tape of a time loop keeps, predicted: a state for every step, and an adjoint launch for each."""
+"""16: what the tape of a time loop keeps, predicted: a state for every step, and how the way back drops them."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ def flow() -> tuple[Any, Any]:
 
 def counted(seen: Timeline) -> dict[str, int]:
     """The answers, from the bytes in use after each launch and the names of the launches."""
-    adjoints = sum(name == "lbm_d2q9_adjoint" for name in seen.kernels)
-    return {"state": seen.live[0], "kept": seen.live[STEPS - 1], "adjoints": adjoints}
+    adjoints = [n for n, name in zip(seen.live, seen.kernels, strict=True) if name == "lbm_d2q9_adjoint"]
+    return {"state": seen.live[0], "adjoints": len(adjoints), "freed": adjoints[0] - adjoints[-1]}
 
 
 states_kept = Prediction(
@@ -42,35 +42,42 @@ states_kept = Prediction(
     "states_kept",
     task="""
 **What has to be kept?** The fluid of this page has 64 x 32 cells, and each cell has nine numbers of 8 bytes. It flows
-for 10 steps, each of which makes a new state. For the way back the tape keeps them.
+for 10 steps, each of which makes a new state. The tape keeps the state from which each step started.
 
-How many bytes does one state take? How many bytes do the 10 new states take together? And how many times is the adjoint
-kernel launched on the way back?
+On the way back, the adjoint of a step makes a gradient as large as a state. Then the tape drops two arrays of that
+size: the gradient that this adjoint took, and the state from which its step started.
+
+How many bytes does one state take? How many times is the adjoint kernel launched? And how many bytes fewer are in use
+after its last launch than after its first, where a launch counts before its two arrays are dropped?
 """,
     solution="""
 #> state = ...  # bytes of one state
 state = 64 * 32 * 9 * 8
 #<
-#> kept = ...  # bytes of all new states
-kept = 10 * state
-#<
 #> adjoints = ...  # launches of the adjoint kernel
 adjoints = 10
+#<
+#> freed = ...  # bytes fewer after the last launch of the adjoint than after the first
+freed = 9 * state
 #<
 """,
     hints=[
         "Cells times numbers in a cell times bytes of a number: that is one state.",
-        "The tape forgets nothing before the way back is over, so the bytes grow by one state in each step. And each "
-        "step has to be walked back once.",
+        "The tape forgets a state only when the way back has passed it. Each step has to be walked back once.",
+        "From one launch of the adjoint to the next, one array is added and two are dropped. How many times does that "
+        "happen?",
     ],
     wrong=[
         Wrong("64 * 32 * 9 * 8", "64 * 32 * 9", "value", "Each number is a double, and has 8 bytes."),
         Wrong("64 * 32 * 9 * 8", "64 * 32 * 8", "value", "A cell has nine numbers, one for each direction."),
         Wrong("64 * 32 * 9 * 8", "64 * 32 * 9 * 4", "value", "These are doubles of 8 bytes, not floats of 4."),
-        Wrong("10 * state", "state", "value",
-              "The adjoint of a step needs the state from which that step began: none can be dropped."),
-        Wrong("10 * state", "2 * state", "value",
-              "Two states are enough to simulate. To walk back, every one is needed."),
+        Wrong("9 * state", "10 * state", "value",
+              "From the first launch to the tenth there are nine steps back, and each frees one state more than it "
+              "allocates."),
+        Wrong("9 * state", "18 * state", "value",
+              "Two arrays are dropped at each step, but the next adjoint allocates one."),
+        Wrong("9 * state", "0 * state", "value",
+              "The tape does not wait until the end: it drops a state when the way back has passed it."),
         Wrong("adjoints = 10", "adjoints = 1", "value",
               "Every step was a launch of its own, and is walked back alone."),
         Wrong("adjoints = 10", "adjoints = 2048", "value",

@@ -7,7 +7,7 @@ from minigrad.lab import show
 from minigrad.lab.exercises import Prediction, Wrong
 from minigrad.microscope import Inspection
 
-ROUNDS, COLUMNS = 20, 64
+ROUNDS, COLUMNS = 27, 64
 
 
 def run() -> Inspection:
@@ -39,13 +39,13 @@ all threads together, and which of its values a thread reads first on the way ba
 """,
     solution="""
 #> stored = ...  # values of one thread
-stored = 3
+stored = 4
 #<
 #> tape_bytes = ...  # of all threads
-tape_bytes = 768
+tape_bytes = 1024
 #<
 #> first = ...  # the number of the value that is read first
-first = 2
+first = 3
 #<
 """,
     run=run,
@@ -54,25 +54,25 @@ first = 2
     hints=[
         "In which rounds is j % 8 == 0? Begin with j = 0.",
         "Each of the threads has a column of its own, and a float has 4 bytes.",
-        "Rounds 0, 8 and 16 are stored. The way back starts with the last rounds, and so with the last value stored.",
+        "Rounds 0, 8, 16 and 24 are stored. The way back starts with the last rounds, so with the last value stored.",
     ],
     wrong=[
-        Wrong("stored = 3", "stored = 20", "value",
+        Wrong("stored = 4", "stored = 27", "value",
               "Only every eighth round stores its p. The rounds in between are computed again."),
-        Wrong("stored = 3", "stored = 2", "value",
-              "The last part is not full, but it needs a start, too: rounds 0, 8 and 16."),
-        Wrong("stored = 3", "stored = 8", "value",
+        Wrong("stored = 4", "stored = 3", "value",
+              "The last part is not full, but it needs a start, too: rounds 0, 8, 16 and 24."),
+        Wrong("stored = 4", "stored = 8", "value",
               "Eight values stay in registers for a while. On the tape is one value for each part of eight rounds."),
-        Wrong("tape_bytes = 768", "tape_bytes = 5120", "value",
+        Wrong("tape_bytes = 1024", "tape_bytes = 6912", "value",
               "That is a tape of all rounds. This one has a value for every eighth round of each thread."),
-        Wrong("tape_bytes = 768", "tape_bytes = 192", "value",
+        Wrong("tape_bytes = 1024", "tape_bytes = 256", "value",
               "That is the number of values. A float has 4 bytes."),
-        Wrong("tape_bytes = 768", "tape_bytes = 384", "value", "There are two blocks of 32 threads."),
-        Wrong("tape_bytes = 768", "tape_bytes = 12", "value", "That is the part of one thread. There are 64."),
-        Wrong("first = 2", "first = 0", "value",
+        Wrong("tape_bytes = 1024", "tape_bytes = 512", "value", "There are two blocks of 32 threads."),
+        Wrong("tape_bytes = 1024", "tape_bytes = 16", "value", "That is the part of one thread. There are 64."),
+        Wrong("first = 3", "first = 0", "value",
               "The loop runs backwards: the last part of the rounds comes first, and begins with the last value."),
-        Wrong("first = 2", "first = 16", "value",
-              "That is the round in which the value was stored. Among the values of a thread it has the number 2."),
-        Wrong("first = 2", "first = 3", "value", "Counted from 0, the last of three values has the number 2."),
+        Wrong("first = 3", "first = 24", "value",
+              "That is the round in which the value was stored. Among the values of a thread it has the number 3."),
+        Wrong("first = 3", "first = 4", "value", "Counted from 0, the last of four values has the number 3."),
     ],
 )  # fmt: skip

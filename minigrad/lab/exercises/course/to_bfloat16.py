@@ -24,9 +24,9 @@ to_bfloat16 = PythonExercise(
     "07b",
     task=r"""
 **Round to bfloat16.** A bfloat16 is the upper half of a float32. `x.view(np.uint32)` gives the 32 bits of each number
-as a whole number, and cutting off the lower 16 bits of it rounds *towards zero*. Twice as good is the *nearest* one:
+as a whole number, and cutting off the lower 16 bits of it rounds *toward zero*. Twice as good is the *nearest* one:
 add half of the last place that stays, 0x8000, then cut. One case is special: a number that lies exactly halfway goes
-to the neighbour whose last bit is 0, so that errors do not all go one way.
+to the neighbor whose last bit is 0, so that errors do not all go one way.
 
 Whole numbers of the type `np.uint32` know `+`, `&`, `|`, `>>` (a shift to the right) and `<<`. Write the bits of the
 nearest bfloat16, with zeros in the lower half.
@@ -53,11 +53,11 @@ def to_bfloat16(x):
         Wrong("return bits.view(np.float32)", 'return mg.rounding.rounded(x, "bf16")', "unused",
               "The exercise is what that function does: add to `bits`, cut, and view them as float32."),
         Wrong("    bits = bits + np.uint32(0x7FFF) + last\n", "", "value",
-              "This rounds towards zero. Add half of the last place first."),
+              "This rounds toward zero. Add half of the last place first."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0x8000)", "value",
-              "Halfway goes up always. It should go to the neighbour whose last bit is 0."),
+              "Halfway goes up always. It should go to the neighbor whose last bit is 0."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0x7FFF)", "value",
-              "Halfway goes towards zero always. It should go to the neighbour whose last bit is 0."),
+              "Halfway goes toward zero always. It should go to the neighbor whose last bit is 0."),
         Wrong("np.uint32(0x7FFF) + last", "((bits & np.uint32(0xFFFF)) >> np.uint32(1))", "value",
               "This adds half of the bits that are cut off, which seldom carries. Half of the last place is 0x8000."),
         Wrong("np.uint32(0x7FFF) + last", "np.uint32(0xFFFF)", "value",

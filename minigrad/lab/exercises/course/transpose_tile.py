@@ -13,7 +13,7 @@ the last column of `y`, read from the top.
 $$y_{j,\ \text{rows} - 1 - i} = x_{ij}$$
 
 So `y` has `cols` rows of `rows` numbers. A block of `TILE` x `TILE` threads has copied its tile of `x` to shared
-memory. Write the second half. Neighbouring threads (`threadIdx.x`) have to write neighbours in memory, so a thread does
+memory. Write the second half. Neighboring threads (`threadIdx.x`) have to write neighbors in memory, so a thread does
 not write the element that it has read. Which one? Draw a picture of 2 by 3 numbers and turn it before you write.
 """,
     solution="""
@@ -35,8 +35,8 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
 }
 """,
     hints=[
-        "the element that a thread writes was read by another one. What has to happen first, for all threads of the "
-        "block?",
+        "a thread takes from the tile a number that another one put there. What has to happen first, for all threads "
+        "of the block?",
         "the column of y comes from the row of x. So of the tile, threadIdx.x has to count rows.",
         "name the place in x that this thread takes care of now: its row starts from blockIdx.y * TILE, its column "
         "from blockIdx.x * TILE. Guard it, then write it to the place in the formula.",
@@ -70,7 +70,7 @@ extern "C" __global__ void transpose_tile(const float* x, float* y, int rows, in
               "        y[from_col * rows + rows - 1 - from_row] = tile[threadIdx.x][threadIdx.y];\n",
               "    if (row < rows && col < cols) {\n"
               "        y[col * rows + rows - 1 - row] = tile[threadIdx.y][threadIdx.x];\n", "wasteful",
-              "Each thread writes its own element: neighbours in x, but far apart in y. The tile is there so that "
+              "Each thread writes its own element: neighbors in x, but far apart in y. The tile is there so that "
               "another thread can write it."),
     ],
     reference=lambda x: np.rot90(x, -1),

@@ -8,7 +8,7 @@ turn_strips = KernelExercise(
     task=r"""
 **Right on Friday.** A tile of `TILE` x `TILE` numbers is turned by `TILE` x 4 threads, so each thread moves several
 numbers, four rows apart. The kernel was tested with matrices of 64 x 64, 128 x 256 and 1024 x 1024, and every number
-was right. On Monday it met one of 31 x 33. Find what is at fault, mend it, and leave alone what is right.
+was right. On Monday it met one of 31 x 33. Find what is at fault, fix it, and leave alone what is right.
 """,
     solution="""
 extern "C" __global__ void turn_strips(const float* x, float* y, int rows, int cols) {

@@ -59,13 +59,10 @@ two_pieces = PythonExercise(
     task=r"""
 **Get the lost bits back.** A float32 has 23 bits after the point, and TF32 keeps 10 of them. What is lost is a
 number, too: `x - tf32(x)`, and it can be rounded to TF32 in turn. So $x$ is nearly the sum of two numbers that a
-tensor core can read, $x \approx x_1 + x_2$, and a product is nearly
+tensor core can read, $x \approx x_1 + x_2$. Multiply such a sum for $p$ by one for $q$: of the four products, one is so
+small that it can be left out.
 
-$$p\,q \approx p_1 q_1 + p_1 q_2 + p_2 q_1$$
-
-The fourth product, $p_2 q_2$, is so small that it can be left out. Write the product of two matrices in this way, by
-three products of rounded matrices. `tf32(x)` rounds an array to TF32. It costs three times the work of a product in
-TF32.
+Write the product of two matrices in this way, by three products of rounded matrices. `tf32(x)` rounds an array to TF32.
 """,
     solution="""
 def two_pieces(p, q, tf32):

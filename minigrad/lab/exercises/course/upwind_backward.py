@@ -13,7 +13,7 @@ upwind_backward = KernelExercise(
     "16",
     task=r"""
 **The gradient walks against the wind.** Wind blows along a ring of `n` places from left to right. In one step of time,
-each place takes the fraction $c$ from its left neighbour: $y_i = x_i - c\,(x_i - x_{i-1})$, where the left neighbour of
+each place takes the fraction $c$ from its left neighbor: $y_i = x_i - c\,(x_i - x_{i-1})$, where the left neighbor of
 place 0 is place $n-1$.
 
 A colleague has written the adjoint as a gather: thread $i$ fetches everything that belongs to `dx[i]`, so no atomics
@@ -34,31 +34,31 @@ extern "C" __global__ void upwind_backward(const float* dy, float* dx, float c, 
 """,
     hints=[
         "Take place 5 of the ring. Which two results y contain x[5], and with which factors?",
-        "x[5] is in y[5], with the factor 1 - c. It is also in the result of a neighbour, whose left "
-        "neighbour it is.",
+        "x[5] is in y[5], with the factor 1 - c. It is also in the result of a neighbor, whose left "
+        "neighbor it is.",
         "The forward step reads from the left, so the adjoint reads dy from the right: place i + 1, and place 0 after "
         "the last one.",
     ],
     wrong=[
         Wrong("(i + 1) % n", "(i + n - 1) % n", "value",
-              "That is the index of the forward step, not mirrored: x[i] is in the result of its right neighbour."),
+              "That is the index of the forward step, not mirrored: x[i] is in the result of its right neighbor."),
         Wrong("(i + 1) % n", "i + 1", "out-of-bounds",
               "The ring closes: after place n - 1 comes place 0."),
         Wrong("(i + 1) % n", "min(i + 1, n - 1)", "value",
-              "The ring closes: the right neighbour of the last place is place 0, not the last place again."),
+              "The ring closes: the right neighbor of the last place is place 0, not the last place again."),
         Wrong("dx[i] = ", "dx[i] += ", "nan", "dx is not 0 before the launch: a gather writes with =."),
         Wrong("+ c * dy[right]", "- c * dy[right]", "value",
-              "The neighbour's result is (1 - c) times its own value plus c times this one: the sign is plus."),
+              "The neighbor's result is (1 - c) times its own value plus c times this one: the sign is plus."),
         Wrong("(i + 1) % n;\n        dx[i] = (1 - c) * dy[i] + c * dy[right]",
               "(i + n - 1) % n;\n        dx[i] = (1 - c) * dy[i] - c * dy[right]", "value",
-              "The sign was right: x[i] comes with +c into its neighbour's result. Which neighbour is that?"),
+              "The sign was right: x[i] comes with +c into its neighbor's result. Which neighbor is that?"),
         Wrong("(1 - c)", "(1 + c)", "value", "A place gives the fraction c away and keeps 1 - c."),
         Wrong("(1 - c) * dy[i]", "dy[i]", "value",
               "x[i] is in y[i] twice: as x[i], and in -c * x[i]. Together that is 1 - c."),
-        Wrong("c * dy[right]", "dy[right]", "value", "Only the fraction c of this place arrives at its neighbour."),
+        Wrong("c * dy[right]", "dy[right]", "value", "Only the fraction c of this place arrives at its neighbor."),
         Wrong("(1 - c) * dy[i] + c * dy[right]", "c * dy[i] + (1 - c) * dy[right]", "value",
-              "The two factors are exchanged: a place keeps 1 - c, and its neighbour takes c."),
-        Wrong("i < n", "i < n - 1", "never-written", "On a ring every place has a right neighbour, the last one too."),
+              "The two factors are exchanged: a place keeps 1 - c, and its neighbor takes c."),
+        Wrong("i < n", "i < n - 1", "never-written", "On a ring every place has a right neighbor, the last one too."),
         Wrong("dx[i] = (1 - c) * dy[i] + c * dy[right]",
               "dx[i] = (1 - c) * dy[i]; __syncthreads(); atomicAdd(&dx[right], c * dy[i])", "barrier-divergence",
               "A gather needs no barrier and no atomics. And threads without a place never reach this barrier."),

@@ -29,7 +29,7 @@ extern "C" __global__ void weights_gradient(
     //>     }
     //> }
     __shared__ float a_tile[TILE][TILE], dc_tile[TILE][TILE];
-    int a_column = blockIdx.y * TILE + x;  // neighbours fetch neighbours
+    int a_column = blockIdx.y * TILE + x;  // neighbors fetch neighbors
     float sum = 0;
     for (int start = 0; start < m; start += TILE) {
         a_tile[y][x] = start + y < m && a_column < k ? a[(start + y) * k + a_column] : 0;

@@ -48,7 +48,7 @@ extern "C" __global__ void whole_stride(const float* x, const float* y, float* z
         Wrong("gridDim.x * blockDim.x", "gridDim.x * blockDim.x + 1", "never-written",
               "One more than the threads of the grid: one element is left out at every turn."),
         Wrong("int i = blockIdx.x * blockDim.x + threadIdx.x", "int i = threadIdx.x * gridDim.x + blockIdx.x",
-              "wasteful", "Every element has one thread now. But neighbouring threads take elements that lie three "
+              "wasteful", "Every element has one thread now. But neighboring threads take elements that lie three "
               "apart, so a warp touches three times the sectors. The start was right: only the stride is wrong."),
     ],
     reference=lambda x, y: x + y,

@@ -18,7 +18,7 @@ wrong_lane = PythonExercise(
     task=r"""
 **Every element exactly once, and still wrong.** The first factor of `mma.sync` is a piece of $a$ with 16 rows and 16
 columns of bfloat16: 8 numbers for each lane, two in each of 4 registers. Each register belongs to a quarter of 8 x 8.
-In a quarter, four lanes share a row, with a pair of neighbours each. The registers follow each other *down first*:
+In a quarter, four lanes share a row, with a pair of neighbors each. The registers follow each other *down first*:
 
 | register | 0 | 1 | 2 | 3 |
 |---|---|---|---|---|
@@ -51,7 +51,7 @@ def wrong_lane(lane, i):
               "Both halves follow the same bit now: registers 0 and 2 would be of one quarter."),
         Wrong("divmod(lane, 4)", "divmod(lane, 8)", "value", "Four lanes share a row: that line was right."),
         Wrong("2 * pair + half", "pair + 4 * half", "value",
-              "The numbers of a pair are neighbours: that part was right."),
+              "The numbers of a pair are neighbors: that part was right."),
         Wrong("8 * right", "4 * right", "value", "A quarter is 8 columns wide."),
         Wrong("register, half = divmod(i, 2)", "half, register = divmod(i, 4)", "value",
               "Numbers 0 and 1 are the two halves of register 0: that line was right."),

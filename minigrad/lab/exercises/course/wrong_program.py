@@ -53,7 +53,8 @@ def wrong_program(cuda, square, x):
     return result
 """,
     hints=[
-        "Go from call to call, and say aloud in which unit each number counts: bytes, elements, or blocks.",
+        "Go from call to call, and say aloud in which unit each number counts: bytes, elements, or blocks. "
+        "Where one is divided, ask which way the division rounds.",
         "How much of the result comes back? The third number of cudaMemcpy counts bytes.",
         "With 1024 numbers all is right then, with 1000 it is not: how many blocks are 1000 // 256, and how many "
         "elements do they have?",

@@ -9,6 +9,7 @@ from minigrad.lab.show.draw.grid import Axis, Slot, slots
 from minigrad.lab.show.draw.picture import box, write
 
 TILES = 6  # the most tiles drawn along an axis
+LARGE = 14  # of labels and numbers, in points: a slider shrinks its picture to fit beside the numbers
 THREADS = 24  # the most threads along an axis that are drawn as squares
 Place = tuple[int | None, int | None]
 
@@ -97,7 +98,7 @@ def mark(axes: Axes, matrix: TiledMatrix, at: Place, fill: str, edge: str, threa
 
 def block_numbers(axes: Axes, matrix: TiledMatrix) -> None:
     """The block numbers along the upper and the left edge."""
-    style = {"fontsize": 10, "color": GREY}
+    style = {"fontsize": LARGE}
     for slot in matrix.across:
         if slot.block is not None:
             write(axes, matrix.left + slot.at + 0.5, matrix.top - 0.22, str(slot.block), **style)

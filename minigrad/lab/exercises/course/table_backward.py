@@ -20,7 +20,7 @@ def reference(dy: np.ndarray, index: np.ndarray) -> np.ndarray:
     return dx
 
 
-gather_backward = KernelExercise(
+table_backward = KernelExercise(
     "05",
     task=r"""
 **The gradient of a table.** A language model looks words up: row `index[i]` of the table `x` becomes row $i$ of `y`.
@@ -39,7 +39,7 @@ Write the kernel, one thread for each of the `n * cols` elements of `dy`. `dx` i
 alone does not tell whether it is right: the check also looks for threads that get in each other's way.
 """,
     solution="""
-extern "C" __global__ void gather_backward(
+extern "C" __global__ void table_backward(
     const float* dy, const int* index, float* dx, int n, int cols) {
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     //> // your code
