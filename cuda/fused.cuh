@@ -43,7 +43,7 @@ __device__ void store_four(Outputs<K> to, int i, F f, const Vecs&... loaded) {
     }
 }
 
-// As map of vector.cuh, with several outputs. thread -> four neighbours of each.
+// As map of vector.cuh, with several outputs. thread -> four neighbors of each.
 template <int K, class F, class... Inputs>
 __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;
@@ -55,7 +55,7 @@ __device__ void map(Outputs<K> to, int n, F f, const Inputs&... inputs) {
 }
 
 // A final sum sees its inputs as (rows, n) and splits each row into chunks.
-// block -> one chunk of one row; thread -> four neighbours, then four that are BLOCK * 4 further, where it
+// block -> one chunk of one row; thread -> four neighbors, then four that are BLOCK * 4 further, where it
 // begins at a multiple of four.
 struct Stretch {
     int start, count, fours;

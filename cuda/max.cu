@@ -9,7 +9,7 @@ extern "C" __global__ void max_warp(const real* x, real* y, int outputs, int n, 
     if (threadIdx.x == 0) y[piece.to] = most;
 }
 
-// thread -> one piece of one output, alone; neighbouring threads read neighbouring columns.
+// thread -> one piece of one output, alone; neighboring threads read neighboring columns.
 extern "C" __global__ void max_columns(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     int output = blockIdx.x * blockDim.x + threadIdx.x;
     Piece piece(x, output, outputs, n, inner, chunk);
@@ -20,7 +20,7 @@ extern "C" __global__ void max_columns(const real* x, real* y, int outputs, int 
     if (output < outputs) y[piece.to] = most;
 }
 
-// As max_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
+// As max_warp, with four neighbors at a time where the piece is one run that begins at a multiple of four.
 extern "C" __global__ void max_vectorized(const real* x, real* y, int outputs, int n, int inner, int chunk) {
     Piece piece(x, blockIdx.x, outputs, n, inner, chunk);
     int fours = inner == 1 && (piece.x - x) % LANES == 0 ? piece.count / LANES : 0, left = fours * LANES;

@@ -19,7 +19,7 @@ struct Piece {
     __device__ real operator()(int i) const { return x[i * inner]; }
 };
 
-// Reduces a chunk with WIDTH neighbouring lanes of a warp: lane `share` of them takes every WIDTH-th element, or every
+// Reduces a chunk with WIDTH neighboring lanes of a warp: lane `share` of them takes every WIDTH-th element, or every
 // WIDTH-th four where all chunks are `whole`: fours that begin at multiples of four.
 template <int WIDTH, class Combine>
 __device__ real piece_reduce(const Piece& piece, bool whole, int share, real start, Combine combine) {

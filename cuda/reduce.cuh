@@ -44,7 +44,7 @@ __device__ real warp_reduce(real value, int lanes, Combine combine) {
     return value;
 }
 
-// Reduces the values of WIDTH neighbouring lanes of a warp; all of them get the result.
+// Reduces the values of WIDTH neighboring lanes of a warp; all of them get the result.
 template <int WIDTH, class Combine>
 __device__ real lanes_reduce(real value, Combine combine) {
     static_assert(32 % WIDTH == 0, "lanes share a warp evenly: 1, 2, 4, 8, 16 or 32 of them");

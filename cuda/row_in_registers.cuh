@@ -1,4 +1,4 @@
-// A row in the registers of a block, so that it is read only once. A thread has four runs of four neighbours.
+// A row in the registers of a block, so that it is read only once. A thread has four runs of four neighbors.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"

@@ -1,4 +1,4 @@
-// A short row in the registers of SHARE neighbouring lanes of a warp: a warp holds several rows at a time.
+// A short row in the registers of SHARE neighboring lanes of a warp: a warp holds several rows at a time.
 #pragma once
 #include "reduce.cuh"
 #include "vector.cuh"
@@ -13,7 +13,7 @@ struct Short {
         row = i / SHARE, share = i % SHARE, count = row < rows ? n : 0;  // lanes without a row still take part in shuffles
     }
 
-    // The index in the row of the lane's j-th element. They are fours of neighbours.
+    // The index in the row of the lane's j-th element. They are fours of neighbors.
     __device__ int at(int j) const { return (share + j / LANES * SHARE) * LANES + j % LANES; }
 
     // own = this lane's elements of a row, `beyond` past its end. The row begins at a multiple of its length.

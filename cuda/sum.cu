@@ -45,7 +45,7 @@ extern "C" __global__ void sum_warp(
     if (threadIdx.x == 0) y[piece.to] = sum / divisor;
 }
 
-// As sum_warp, with four neighbours at a time where the piece is one run that begins at a multiple of four.
+// As sum_warp, with four neighbors at a time where the piece is one run that begins at a multiple of four.
 extern "C" __global__ void sum_vectorized(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {
     // [find the piece]
@@ -62,7 +62,7 @@ extern "C" __global__ void sum_vectorized(
     if (threadIdx.x == 0) y[piece.to] = sum / divisor;
 }
 
-// thread -> one piece of one output, alone. Neighbouring threads own neighbouring columns, so where inner
+// thread -> one piece of one output, alone. Neighboring threads own neighboring columns, so where inner
 // is large the reads of a warp are coalesced; in the kernels above they would be `inner` elements apart.
 extern "C" __global__ void sum_columns(
     const real* x, real* y, int outputs, int n, int inner, int chunk, real divisor) {

@@ -1,4 +1,4 @@
-// Four neighbours in memory at a time: one instruction moves them where they are aligned to their size. A thread that
+// Four neighbors in memory at a time: one instruction moves them where they are aligned to their size. A thread that
 // loads four numbers at once waits once for them, so a quarter of the threads keeps the memory busy.
 #pragma once
 #include "common.cuh"
@@ -26,7 +26,7 @@ struct Viewed {
     // test saves each of them the divisions.
     __device__ bool dense() const { return at.ndim < 2 && at.stride[0] == 1 && at.offset % LANES == 0; }
 
-    // True if every four neighbours that begin at a multiple of four in the view do so in memory, too.
+    // True if every four neighbors that begin at a multiple of four in the view do so in memory, too.
     __device__ bool runs() const {
         if (at.ndim > 1 && at.shape[0] % LANES) return false;
         int steps = at.offset;
@@ -100,7 +100,7 @@ __device__ auto each_lane(F f, const Fours&... loaded) -> Four<decltype(f(loaded
     return y;
 }
 
-// y[i] = f(the inputs' element i). thread -> four neighbours of y, all inputs are loaded before the first f.
+// y[i] = f(the inputs' element i). thread -> four neighbors of y, all inputs are loaded before the first f.
 template <class Y, class F, class... Inputs>
 __device__ void map(Y y, int n, F f, const Inputs&... inputs) {
     unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) * LANES, end = n;

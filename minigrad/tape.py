@@ -40,7 +40,7 @@ class Node:
         """Raise RuntimeError where the rule was freed, or an array that it saved has been changed."""
         if self.vjp is None:
             raise RuntimeError(
-                f"backward: the graph behind {self.op} was freed by an earlier backward. "
+                f"backward: the tape behind {self.op} was freed by an earlier backward. "
                 "Write backward(retain_graph=True) the first time, or run the forward pass again."
             )
         for name, version, count in self.saved:

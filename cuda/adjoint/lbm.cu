@@ -1,7 +1,7 @@
 #include "common.cuh"
 
 // Lattice Boltzmann: f[q][cell] is how much fluid of a cell moves in direction q. One launch is one step of time:
-// what comes in from the neighbours (bounced back where a neighbour is solid) relaxes towards equilibrium.
+// what comes in from the neighbors (bounced back where a neighbor is solid) relaxes towards equilibrium.
 
 // Nine directions of the plane; the opposite of each; its weight.
 __constant__ int CX[9] = {0, 1, 0, -1, 0, 1, -1, -1, 1};

@@ -1,7 +1,7 @@
 #include "common.cuh"
 
-// In all of these: thread -> one element of y. Where x is (m, n), it also has one column of x, so that neighbours in a
-// warp read neighbours in memory.
+// In all of these: thread -> one element of y. Where x is (m, n), it also has one column of x, so that neighbors in a
+// warp read neighbors in memory.
 
 // y = sum of the column, each x weighted by itself
 extern "C" __global__ void sum_of_squares(const real* x, real* y, int n, int m) {

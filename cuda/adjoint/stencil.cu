@@ -4,7 +4,7 @@
 #define TILE 8
 #endif
 
-// y = k * (sum of the four neighbours - 4 x), with 0 outside. thread -> one point of the grid.
+// y = k * (sum of the four neighbors - 4 x), with 0 outside. thread -> one point of the grid.
 extern "C" __global__ void laplacian(const real* x, real k, real* y, int rows, int columns) {
     int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
     if (r < rows && c < columns) {

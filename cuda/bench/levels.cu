@@ -9,7 +9,7 @@ __device__ float total(float4 v) {
 
 // sums[thread] = the sum of the vectors that the thread reads. Each block walks through the n vectors of x from a place
 // of its own, all its threads side by side, and from the end on to the start. n is a multiple of the block. The places of
-// neighbouring blocks are far apart: on one multiprocessor, a block must not find what the other has just left in L1.
+// neighboring blocks are far apart: on one multiprocessor, a block must not find what the other has just left in L1.
 extern "C" __global__ void stream(const float4* x, float* sums, long long n, int steps) {
     long long place = 61ll * blockIdx.x % gridDim.x;
     long long at = n / gridDim.x * place / blockDim.x * blockDim.x + threadIdx.x;

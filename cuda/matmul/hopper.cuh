@@ -87,7 +87,7 @@ __device__ void wgmma(float (&c)[128], Tile a, Tile b) {
 #undef SIXTEEN
 #undef ALL
 
-// Two neighbours, rounded to bfloat16.
+// Two neighbors, rounded to bfloat16.
 __device__ inline unsigned to_bf16(float first, float second) {
     unsigned both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));

@@ -52,7 +52,7 @@ extern "C" __global__ void matmul_register_tile_1d(
 }
 
 // thread -> EACH x EACH elements of c. For EACH * EACH multiplications it reads 2 * EACH numbers: with EACH = 8, one for four.
-// Its rows and columns are EDGE / EACH apart, so that neighbouring threads read and write neighbours.
+// Its rows and columns are EDGE / EACH apart, so that neighboring threads read and write neighbors.
 extern "C" __global__ void __launch_bounds__(EDGE * EDGE / EACH / EACH) matmul_register_tile_2d(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {
     // [own]

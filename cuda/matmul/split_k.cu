@@ -17,7 +17,7 @@ constexpr int RESIDENT = sizeof(real) == 4 ? 16 / WARPS : 1;  // blocks whose re
 static_assert(TALL % LANES == 0 && WIDE % LANES == 0, "ROWS is 16 or 32");
 
 // A tile of SIDE lines, rows of a or columns of b, by DEPTH steps of the sum, laid out in shared memory as in the matrix:
-// with ALONG, the steps of a line are neighbours, else the lines of a step are. SHARES groups of threads of a warp split
+// with ALONG, the steps of a line are neighbors, else the lines of a step are. SHARES groups of threads of a warp split
 // the lines.
 template <bool ALONG, int SIDE, int SHARES>
 struct Lines {
@@ -25,7 +25,7 @@ struct Lines {
     using Tile = real[HEIGHT][WIDTH + LANES];
     static constexpr int SIZE = HEIGHT * (WIDTH + LANES);
 
-    // Starts to copy RUN neighbours at a time, with zeros beyond the end of the matrix. `matrix` points at the tile.
+    // Starts to copy RUN neighbors at a time, with zeros beyond the end of the matrix. `matrix` points at the tile.
     template <int RUN, class T>
     static __device__ void copy(Tile& tile, const real* matrix, int rows, int columns, int width) {
 #pragma unroll
@@ -51,7 +51,7 @@ struct Lines {
         return ALONG ? share + i * SHARES : (share + i / LANES * SHARES) * LANES + i % LANES;
     }
 
-    // own[i][j] = the i-th line at step start + j; four neighbours are read at a time.
+    // own[i][j] = the i-th line at step start + j; four neighbors are read at a time.
     static __device__ void fetch(real (&own)[COUNT][LANES], const Tile& tile, int share, int start) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {

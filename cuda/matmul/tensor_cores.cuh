@@ -14,7 +14,7 @@ template <> struct Unit<bfloat16> { static constexpr int DEPTH = 64, STAGES = 3,
 template <> struct Unit<float> { static constexpr int DEPTH = 32, STAGES = 4, SLICE = 8; };
 
 // No instruction transposes 32-bit numbers on their way to the registers. For the first factor a lane needs pairs of
-// neighbours, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats the kernel computes
+// neighbors, if 16 columns are taken in the order 0, 2, .., 14, 1, 3, .., 15; so for floats the kernel computes
 // c^T = b^T @ a^T.
 template <class T> constexpr bool SWAPPED = sizeof(T) == 4;
 
@@ -94,7 +94,7 @@ __device__ inline void multiply(float (&c)[4], const unsigned (&tall)[4], unsign
 __device__ inline bfloat16 result(float x, bfloat16) { return to_bf16(x); }
 __device__ inline float result(float x, float) { return x; }
 
-// Writes two neighbours, by one instruction where they are aligned to their size.
+// Writes two neighbors, by one instruction where they are aligned to their size.
 template <class T>
 __device__ void store(T* c, int row, int column, int rows, int columns, float first, float second) {
     struct alignas(2 * sizeof(T)) Pair { T at[2]; };

@@ -1,4 +1,4 @@
-// Loads, stores and asynchronous copies of matrix tiles: four neighbours at a time, for matrices of any size.
+// Loads, stores and asynchronous copies of matrix tiles: four neighbors at a time, for matrices of any size.
 #pragma once
 #include "async_copy.cuh"
 #include "vector.cuh"
@@ -52,7 +52,7 @@ __device__ void copy_tile(real (&tile)[DEPTH][PITCH], const real* matrix, int to
 }
 
 // Starts to copy tile[x][y] = matrix[top + y][left + x]. Here the sum goes along the columns of the matrix. Elements are
-// copied one by one, since neighbours in memory are far apart in the tile.
+// copied one by one, since neighbors in memory are far apart in the tile.
 template <int THREADS, int DEPTH, int WIDTH, int PITCH>
 __device__ void copy_transposed(real (&tile)[DEPTH][PITCH], const real* matrix, int top, int left, int rows, int columns, int me) {
     int x = me % DEPTH;

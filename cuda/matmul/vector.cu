@@ -16,7 +16,7 @@ static_assert(HEIGHT % 4 == 0 && HEIGHT <= 128, "a row of 32 columns has 8 threa
 
 __device__ inline bool begins_four(const real* x) { return (unsigned long long)x % alignof(Vec) == 0; }
 
-// y[i] = sum of matrix[i, l] x[l]: SHARE threads -> one piece of a row, four neighbours at a time where those of the
+// y[i] = sum of matrix[i, l] x[l]: SHARE threads -> one piece of a row, four neighbors at a time where those of the
 // matrix and of x are aligned to their size.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_vector_rows(
     const real* matrix, const real* x, real* y, int rows, int n, int chunk, View matrix_at, View x_at) {
@@ -60,7 +60,7 @@ __device__ Vec rows_sum(int count, const real* x, Row row) {
 }
 
 // y[j] = sum of x[l] matrix[l, j]: block -> one piece of 32 columns, 8 threads -> rows of it, four columns each:
-// neighbours where those are aligned to their size, else every eighth.
+// neighbors where those are aligned to their size, else every eighth.
 extern "C" __global__ void __launch_bounds__(1024) matmul_vector_columns(
     const real* matrix, const real* x, real* y, int columns, int n, int chunk, View matrix_at, View x_at) {
     // [find the piece]

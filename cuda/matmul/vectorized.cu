@@ -8,8 +8,8 @@ constexpr int DEPTH = 8, EACH = 8, SIDE = EDGE / EACH, THREADS = SIDE * SIDE;
 static_assert(EDGE % (2 * LANES) == 0 && DEPTH * EDGE / LANES % THREADS == 0, "EDGE is 64 or 128");
 
 // c = a @ b. block -> EDGE x EDGE tile of c; thread -> 8 x 8 elements, two runs of four rows by two runs of four columns.
-// One instruction moves four neighbours, between global and shared memory and on to registers. The tile of a is stored
-// transposed in shared memory, so that rows of a are neighbours there. Where the rows of a matrix are no multiple of four
+// One instruction moves four neighbors, between global and shared memory and on to registers. The tile of a is stored
+// transposed in shared memory, so that rows of a are neighbors there. Where the rows of a matrix are no multiple of four
 // long, they do not begin at multiples of 16 bytes, and their elements are read one by one.
 extern "C" __global__ void __launch_bounds__(THREADS) matmul_vectorized(
     const real* a, const real* b, real* c, int m, int n, int k, View a_at, View b_at) {

@@ -26,7 +26,7 @@ struct Operand {
     }
 };
 
-// Each of four lanes has a pair of columns of each of four groups of 8. They exchange pairs, so that each has 8 neighbours.
+// Each of four lanes has a pair of columns of each of four groups of 8. They exchange pairs, so that each has 8 neighbors.
 __device__ inline uint4 exchange(unsigned (&pair)[4], int lane) {
 #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {  // the elements off the diagonal of 2 x 2 blocks are swapped

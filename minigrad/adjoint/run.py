@@ -177,7 +177,7 @@ def launch(
 
 
 def tape_array(run: PrimalLaunch, tape: Tape, slots: int) -> Array:
-    """Memory for a tape, (iterations x values, threads): neighbouring threads access neighbouring elements."""
+    """Memory for a tape, (iterations x values, threads): neighboring threads access neighboring elements."""
     iterations = slots if tape.trips is None else run.number(tape.trips)
     assert iterations is not None
     values = prod(max(run.number(extent) or 0, 0) for extent in tape.dims)

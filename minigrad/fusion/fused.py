@@ -69,7 +69,7 @@ class Traffic:
 
     def _summary(self) -> str:
         one, other = (f"{nbytes(launches) / MB:.0f}" for launches in (self.op_by_op, self.fused))
-        return f"{one} MB op by op, {other} MB fused: {self.times:.1f} times less."
+        return f"{one} MB op by op, {other} MB fused: {1 / self.times:.1%} of them."
 
 
 def nbytes(launches: Sequence[LaunchTraffic]) -> int:

@@ -47,7 +47,7 @@ def _is_atom(text: str) -> bool:
 
 
 FOURS = "thread -> four elements."
-CHUNKS = "block -> one chunk of a row; thread -> four neighbours, then four that are BLOCK * 4 further, and so on."
+CHUNKS = "block -> one chunk of a row; thread -> four neighbors, then four that are BLOCK * 4 further, and so on."
 RECOMPUTED = " It recomputes the values of the forward pass: registers are faster than memory."
 NULL = " A null pointer marks a gradient that is not wanted."
 KERNEL = """\
@@ -86,7 +86,7 @@ class FusedSource:
 
     def _forward(self) -> str:
         trace = self.trace
-        sums = ": a sum for each chunk of a row, and the kernel of sum adds those up" if self.closes else ""
+        sums = ": one for each chunk, which the kernel of sum adds up" if self.closes else ""
         body = [*map(line, trace.steps), f"return {trace.output.name};"]
         owner = "sum_pieces" if self.closes else "map"
         return self._kernel("forward", f"{self.formula}{sums}.", owner, [], trace.inputs, ["y"], "y", body)

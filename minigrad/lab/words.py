@@ -26,9 +26,10 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "kernel": "A function that runs on the GPU, started from outside of it.",
         ("tensor", r"tensors?(?! cores?| maps?)"): "An array that remembers how it was calculated.",
         "gradient": "For each number of an array, how fast the result grows when that number grows.",
+        "scalar": "A single number.",
         "tape": "The record of every step of a calculation. Walking back along it gives the gradients.",
-        ("leaf", r"leaf|leaves"): "A tensor that you made yourself, rather than calculated. backward stores its "
-        "gradient.",
+        ("leaf", r"leaf|leaves"): "A tensor that you made yourself with requires_grad=True, rather than calculated. "
+        "backward stores its gradient.",
         ("device", r"devices?"): "A place where arrays lie and operations run: numpy, sim, or cuda.",
         ("forward", r"forward(?: pass)?"): "From the inputs to the result: the calculation itself.",
         ("backward", r"backward(?: pass)?"): "From the result to the inputs: the walk back that finds the gradients.",
@@ -47,13 +48,13 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "has its own registers, shared memory and cores. An H200 has 132.",
         "core": "A circuit in a multiprocessor that multiplies and adds. It has no text of its own to follow: an "
         "instruction of a warp uses 32 cores at once.",
-        "warp": "32 neighbouring threads of a block, which the hardware runs together, usually one instruction at "
+        "warp": "32 neighboring threads of a block, which the hardware runs together, usually one instruction at "
         "a time for all of them.",
         "register": "A place in a multiprocessor that holds one variable of one thread, 4 bytes. The fastest memory.",
         ("shared memory", r"shared memory|shared arrays?"): "A small, fast memory in each multiprocessor. The threads "
         "of a block use it together.",
         ("global memory", r"global memory"): "The large memory of the GPU, in which arrays lie. Every thread can "
-        "reach it, and it is the slowest.",
+        "reach it, and it is the slowest on the GPU.",
         ("cache", r"caches?|cached"): "A memory that keeps copies of what was fetched last, so that it need not be "
         "fetched again.",
         ("L1", r"L1"): "The cache of one multiprocessor. It is in the same place as the shared memory.",
@@ -69,17 +70,19 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         ("? :", r"`[^?]+\?[^:]+:.*`"): "condition ? a : b is a where the condition holds, and b elsewhere.",
         "upstream gradient": "The gradient with respect to the output of an operation, which the way back starts "
         "from: dy.",
-        "central difference": "A slope measured by two small steps: (f(x + e) - f(x - e)) / 2e.",
+        "central difference": "A slope measured by two small steps: (f(x + e) - f(x - e)) / (2e).",
         ("memory-bound", r"memory[- ]bound"): "Limited by the time that moving the data takes, not by arithmetic.",
     },
     "02": {
+        "portion": "The part of a gradient that comes from one use of a value. All portions are added up.",
         "chain rule": "The rate of a chain of steps is the product of the rates of its steps.",
         ("vjp", r"vjps?"): "Vector-Jacobian product: a function that takes the upstream gradient of an operation and "
         "gives the gradients of its inputs.",
         (
             "topological order",
             r"topological(?:ly| order)?",
-        ): "An order in which each operation comes after everything that it needs.",
+        ): "An order in which each value comes after everything that uses it: the order of the walk back.",
+        "pointer": "The address of memory: a number that says where an array begins.",
     },
     "03": {
         ("elementwise", r"elementwise"): "Done to each element by itself: y[i] depends on x[i] alone.",
@@ -100,7 +103,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "04": {
         "lane": "One of the 32 places of a warp, numbered 0 to 31.",
-        "sector": "32 neighbouring bytes, the smallest piece that global memory brings or takes.",
+        "sector": "32 neighboring bytes, the smallest piece that global memory brings or takes.",
         "request": "One read or write instruction of a warp: up to 32 addresses at once.",
         ("coalesced", r"(?:un)?coalesced|coalesc(?:e|es|ing)"): "Said of a request whose lanes use every byte of the "
         "sectors that it touches.",
@@ -140,7 +143,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
         "roofline": "The bound on the speed of a kernel by bandwidth and by arithmetic, drawn over its arithmetic "
         "intensity.",
         "register tile": "The elements of the result that one thread keeps in its registers.",
-        "vector load": "One instruction by which a thread reads 16 neighbouring bytes.",
+        "vector load": "One instruction by which a thread reads 16 neighboring bytes.",
         ("[&]", r"`.*\[&\].*`"): "Like [=], but the function uses the variables themselves, and no copies.",
         ("auto", r"`auto`"): "The type of a variable, left to the compiler.",
         ("double buffering", r"double[- ]buffer(?:ing|ed|s)?"): "Two places for tiles: one is filled while the other "
@@ -172,7 +175,6 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "08b": {
         ("runtime", r"runtime"): "The library of CUDA that a host program calls: memory, copies, launches.",
-        "pointer": "The address of memory: a number that says where an array begins.",
         ("PCIe", r"PCIe"): "The connection between host and GPU, much slower than the GPU's own memory.",
     },
     "09": {
@@ -194,7 +196,7 @@ _COURSE: dict[str, dict[str | tuple[str, str], str]] = {
     },
     "16": {
         ("sensitivity", r"sensitivity|sensitivities"): "A gradient with respect to a quantity of physics.",
-        "stencil": "A kernel in which each place of a grid reads its neighbours.",
+        "stencil": "A kernel in which each place of a grid reads its neighbors.",
     },
 }
 

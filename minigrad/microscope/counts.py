@@ -216,7 +216,7 @@ class Line:
 
     @property
     def sectors_per_request(self) -> float:
-        """l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_OP.ratio: 4 for 32 neighbouring floats."""
+        """l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_OP.ratio: 4 for 32 neighboring floats."""
         return self.sectors / self.requests
 
     @property

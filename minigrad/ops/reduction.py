@@ -118,7 +118,7 @@ def reduction(
 
 
 def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
-    """The axes as runs of neighbours, [start, stop), the last first. Axes of extent 1 are left out.
+    """The axes as runs of neighbors, [start, stop), the last first. Axes of extent 1 are left out.
 
     A run is reduced as one long axis: around it the array is (rows, n, inner).
     """
@@ -131,7 +131,7 @@ def runs(shape: Sequence[int], axes: Axes) -> list[tuple[int, int]]:
 
 
 def reduce(kernels: Mapping[str, Kernel], x: Array, axis: Axes, keepdims: bool, *divisor: float) -> Array:
-    """Reduce one run of neighbouring axes after another; the last kernel divides by `divisor`, if it takes one."""
+    """Reduce one run of neighboring axes after another; the last kernel divides by `divisor`, if it takes one."""
     y, shape, pending = x, list(x.shape), runs(x.shape, axis)
     for start, stop in pending:
         rows, n, inner = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])

@@ -35,7 +35,7 @@ FAST = {"warp": "vectorized", "short": "lanes", "columns": "strips", "backward":
 
 
 def launch(kernels: dict[str, Kernel], x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Passes over each run of neighbouring axes: "columns" for those that are not the last, else "warp"."""
+    """Passes over each run of neighboring axes: "columns" for those that are not the last, else "warp"."""
     return reduction.reduce(kernels, x, axis, keepdims, 1.0)
 
 

@@ -331,7 +331,7 @@ def test_several_outputs_take_one_run_of_the_adjoint(monkeypatch):
     y, z = f(x, np.zeros(2), np.zeros(2), grid=1, block=2)
     z.sum().backward()
     assert len(runs) == 2 and runs[1][0] is None
-    with pytest.raises(RuntimeError, match="the graph behind f was freed"):
+    with pytest.raises(RuntimeError, match="the tape behind f was freed"):
         y.sum().backward()
 
 

@@ -12,9 +12,9 @@ KERNELS = {
     "a cast of the value itself": "double v = x[i] * x[i]; v = (double)v; y[i] = v;",
     "an element chosen again": "y[i] = x[i] * x[i]; y[i] = i < 5 ? y[i] : 0.5;",
     "overwritten by the same thread": "y[i] = x[i]; double v = x[i] * x[i]; y[i] = v;",
-    "a neighbour's element after a barrier": "y[i] = x[i]; __syncthreads(); double v = y[(i + 1) % 8]; "
+    "a neighbor's element after a barrier": "y[i] = x[i]; __syncthreads(); double v = y[(i + 1) % 8]; "
     "__syncthreads(); y[i] = v * v;",
-    "stores of neighbours": "y[i] = x[i]; __syncthreads(); if (i < 7) { y[i + 1] = x[i] * x[i]; }",
+    "stores of neighbors": "y[i] = x[i]; __syncthreads(); if (i < 7) { y[i + 1] = x[i] * x[i]; }",
     "an array not filled in each round": "double a[3] = {1, 1, 1}; double s = 0; for (int j = 0; j < 4; ++j) { "
     "for (int k = 0; k < 3; ++k) { if (k == j) { continue; } a[k] = x[i] * (j + 1); } "
     "for (int k = 0; k < 3; ++k) { s += a[k] * a[k]; } } y[i] = s;",

@@ -171,7 +171,7 @@ def test_a_graph_is_freed_by_backward():
     y = (x * x).sum()
     y.backward()
     with pytest.raises(
-        RuntimeError, match=r"the graph behind .* was freed by an earlier backward. Write backward\(retain"
+        RuntimeError, match=r"the tape behind .* was freed by an earlier backward. Write backward\(retain"
     ):
         y.backward()
 
@@ -270,7 +270,7 @@ def test_a_refused_backward_has_changed_nothing(device):
     used.sum().backward()
     y = (x + w * c).sum()
     c += 1.0
-    for loss, message in ((y, "multiply kept b at version 0"), ((x + used).sum(), "the graph behind exp was freed")):
+    for loss, message in ((y, "multiply kept b at version 0"), ((x + used).sum(), "the tape behind exp was freed")):
         w.grad = None
         for _ in range(2):
             with pytest.raises(RuntimeError, match=message):

@@ -192,7 +192,7 @@ def test_it_is_recorded_like_any_op(device):
     first = x.grad.numpy()
     fused(x * 1).backward()
     np.testing.assert_allclose(x.grad.numpy(), 2 * first, rtol=1e-6)
-    with pytest.raises(RuntimeError, match="the graph behind chain was freed"):
+    with pytest.raises(RuntimeError, match="the tape behind chain was freed"):
         y.backward()
 
 

@@ -21,7 +21,7 @@ def numbers(n, device="sim"):
 
 @pytest.mark.parametrize("blocks, vectors, steps", [(1, 64, 4), (3, 192, 4), (2, 64, 5), (4, 64, 9)])
 def test_each_block_walks_through_the_array_from_its_own_place(blocks, vectors, steps):
-    """The sum of a block is that of `steps` neighbouring groups of vectors, the first group after the last."""
+    """The sum of a block is that of `steps` neighboring groups of vectors, the first group after the last."""
     block, x, sums = 16, numbers(4 * vectors), zeros(16 * blocks, device="sim")
     Kernel("bench/levels.cu", "stream")(x, sums, vectors, steps, grid=blocks, block=block)
     groups = x.numpy().reshape(-1, block, 4).sum(axis=2)

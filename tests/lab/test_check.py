@@ -160,7 +160,7 @@ def twice(text=GOOD):
 def test_a_right_kernel_has_a_record(kernel_device):
     assert repr(check.op(twice(), kernel_device)) == (
         f"twice on {kernel_device}: value, gradient and bounds are right in 2 cases, float32 and float64, "
-        "with 4 choices of kernel and block."
+        "with 4 choices of\nkernel and block."
     )
 
 

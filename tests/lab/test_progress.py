@@ -114,6 +114,19 @@ def test_the_help_taken_before_the_first_pass_is_kept(path, shell, monkeypatch):
     assert "1 hint, solution seen" in repr(mg.progress())
 
 
+def test_no_solution_counts_as_seen_before_a_reader_asks_for_one():
+    """In a new process: every exercise is loaded, shown and checked."""
+    script = """
+from minigrad.lab.exercises.course import all_exercises
+for each in all_exercises().values():
+    repr(each), each.check(each.skeleton)
+    passed = not each.python or each.slow or each.check(str(each._solution)).correct
+    assert passed and each.help == (0, False), each.name
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ)
+    assert not found.returncode, found.stderr
+
+
 def test_a_file_from_before_help_was_kept_is_read(path):
     path.parent.mkdir()
     entry = {"kind": "exercise", "name": "clip", "notebook": "01", "date": "2026-01-01", "text": "x"}

@@ -61,7 +61,7 @@ def test_what_was_not_touched_is_named():
      ([0, 1, 0, 1], "0..1, 0..1"), ([1, 0, 5, 5, 6], "1..0, 5, 5..6"),
      ([6, 7, 7, 7, 7, 6], "6..7, 7 x3, 6"), ([1, 2, 2, 2, 1, 0], "1..2, 2, 2..0")],
 )  # fmt: skip
-def test_runs_of_neighbours(elements, told):
+def test_runs_of_neighbors(elements, told):
     assert _spans(elements) == told
 
 

@@ -138,10 +138,23 @@ def test_accesses_that_are_not_drawn_are_counted_and_a_number_for_several_lanes_
 }"""
     found = mg.inspect(text, X[0, :48].copy(), X[1, :32].copy(), np.zeros(32, "f"), grid=1, block=32)
     four = mg.show.sectors(found)
-    assert four.numbers.startswith("Drawn: the 4 costliest of 6 accesses.\nDark:")
+    assert four.numbers.startswith("Drawn: the 4 costliest of 6 accesses, by sectors in all.\nDark:")
     assert four.title.count("to read a") == 2 and "to read b" in four.title and "to write y" in four.title
     assert mg.show.sectors(found, "y").numbers.startswith("Dark:")
     assert repr(mg.show.sectors(found, "b")).splitlines()[-1].endswith("one number for several lanes")
+
+
+def test_the_costliest_access_is_that_with_most_sectors_in_all():
+    text = """extern "C" __global__ void many(const float* x, float* y) {
+    y[threadIdx.x] = 0;
+    for (int k = 0; k < 4; k++) {
+        y[threadIdx.x] = y[threadIdx.x] * x[threadIdx.x];
+    }
+}"""
+    found = mg.show.costliest(mg.inspect(text, X[0, :32].copy(), np.zeros(32, "f"), grid=1, block=32))
+    assert found.title == "many, a warp: 4 sectors to read x, 4 sectors to read y"
+    rows = [row.split()[:4] for row in found.numbers.splitlines()[-2:]]
+    assert rows == [["4", "read", "x", "4"], ["4", "read", "y", "4"]]
 
 
 def test_an_unknown_access_is_rejected_with_the_known_ones():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,10 @@ extern "C" __global__ void awkward(
 scale = mg.kernel(SCALE, "scale", defines={"FACTOR": 3})
 turned = mg.kernel(SHARED, "turned")
 awkward = mg.kernel(AWKWARD, "awkward")
-main = mg.kernel('extern "C" __global__ void main(int n) {}', "main")
+
+
+def taken(name, path):
+    return mg.kernel(f'extern "C" __global__ void {name}(int n) {{}}', name).standalone(path, 1, grid=1, block=1)
 
 
 def zeros(*shape, dtype=np.float32):
@@ -182,6 +186,7 @@ def test_names_of_the_program_give_way_to_those_of_the_kernel(tmp_path):
         (np.array([True, False]), "static bool x[2] = {true, false};"),
         (np.array([-(2**63), 2**63 - 1]), "{(-9223372036854775807 - 1), 9223372036854775807};"),
         (np.array([-(2**63), 2**63 - 1] * 20), "x[i] = (-9223372036854775807 - 1) + i % 1073741825;"),
+        (2**63 + np.arange(40, dtype=np.uint64)[::-1], "static unsigned long long x[40];  // other numbers than"),
         (np.array([7, 2**63], np.uint64), "{7ull, 9223372036854775808ull};"),
         (np.zeros((3, 40)), "static double x[120];  // 3 x 40, 0 everywhere"),
     ],
@@ -217,7 +222,10 @@ def test_an_array_that_is_given_twice_is_one_array_on_the_gpu(tmp_path):
     "call, error, message",
     [
         (lambda path: scale.standalone(path.with_suffix(".c"), M), ValueError, "must end in .cu"),
-        (lambda path: main.standalone(path, 1, grid=1, block=1), LaunchError, "give the kernel another name"),
+        *(
+            (partial(taken, name), LaunchError, f"{name} has a meaning of its own in the program: give the kernel")
+            for name in ("main", "printf")
+        ),
         (lambda path: scale.standalone(path, M, M), LaunchError, "give grid=, how many blocks"),
         (lambda path: scale.standalone(path, M, grid=1, block=1), LaunchError, "takes 6 arguments"),
         (lambda path: mg.softmax["held"].standalone(path, M), LaunchError, "is not launched for inputs like these"),

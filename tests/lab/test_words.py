@@ -157,7 +157,7 @@ def test_a_task_counts_as_prose_but_introduces_nothing():
 
 def test_a_word_is_found_by_any_spelling():
     assert mg.word("sector") is mg.word("Sectors") is mg.word(" sector ")
-    assert repr(mg.word("sector")).startswith("sector (notebook 04): 32 neighbouring bytes")
+    assert repr(mg.word("sector")).startswith("sector (notebook 04): 32 neighboring bytes")
     assert mg.word("SM").name == "multiprocessor" and mg.word("launched").name == "launch"
     assert '<a href="04_transpose.ipynb">notebook 04</a>' in mg.word("sector")._repr_html_()
 

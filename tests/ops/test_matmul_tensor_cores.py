@@ -32,7 +32,7 @@ def tf32(x):
 
 
 def numbers(dtype, *shape):
-    """Random numbers without ties between two TF32 neighbours, whose rounding depends on the GPU."""
+    """Random numbers without ties between two TF32 neighbors, whose rounding depends on the GPU."""
     drawn = np.random.default_rng(0).standard_normal(shape, np.float32)
     drawn.view(np.int32)[drawn.view(np.int32) & 0x1FFF == 0x1000] += 1
     return drawn.astype(dtype)

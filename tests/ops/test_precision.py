@@ -24,7 +24,7 @@ def test_numbers_go_to_the_nearest_with_so_many_bits(name):
     np.testing.assert_array_equal(found[:1000], np.ldexp(np.round(mantissa * scale) / scale, exponent))
     np.testing.assert_array_equal(found[-3:], x[-3:])
     assert np.signbit(found[1001]) and found[1002] == 0
-    step = 2.0 ** -BITS[name]  # ties go to the even neighbour
+    step = 2.0 ** -BITS[name]  # ties go to the even neighbor
     ties = np.float32([1 + step / 2, 1 + 3 * step / 2])
     np.testing.assert_array_equal(rounding.rounded(ties, name), np.float32([1, 1 + 2 * step]))
     assert rounding.rounded(x, "float32") is x and rounding.rounded(x.astype(float), name).dtype == float

@@ -75,7 +75,7 @@ def test_what_only_a_gpu_has_is_called_so(text, words):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the functions are refused where glibc declares them")
-@pytest.mark.parametrize("call", ["exit(3)", "abort()", "_exit(1)"])
+@pytest.mark.parametrize("call", ["exit(3)", "abort()", "_exit(1)", "_Exit(1)", "quick_exit(1)"])
 def test_a_kernel_cannot_end_python(call):
     text = f'extern "C" __global__ void k(float* y) {{\n    if (y[0] > 1) {call};\n}}'
     with pytest.raises(CompileError, match=r"k.cu\(2\): error: .* function of the host, not of a kernel"):
@@ -194,7 +194,6 @@ def test_a_forked_child_can_launch():
     works("two_blocks" if get("sim").workers > 1 else "barriers", filled(32, np.int32), grid=2, block=1)
     script = """
 import os
-import platform
 from test_simulator import *
 from test_simulator_faults import test_assert
 import warnings; warnings.simplefilter("ignore")

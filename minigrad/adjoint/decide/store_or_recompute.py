@@ -36,7 +36,7 @@ class Tape:
     every: int = 1  # one of this many iterations is stored
 
     def slot(self, k: Expr, indices: tuple[Expr, ...] = ()) -> Index:
-        """The element of iteration k; in global memory those of neighbouring threads are adjacent."""
+        """The element of iteration k; in global memory those of neighboring threads are adjacent."""
         if self.size is not None:
             return Index(self.name, (k, *indices), self.type)
         for e, extent in zip(indices, self.dims, strict=True):

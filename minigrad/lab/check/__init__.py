@@ -13,6 +13,7 @@ from minigrad.devices import check, get
 from minigrad.devices.array import Array
 from minigrad.devices.device import Device
 from minigrad.devices.guarded import guarded
+from minigrad.display import folded
 from minigrad.errors import KernelError, require
 from minigrad.lab.check.answer import answer, differing
 from minigrad.lab.check.compare import Results, an_op, dtype_name, expected, inputs_of, largest, pairs, variants
@@ -42,7 +43,7 @@ class OpCheck:
     settings: int
 
     def __repr__(self) -> str:
-        return (
+        return folded(
             f"{self.op} on {self.device}: value, gradient and bounds are right in {self.cases} cases, "
             f"{' and '.join(self.dtypes)}, with {self.settings} choices of kernel and block."
         )

@@ -10,6 +10,7 @@ from minigrad.display import Folded, Text, folded
 from minigrad.errors import require
 
 TOLERANCE = 1e-5
+RAISED = (Exception, SystemExit)  # by a reader's text: each of them is an answer
 ACCESSES = "Your accesses to memory"
 
 
@@ -60,7 +61,7 @@ def answer(
     """Call `mine` and `truth` with the arguments of each case and compare; lists become arrays.
 
     The answer is "Correct", or names the first case that differs, with the element, its value and the true one.
-    given: names for the arguments of a case. parts: names for the elements of a result.
+    given: names for the arguments of a case. parts: names for the elements of the longest result.
     """
     if not cases:
         raise ValueError("answer needs at least one case: a tuple of arguments.")
@@ -78,15 +79,9 @@ def answer(
             got = np.asarray(mine(*arguments))
         except Refused as refused:
             return Answer(False, f"{place}{refused}.", refused.kind)
-        except (Exception, SystemExit) as exception:  # a learner's function may raise anything
+        except RAISED as exception:  # a learner's function may raise anything
             return Answer(False, f"{place}it raised {raised(exception)}.", "raised")
-        if error := _error(got, wanted):
-            if error[0] == "value" and parts:
-                each = zip(parts, got, wanted, strict=True)
-                error = (
-                    "value",
-                    ", ".join(f"{part} is {one}, wanted {right}" for part, one, right in each if one != right),
-                )
+        if error := _error(got, wanted, parts):
             return Answer(False, f"{place}{error[1]}.", error[0])
     return Answer(True, f"Correct, in {len(cases)} of {len(cases)} cases.", result=mine)
 
@@ -100,7 +95,7 @@ def raised(error: BaseException) -> str:
     """An exception in words, without a full stop; of text that is no Python with the line."""
     if isinstance(error, SyntaxError):
         line = f", `{error.text.strip()}`" if error.text and error.text.strip() else ""
-        return f"{type(error).__name__}: {error.msg.rstrip('.')}, in line {error.lineno}{line}"
+        return f"{type(error).__name__}: {(error.msg or '').rstrip('.')}, in line {error.lineno}{line}"
     try:
         said = f"{error}"
     except Exception:  # of a class that the reader wrote
@@ -108,8 +103,8 @@ def raised(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}".rstrip(".: ")
 
 
-def _error(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
-    """The first error: its kind, and in words."""
+def _error(got: np.ndarray, wanted: np.ndarray, parts: Sequence[str]) -> tuple[str, str] | None:
+    """The first error: its kind, and in words; of named parts all that are wrong."""
     if got.dtype == object and got.shape == () and got.item() is None:
         return "none", "it returns None: a `return` is missing"
     if got.ndim == 0 and wanted.ndim == 1:
@@ -119,6 +114,8 @@ def _error(got: np.ndarray, wanted: np.ndarray) -> tuple[str, str] | None:
     if got.dtype.kind not in "fiub":
         return "value", f"the result is of type {got.dtype}, wanted numbers"
     wrong = differing(got, wanted, TOLERANCE)
+    if parts and wanted.ndim == 1 and len(wrong):
+        return "value", ", ".join(f"{parts[i]} is {got[i]}, wanted {wanted[i]}" for (i,) in wrong)
     return ("value", in_words(got, wanted, wrong)) if len(wrong) else None
 
 

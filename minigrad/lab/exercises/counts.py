@@ -7,6 +7,9 @@ from typing import NamedTuple
 from minigrad.display import Table, table
 from minigrad.microscope import Inspection, Line
 
+ALL = "all accesses"  # of all threads
+UNEVEN = 2  # times as much as the accesses of all threads would explain: a thread does the work of others
+
 
 class AccessCount(NamedTuple):
     """A number read off the record of a launch, its unit, and the advice where a kernel has too much of it."""
@@ -14,6 +17,7 @@ class AccessCount(NamedTuple):
     of: Callable[[Inspection], int]
     unit: str
     advice: str  # with places for the number and for "4 are enough"
+    uneven: str = ""  # the same, where the number is that of one thread, and it does the work of others
 
 
 def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Callable[[Inspection], int]:
@@ -24,8 +28,9 @@ def total(field: str, chosen: Callable[[Line], bool] = lambda line: True) -> Cal
 COUNTS = {
     "accesses": AccessCount(
         lambda record: sum(record.per_thread.values()), "accesses of the busiest thread",
-        "one of its threads makes {} accesses to memory, where {}: keep in a variable what it needs again, "
-        "and if it does the work of other threads, let each do a share of its own.",
+        "one of its threads makes {} accesses to memory, where {}: keep in a variable what it needs again.",
+        "one of its threads makes {} accesses to memory, where {}: it does the work of other threads. Let each "
+        "do a share of its own.",
     ),
     "atomics": AccessCount(
         total("lanes", lambda line: line.kind == "atomic"), "atomic operations",
@@ -33,13 +38,13 @@ COUNTS = {
     ),
     "sectors": AccessCount(
         total("sectors"), "sectors of global memory",
-        "it moves {} sectors of global memory, where {}: let neighbouring threads read and write "
-        "neighbours, and read a number once; a variable or shared memory keeps it.",
+        "it moves {} sectors of global memory, where {}: let neighboring threads read and write "
+        "neighbors, and read a number once; a variable or shared memory keeps it.",
     ),
     "requests": AccessCount(
         total("requests"), "requests of warps",
         "its warps make {} requests to memory, where {}: a request serves up to 32 lanes with up to 16 "
-        "bytes each. Give the work to neighbouring threads, so that no lane idles, or let a lane take four neighbours "
+        "bytes each. Give the work to neighboring threads, so that no lane idles, or let a lane take four neighbors "
         "at once.",
     ),
     "wavefronts": AccessCount(
@@ -61,19 +66,22 @@ COUNTS = {
 
 
 def counts(records: Sequence[Inspection]) -> dict[str, int]:
-    """Every count of the launches together; of barriers and of one thread's accesses the largest."""
+    """Every count of the launches together, of barriers and of one thread's accesses the largest; and all accesses."""
     largest = ("accesses", "barriers")
-    return {
+    found = {
         name: (max if name in largest else sum)([count.of(record) for record in records] or [0])
         for name, count in COUNTS.items()
     }
+    return found | {ALL: sum(map(total("lanes"), records))}
 
 
 def wasted(mine: Mapping[str, int], best: Mapping[str, int], limits: Mapping[str, float]) -> Iterable[str]:
     """The advice for each count that is more than the given multiple of the best one."""
     for name, count in COUNTS.items():
         if name in limits and mine[name] > limits[name] * best[name]:
-            yield count.advice.format(mine[name], enough(best[name]))
+            uneven = mine[name] * best[ALL] > UNEVEN * mine[ALL] * best[name]
+            advice = count.uneven if count.uneven and uneven else count.advice
+            yield advice.format(mine[name], enough(best[name]))
 
 
 def amount(count: int, unit: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.display import Text, folded
-from minigrad.lab.check.answer import Answer, answer, arguments_of, raised
+from minigrad.lab.check.answer import RAISED, Answer, answer, arguments_of, raised
 from minigrad.source import blank
 
 # `//> text` (in Python `#> text`) begins the reader's part, and `//<` ends it; the skeleton has the text instead, which
@@ -170,7 +170,7 @@ class PythonExercise(Exercise):
         """Call the function. The answer has the reason where a known mistake gives the same result in every case."""
         try:
             function = self._function(attempt, names) if isinstance(attempt, str) else attempt
-        except (Exception, SystemExit) as error:  # a reader's text may raise anything, and that is the answer
+        except RAISED as error:  # a reader's text may raise anything, and that is the answer
             return Answer(False, f"Not yet. Python says {raised(error)}.", "raised")
         found = answer(partial(self._call, function), self.truth, *self.cases, given=self._given, parts=self._parts)
         if found.correct:
@@ -186,7 +186,7 @@ class PythonExercise(Exercise):
         for case in self.cases:
             try:
                 outcomes.append(repr(np.asarray(self._call(function, *arguments_of(case))).tolist()))
-            except (Exception, SystemExit) as error:  # as above
+            except RAISED as error:  # as above
                 outcomes.append(raised(error))
         return outcomes
 

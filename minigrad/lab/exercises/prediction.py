@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from minigrad.errors import require
-from minigrad.lab.check.answer import Answer, raised
+from minigrad.lab.check.answer import RAISED, Answer, raised
 from minigrad.lab.check.attempt import drawn
 from minigrad.lab.exercises.counts import counted, counts
 from minigrad.lab.exercises.exercise import Exercise, executed
 from minigrad.microscope import Inspection
+
+WORDS = str | bool | np.bool  # what may be predicted besides numbers
 
 
 class Prediction(Exercise):
@@ -48,7 +50,7 @@ class Prediction(Exercise):
         given = {name: value for name, value in (names or {}).items() if name not in asked}
         try:
             mine = executed(require(self.call, text, str, "the text of the cell"), given)
-        except (Exception, SystemExit) as error:  # a reader's text may raise anything, and that is the answer
+        except RAISED as error:  # a reader's text may raise anything, and that is the answer
             return self._explained(Answer(False, f"Not yet. Python says {raised(error)}.", "raised"), None)
         missing = [name for name in asked if mine.get(name, ...) is ...]
         if missing:
@@ -93,12 +95,16 @@ def is_number(value: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """True for equal numbers, of any type, and for equal values of other types."""
-    return bool(np.isclose(one, other)) if is_number(one) and is_number(other) else np.array_equal(one, other)
+    """True for equal numbers, of any type, and for equal texts and truth values."""
+    if is_number(one) and is_number(other):
+        return bool(np.isclose(one, other))
+    return isinstance(one, WORDS) and isinstance(other, WORDS) and one == other
 
 
 def in_digits(value: Any) -> str:
     """A value in a sentence: a number with six digits, a text in quotes."""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"a whole number of {value.bit_length()} bits"
-    return f"{value:.6g}" if isinstance(value, float | np.floating) else repr(getattr(value, "tolist", lambda: value)())
+    if isinstance(value, WORDS):
+        return repr(value)
+    if is_number(value):
+        return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+    return f"a whole number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"

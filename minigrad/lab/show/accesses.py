@@ -27,7 +27,7 @@ def _select(
     """The accesses in a source line or of a variable, of more than `most` the costliest, and one request of each; a
     title; a sentence about accesses that are left out.
 
-    The cost of an access is the number of sectors or wavefronts, the `noun`, per request.
+    The cost of an access is its number of sectors in all, or of wavefronts per request; `noun` says which.
     """
     require(name, report, Inspection, "a record of mg.inspect")
     sites = [i for i, line in enumerate(report.lines) if line.space == space]
@@ -37,17 +37,22 @@ def _select(
         there = f"it has {joined(where, 'and')}" if where else "there is none in the blocks that were looked at"
         place = "" if at is None else f" in line {at}" if isinstance(at, int) else f" named {at}"
         raise ValueError(f"{name}: {report.kernel} has no access to {space} memory{place}; {there}.")
-    cost = attrgetter(f"{noun}s_per_request")
-    seen = Counter[str]()
+    each_request = attrgetter(f"{noun}s_per_request")
+    cost, by = (attrgetter("sectors"), "sectors in all") if noun == "sector" else (each_request, "wavefronts/request")
+    seen = Counter[tuple[float, str]]()
     order: dict[int, tuple[float, int]] = {}
     for i in found:  # of equal cost, first one access of each variable
-        order[i] = -cost(report.lines[i]), seen[report.lines[i].variable]
-        seen[report.lines[i].variable] += 1
+        kind = cost(report.lines[i]), report.lines[i].variable
+        order[i] = -kind[0], seen[kind]
+        seen[kind] += 1
     chosen = sorted(sorted(found, key=order.__getitem__)[:most])
     lines = [report.lines[i] for i in chosen]
-    each = [f"{cost(x):.4g} {noun}{'s' * (cost(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
+    each = [f"{each_request(x):.4g} {noun}{'s' * (each_request(x) != 1)} to {VERB[x.kind]} {x.variable}" for x in lines]
     left_out = len(found) > most
-    few = f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses.\n" * left_out
+    few = (
+        f"Drawn: the {'costliest' if most == 1 else f'{most} costliest'} of {len(found)} accesses, by {by}.\n"
+        * left_out
+    )
     requests = [request_of(name, report, i, request) for i in chosen]
     return lines, requests, f"{report.kernel}, a warp: {', '.join(each)}", few
 
@@ -78,7 +83,7 @@ def request_of(name: str, report: Inspection, site: int, number: int) -> np.ndar
 
 
 def costliest(report: Inspection, most: int = 2) -> Picture | None:
-    """The accesses that cost a warp most beyond the fewest sectors or wavefronts: `sectors` or `banks` of them.
+    """Accesses of `sectors` or `banks`, of the kind that is further from the fewest possible: the costliest of them.
 
     None where the inspected blocks touch no memory.
     """

@@ -23,7 +23,7 @@ from minigrad.ops.matmul.kernels import OFF_LADDER
 
 SIDE, DEPTH = 128, 16  # counted: c is SIDE x SIDE, and DEPTH terms of each of its sums
 NEAR = 96  # columns of c that show the elements of a thread on tensor cores
-SPECKS = 40  # rows and columns of c that show elements of a thread of which no two are neighbours
+SPECKS = 40  # rows and columns of c that show elements of a thread of which no two are neighbors
 COUNT_HEADERS = ("rung", "a block makes", "a thread", "global loads", "shared loads", "wavefronts", "FLOP/byte")
 SPEED_HEADERS = ("rung", "arithmetic", "us", "TFLOP/s", "of peak", "x PyTorch")
 

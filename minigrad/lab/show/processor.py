@@ -94,11 +94,11 @@ def _level(axes: Axes, left: float, top: float, width: float, fill: str, name: s
 
 
 def _host(axes: Axes, link: Level) -> None:
-    box(axes, 0.2, 38, 11.6, 17.8, "white", linewidth=1.4)
-    write(axes, 6, 40.2, "host", fontweight="bold")
-    write(axes, 6, 45, "CPU, its\nmemory,\nPython", fontsize=SMALL)
-    _both_ways(axes, (17, 52.1), (11.9, 52.1))
-    write(axes, 6, 52.1, _rate(link.bandwidth), fontsize=SMALL)
+    box(axes, 0.2, 38, 8, 17.8, "white", linewidth=1.4)
+    write(axes, 4.2, 40.2, "host", fontweight="bold")
+    write(axes, 4.2, 45, "CPU, its\nmemory,\nPython", fontsize=SMALL)
+    _both_ways(axes, (17, 52.1), (8.3, 52.1))
+    write(axes, 11.5, 50.7, _rate(link.bandwidth), fontsize=SMALL)
 
 
 def _arrow(axes: Axes, x: float, top: float, bottom: float, level: Level) -> None:
@@ -158,6 +158,7 @@ def _numbers(found: Levels) -> str:
         f"A multiprocessor: {cores}at most {gpu.blocks} blocks and {gpu.threads} threads = {gpu.warps} warps at once, "
         f"{gpu.clock / 1e9:.2f} GHz.",
         repr(table(rows, ("level", "size", "bandwidth", "latency"))),
-        f"Measured on {found.device}, {found.date}, by minigrad bench --levels; registers: 12 bytes per core and "
-        "clock.\n1 KB is 1024 bytes, MB and GB likewise; 1 GB/s is a billion bytes in a second.",
+        f"Measured on {found.device}, {found.date}, by minigrad bench --levels.\nThe bandwidth of the registers is "
+        "computed, not measured: 12 bytes per core and clock.\n"
+        "1 KB is 1024 bytes, MB and GB likewise; 1 GB/s is a billion bytes in a second.",
     ])  # fmt: skip

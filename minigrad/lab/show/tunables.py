@@ -39,7 +39,7 @@ def tuning_slider(op: Op, *shapes: Any, variant: str | None = None, way: str = "
 
 
 def tuning(found: Search, **values: int) -> Picture:
-    """One setting of a search, by default the chosen one, among the times of its neighbours.
+    """One setting of a search, by default the chosen one, among the times of its neighbors.
 
     The first tunable runs along x, the others keep their values. Raises ValueError where no time is known.
     """

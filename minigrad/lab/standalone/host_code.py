@@ -81,8 +81,8 @@ class SeenLaunch:
 
 def host_code(call: SeenLaunch, taken: set[str]) -> str:
     """The text from CHECK to the end of main. taken: the names of the device code."""
-    if call.kernel == "main":
-        raise LaunchError("main is where a program begins: give the kernel another name.")
+    if call.kernel in RESERVED:
+        raise LaunchError(f"{call.kernel} has a meaning of its own in the program: give the kernel another name.")
     names = HostNames.free_of(call, taken)
     steps = steps_of(call, names, arrays_of(call, names))
     kept = [(why, lines) for why, lines in steps.items() if lines]
@@ -203,7 +203,7 @@ def fill(x: np.ndarray, kind: str) -> tuple[str, bool]:
         known = {"i % 2 == 0": i % 2 == 0}
     elif x.dtype.kind != "f":
         span = min(int(high) - int(low), 1 << 30) + 1  # i is an int
-        known = {"i": i, f"{number(low, kind)} + i % {span}": low + i % span}
+        known = {"i": i, f"{number(low, kind)} + i % {span}": low + (i % span).astype(x.dtype)}
     else:
         known = {"i": i, "i + 1": i + 1, f"(i % 11 - 5) / {half}": (i % 11 - 5) / 2, f"i % 11 / {half}": i % 11 / 2}
         known |= {f"(1 + i % 11) / {half}": (1 + i % 11) / 2}

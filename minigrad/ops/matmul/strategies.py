@@ -21,7 +21,7 @@ from minigrad.op import OPS
 from minigrad.ops.matmul.kernels import SMALL, STRIP, has_tensor_cores, is_small, pick, tile
 from minigrad.ops.matmul.shapes import ENDS, ONE, Products
 
-LANES = 4  # neighbours that a thread reads at once
+LANES = 4  # neighbors that a thread reads at once
 Sizes = tuple[int, int, int]  # m, n, k
 
 

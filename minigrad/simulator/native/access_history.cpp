@@ -1,6 +1,6 @@
 // Accesses beyond the two of a kind in a shadow cell. While only __syncthreads and a whole warp's __syncwarp order
 // accesses, two of them stand for all: an access ordered after both comes after the others too. A fence, or a
-// __syncwarp of some lanes, orders one thread but not its neighbour, so files that contain these keep more.
+// __syncwarp of some lanes, orders one thread but not its neighbor, so files that contain these keep more.
 #include <stdlib.h>
 
 #include "shadow_memory.h"

@@ -25,10 +25,12 @@
 #define MINIGRAD_INLINE static inline __attribute__((always_inline, unused))
 
 #ifdef __GLIBC__
-// Functions of the host that would end Python. A call of one does not compile.
+// The usual functions of the host that would end Python. A call of one does not compile.
 #define MINIGRAD_HOST_ONLY __attribute__((noreturn, error("it is a function of the host, not of a kernel")))
 extern "C" void exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void _exit(int) MINIGRAD_HOST_ONLY;
+extern "C" void _Exit(int) noexcept MINIGRAD_HOST_ONLY;
+extern "C" void quick_exit(int) noexcept MINIGRAD_HOST_ONLY;
 extern "C" void abort() noexcept MINIGRAD_HOST_ONLY;
 #endif
 

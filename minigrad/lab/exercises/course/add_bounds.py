@@ -42,8 +42,8 @@ extern "C" __global__ void add_bounds(const float* a, const float* b, float* y, 
         Wrong("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * blockDim.x + blockIdx.x", "never-written",
               "Thread and block are exchanged: a block begins at blockIdx.x * blockDim.x, and its threads count on."),
         Wrong("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x", "wasteful",
-              "Every element has a thread, but neighbouring threads have elements far apart: a block should take "
-              "blockDim.x neighbours, beginning at blockIdx.x * blockDim.x."),
+              "Every element has a thread, but neighboring threads have elements far apart: a block should take "
+              "blockDim.x neighbors, beginning at blockIdx.x * blockDim.x."),
         Wrong("b[i]", "b[n - 1 - i]", "value", "Element i of y is made from element i of a and element i of b."),
         Wrong("y[i] =", "y[i] +=", "nan", "`+=` reads y first, and nothing has been written there yet."),
     ],

@@ -13,7 +13,7 @@ blocks_held = PythonExercise(
 bytes of shared memory.
 
 A block has `threads` threads in warps of 32, and a warp counts whole even where it is not full. Each of its 32 threads
-takes `registers` registers, and the warp gets them in portions of 256, rounded up. The block takes `shared` bytes of
+takes `registers` registers, and the warp gets them in units of 256, rounded up. The block takes `shared` bytes of
 shared memory, and CUDA adds 1024. How many such blocks fit at once?
 """,
     solution="""
@@ -29,14 +29,14 @@ def blocks_held(threads, registers, shared):
     hints=[
         "for each resource: how many blocks would fit, if there were nothing else? The smallest of the four counts.",
         "a block of 48 threads has two warps, as one of 64. Rounding up is -(-threads // 32).",
-        "a warp needs 32 * registers. In portions of 256, rounded up, how many is that? A block has as many warps.",
+        "a warp needs 32 * registers. In units of 256, rounded up, how many is that? A block has as many warps.",
     ],
     wrong=[
         Wrong("-(-threads // 32)", "threads // 32", "raised", "48 threads are two warps, and 16 are one: round up."),
         Wrong("warps * portions * 256", "threads * registers", "value",
               "A warp takes its registers whole, also for the threads that it lacks."),
         Wrong("warps * portions * 256", "warps * 32 * registers", "value",
-              "A warp gets its registers in portions of 256: 32 threads with 33 registers need 1056, and get 1280."),
+              "A warp gets its registers in units of 256: 32 threads with 33 registers need 1056, and get 1280."),
         Wrong("shared + 1024", "shared + 1", "value", "CUDA takes 1024 bytes for each block, too."),
         Wrong("by_shared, 32)", "by_shared)", "value", "However small they are, there are no more than 32 blocks."),
         Wrong("min(64 // warps", "max(64 // warps", "value", "What runs out first decides: that is the smallest."),

@@ -42,7 +42,7 @@ def cube_gradient(x):
         Wrong("(x**3).sum()", "3 * (x**2).sum()", "value",
               "This writes down the rate. Write y itself, and leave the rate to the tape."),
         Wrong("(x**3)", "(x ^ 3)", "raised", "In Python a power is `**`; `^` is for the bits of whole numbers."),
-        Wrong("(x**3)", "(x.detach() ** 3)", "raised", "This y does not come from x any more: leave x on the tape."),
+        Wrong("(x**3)", "(x.detach() ** 3)", "raised", "This y does not come from x anymore: leave x on the tape."),
         Wrong("    y.backward()\n    return x.grad", "    return 3 * x**2", "empty",
               "This is the rate, worked out by hand. Make y and let y.backward() find it."),
     ],

@@ -12,12 +12,12 @@ from minigrad.lab.runtime import Runtime
 
 MEAN = kernel(
     """
-extern "C" __global__ void neighbour_mean(const float* x, float* y, int n) {
+extern "C" __global__ void neighbor_mean(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = (x[(i + n - 1) % n] + x[(i + 1) % n]) / 2;
 }
 """,
-    "neighbour_mean",
+    "neighbor_mean",
 )
 
 
@@ -53,16 +53,16 @@ fewer_copies = PythonExercise(
 number of bytes that cross between host and device, over the number that has to.
 """,
     solution="""
-def fewer_copies(cuda, neighbour_mean, x, steps):
+def fewer_copies(cuda, neighbor_mean, x, steps):
     n, blocks = x.size, -(-x.size // 256)
     dx, dy = cuda.cudaMalloc(4 * n), cuda.cudaMalloc(4 * n)
     #> for _ in range(steps):
     #>     cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)
-    #>     cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)
+    #>     cuda.launch(neighbor_mean, blocks, 256, dx, dy, n)
     #>     cuda.cudaMemcpy(x, dy, 4 * n, cuda.cudaMemcpyDeviceToHost)
     cuda.cudaMemcpy(dx, x, 4 * n, cuda.cudaMemcpyHostToDevice)
     for _ in range(steps):
-        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)
+        cuda.launch(neighbor_mean, blocks, 256, dx, dy, n)
         dx, dy = dy, dx
     cuda.cudaMemcpy(x, dx, 4 * n, cuda.cudaMemcpyDeviceToHost)
     #<
@@ -86,7 +86,7 @@ def fewer_copies(cuda, neighbour_mean, x, steps):
               "The host does not need the numbers between two steps: one copy back, after the loop, is enough."),
         Wrong("dx, dy = dy, dx", "dx = dy", "raised",
               "Both names hold one piece of memory now, and the other piece has none. Exchange them: dx, dy = dy, dx."),
-        Wrong("        cuda.launch(neighbour_mean, blocks, 256, dx, dy, n)\n        dx, dy = dy, dx",
+        Wrong("        cuda.launch(neighbor_mean, blocks, 256, dx, dy, n)\n        dx, dy = dy, dx",
               "        x = (np.roll(x, 1) + np.roll(x, -1)) / 2\n    cuda.cudaMemcpy(dx, x, 4 * n, "
               "cuda.cudaMemcpyHostToDevice)", "unused", "That is NumPy, on the host. Let the kernel make every step."),
         Wrong("256, dx, dy, n)", "256, dx, dx, n)", "value",

@@ -72,7 +72,7 @@ def scale_loop(x, y, s, n, gridDim, blockDim):
               "Thread and block are exchanged: a block begins at blockIdx * blockDim, and its threads count on."),
         Wrong("blockIdx * blockDim + threadIdx", "threadIdx * gridDim + blockIdx", "order",
               "Each element has a thread now, but block 0 has elements that lie gridDim apart. It should have the "
-              "first blockDim elements, as neighbours."),
+              "first blockDim elements, as neighbors."),
         Wrong("blockIdx * blockDim + threadIdx", "blockIdx * blockDim", "value",
               "All threads of a block then have the same element. Each has one of its own."),
     ],

@@ -72,7 +72,7 @@ extern "C" __global__ void sgd_decay(
               "int each = (n + gridDim.x * blockDim.x - 1) / (gridDim.x * blockDim.x);\n"
               "    int first = (blockIdx.x * blockDim.x + threadIdx.x) * each;\n"
               "    for (int i = first; i < min(first + each, n); ++i) {", "wasteful",
-              "Neighbouring threads are far apart here, so each of them needs a sector of its own."),
+              "Neighboring threads are far apart here, so each of them needs a sector of its own."),
         Wrong("(g[i] + decay * parameter)", "(g[i] - decay * parameter)", "value",
               "Decay pulls toward 0: it adds to the gradient, since the step goes against it."),
         Wrong("(g[i] + decay * parameter)", "g[i]", "value", "The decay is missing: g[i] + decay * parameter."),

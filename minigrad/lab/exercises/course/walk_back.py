@@ -87,7 +87,7 @@ def walk_back(result):
         "a value that is used twice is sent two portions, at different times. What is its gradient?",
         "a value may hand its gradient on when the last of its portions has arrived. uses says how many there will be: "
         "count them down.",
-        "three lines: add the portion, count it, and where none is missing any more, put the parent on the list.",
+        "three lines: add the portion, count it, and where none is missing anymore, put the parent on the list.",
     ],
     wrong=[
         Wrong("    result.grad = 1.0\n", "", "value", "The walk starts with the gradient of the result, 1.0."),

@@ -16,14 +16,15 @@ def outcome(weighted_sum: Callable, weights: tuple[float, ...], numbers: tuple[f
     return [total.data, *(value.grad for value in values)]
 
 
-WALK_BACK = walk_back._function(walk_back.solution())
+WALK_BACK = walk_back._function(walk_back._solution)  # .solution() would count as help taken
 weighted_sum = PythonExercise(
     "02",
     task=r"""
 **The same rule for all.** This function adds up $y = \sum_i w_i x_i$ on a tape like yours. The weights are plain
 numbers, so only the values $x_i$ get a gradient. The sum comes out right; the gradients do not, as soon as there are
 two weights. Find the bug and mend it. What does a rule know about `weight` at the time when it is called? The check
-walks back from $2y$, so $x_i$ should get $2w_i$.
+brings a class `Value` of its own. It walks back from $2y$: the gradient that arrives at $y$ is 2, so $x_i$ should get
+$2w_i$.
 """,
     solution="""
 def weighted_sum(Value, weights, values):
@@ -60,5 +61,7 @@ def weighted_sum(Value, weights, values):
     bug=True,
     truth=lambda weights, numbers: [np.dot(weights, numbers), *(2 * weight for weight in weights)],
     call=outcome,
+    given=("weights", "values"),
+    parts=("y", *(f"the gradient of values[{i}]" for i in range(4))),
     cases=[((2.0,), (3.0,)), ((1.0, 2.0, 3.0), (1.0, 1.0, 1.0)), ((0.5, -4.0, 1.5, 8.0), (2.0, 1.0, -3.0, 0.25))],
 )  # fmt: skip

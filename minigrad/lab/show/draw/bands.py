@@ -16,7 +16,7 @@ BLOCKS = 5  # the most blocks drawn side by side
 
 
 def colour(block: int) -> str:
-    """A colour other than that of the neighbouring blocks."""
+    """A colour other than that of the neighboring blocks."""
     return (LIGHT_BLUE, LIGHT_ORANGE)[block % 2]
 
 
@@ -52,11 +52,14 @@ def each_block(axes: Axes, axis: Axis) -> None:
         if busy < size:
             box(axes, left + part, 1, 1 - part, 1, "white", idle=True)
         box(axes, left, 1, 1, 1, "none", linewidth=2.2)
-        label = f"0 … {size - 1}" if busy == size else f"{busy} busy, {size - busy} idle"
-        write(axes, left + 0.5, 1.5, label, bbox=ROUND_PAPER if busy < size else None)
+        if busy == size:
+            write(axes, left + 0.5, 1.5, f"0 … {size - 1}")
+        else:  # in the larger part, and so beside the smaller one
+            at = left + (part / 2 if part > 0.5 else (1 + part) / 2)
+            write(axes, at, 1.5, f"{busy} busy,\n{size - busy} idle", bbox=ROUND_PAPER)
         _arrow(axes, left + part / 2)
         box(axes, left, 2.8, part, 1, PALE)
-        text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 else ' '}{last}"
+        text = str(first) if busy == 1 else f"{first} …{chr(10) if last > 10**7 or part < 0.75 else ' '}{last}"
         at, side = (left + part / 2, "center") if part > 0.5 else (left + part + 0.02, "left")
         write(axes, at, 3.3, text, ha=side)
     _label_rows(axes, "threads", "elements")

@@ -13,7 +13,7 @@ from minigrad.lab.show.draw.colours import BLUE, GREY, INK, LIGHT_BLUE, PALE, RU
 
 SWEEPS = 12
 BEND = 28  # pixels for a line that passes between boxes
-SPACE = 26  # between neighbours
+SPACE = 26  # between neighbors
 LETTER, LINE = 8.2, 19  # pixels: width of a monospaced character at size 13.5, height of a line
 LONGEST = 36  # characters in a line
 PAD, BETWEEN, MARGIN, TOP = 10, 46, 12, 48
@@ -84,14 +84,14 @@ def _path(items: list[Item], layers: list[list[Item]], depth: list[int], source:
 
 
 def _order(layers: list[list[Item]]) -> None:
-    """Barycentre method: sort each layer by the mean position of its neighbours, down and up; keep the best order."""
+    """Barycentre method: sort each layer by the mean position of its neighbors, down and up; keep the best order."""
     orders = [[list(layer) for layer in layers]]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for layer in layers[1:] if down else layers[-2::-1]:
             position = {id(item): at for other in layers for at, item in enumerate(other)}
-            neighbours = {id(item): item.above if down else item.below for item in layer}
-            layer.sort(key=lambda item: _mean([position[id(n)] for n in neighbours[id(item)]], position[id(item)]))
+            neighbors = {id(item): item.above if down else item.below for item in layer}
+            layer.sort(key=lambda item: _mean([position[id(n)] for n in neighbors[id(item)]], position[id(item)]))
         orders.append([list(layer) for layer in layers])
     layers[:] = min(orders, key=_crossings)
 
@@ -110,7 +110,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _place(layers: list[list[Item]]) -> float:
-    """Set every item's x near the mean of its neighbours; returns the width of the drawing."""
+    """Set every item's x near the mean of its neighbors; returns the width of the drawing."""
     for layer in layers:
         _spread(layer, [0] * len(layer))
     for sweep in range(SWEEPS + 1):  # an odd number: the last one goes down
