@@ -66,3 +66,32 @@ extern "C" __global__ void conv2d_backward_w(
     sum = block_reduce(sum, Add());
     if (threadIdx.x == 0) dw[blockIdx.x] = sum;
 }
+
+// The patch under each place of the window as a column: patches[n, (c,r,s), (p,q)] = x[n, c, row(p,r), column(q,s)], so
+// that y[n] = w @ patches[n] is a matrix product. Each pixel is copied up to rows * columns times.
+// thread -> one element of patches.
+extern "C" __global__ void conv2d_im2col(const real* x, real* patches, Window at, int size) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    int q = i % at.out_width, p = i / at.out_width % at.out_height, term = i / (at.out_width * at.out_height);
+    int s = term % at.columns, r = term / at.columns % at.rows, plane = term / (at.columns * at.rows);
+    int h = at.row(p, r), v = at.column(q, s);
+    patches[i] = at.inside(h, v) ? x[(plane * at.height + h) * at.width + v] : 0;
+}
+
+// dx[n,c,h,v] = the sum of its copies in dpatches: the way back of im2col. thread -> one element of dx.
+extern "C" __global__ void conv2d_col2im(const real* dpatches, real* dx, Window at, int size) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    int v = i % at.width, h = i / at.width % at.height, plane = i / (at.width * at.height);
+    real sum = 0;
+    for (int r = 0; r < at.rows; ++r) {
+        int p = at.out_row(h, r);
+        if (p < 0) continue;
+        for (int s = 0; s < at.columns; ++s) {
+            int q = at.out_column(v, s), term = (plane * at.rows + r) * at.columns + s;
+            if (q >= 0) sum += dpatches[(term * at.out_height + p) * at.out_width + q];
+        }
+    }
+    dx[i] = sum;
+}

@@ -11,8 +11,9 @@ from minigrad.errors import require_int
 from minigrad.kernels.kernel import Kernel
 from minigrad.kernels.view import Shape
 from minigrad.kernels.window import Pair, Sides, Window, must_fit, pair, sides
-from minigrad.op import OPS, Case, Op
+from minigrad.op import OPS, Case, Op, unbroadcast
 from minigrad.ops.elementwise import per_element
+from minigrad.ops.matmul import launch_backward as products_backward
 from minigrad.ops.reduction import first
 from minigrad.ops.window import patches, scattered
 
@@ -63,14 +64,18 @@ kernels = {
     "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=first(128)),
 }
 kernels["forward"] = kernels["naive"]
+kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", first(256))
+kernels["backward_col2im"] = per_element("conv2d.cu", "conv2d_col2im", "size", first(256))
 
 
 def launch(
     kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None = None, *, stride: Pair, padding: Sides,
     dilation: Pair, groups: int,
 ) -> Array:  # fmt: skip
-    """One launch."""
+    """One launch, or patches and a matrix product."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
+    if kernels["forward"] is kernels["im2col"]:
+        return by_product(kernels, x, w, bias, at, groups)
     y = Array.empty(x.device, (x.shape[0], w.shape[0], at.out_height, at.out_width), x.dtype)
     kernels["forward"].launch(y.size)(x, w, bias, y, at, w.shape[0], groups, y.size)
     return y
@@ -81,16 +86,69 @@ def launch_backward(
     padding: Sides, dilation: Pair, groups: int,
 ) -> tuple:  # fmt: skip
     """A launch for each gradient that is wanted; that of the bias is a sum."""
-    image, window = shapes[:2]
-    at, grads = Window.over(image, window[-2:], stride, padding, dilation), []
-    for name, need, other, shape in zip("xw", needs, (w, x), (image, window), strict=False):
-        grads.append(Array.empty(dy.device, shape, dy.dtype) if need else None)
-        if grads[-1] is not None:
-            extent = prod(shape) if name == "x" else image[0]
-            kernels[f"backward_{name}"].launch(prod(shape))(dy, other, grads[-1], at, window[0], groups, extent)
-    if len(shapes) > 2:
-        grads.append(OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False}) if needs[2] else None)
-    return tuple(grads)
+    at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
+    way = by_product_backward if kernels["forward"] is kernels["im2col"] else one_by_one
+    grads = way(kernels, needs, dy, x, w, shapes, at, groups)
+    if len(shapes) == 2:
+        return grads
+    return *grads, OPS["sum"].run([dy], {"axis": (0, 2, 3), "keepdims": False}) if needs[2] else None
+
+
+def one_by_one(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, at: Window, groups: int
+) -> tuple:
+    """A launch for dx, and one for dw."""
+    (image, window), dx, dw = shapes[:2], None, None
+    if needs[0]:
+        dx = Array.empty(dy.device, image, dy.dtype)
+        kernels["backward_x"].launch(dx.size)(dy, w, dx, at, window[0], groups, dx.size)
+    if needs[1]:
+        dw = Array.empty(dy.device, window, dy.dtype)
+        kernels["backward_w"].launch(dw.size)(dy, x, dw, at, window[0], groups, image[0])
+    return dx, dw
+
+
+FLOAT32 = {"precision": "float32"}
+
+
+# --- im2col: the patches in memory, and a matrix product for each image and group ---
+
+
+def by_product(kernels: dict[str, Kernel], x: Array, w: Array, bias: Array | None, at: Window, groups: int) -> Array:
+    """y = w @ patches + bias."""
+    n, k, pixels = x.shape[0], w.shape[0], at.out_height * at.out_width
+    rows = w.reshape((groups, k // groups, prod(w.shape[1:])))
+    y = OPS["matmul"].run([rows, columns_of(kernels, x, w.shape, at, groups)], FLOAT32).reshape((n, k, pixels))
+    y = y if bias is None else OPS["add"].run([y, bias.reshape((k, 1))], {})
+    return y.reshape((n, k, at.out_height, at.out_width))
+
+
+def by_product_backward(
+    kernels: dict[str, Kernel], needs: tuple, dy: Array, x: Array, w: Array, shapes: tuple, at: Window, groups: int
+) -> tuple:
+    """dpatches = w^T @ dy, whose copies of a pixel add up to dx; dw = the sum over the images of dy @ patches^T."""
+    (n, k, *pixels), (image, window) = dy.shape, shapes[:2]
+    dys = dy.reshape((n, groups, k // groups, prod(pixels)))
+    rows = (groups, k // groups, prod(window[1:]))
+    patches: Any = columns_of(kernels, x, window, at, groups) if needs[1] else None
+    columns = (n, groups, rows[2], prod(pixels))
+    dw, dpatches = products_backward(
+        OPS["matmul"].running, (needs[1], needs[0]), dys, w and w.reshape(rows), patches, (rows, columns), **FLOAT32
+    )
+    dx = None
+    if needs[0]:
+        dx = Array.empty(dy.device, image, dy.dtype)
+        kernels["backward_col2im"].launch(dx.size)(dpatches, dx, at, dx.size)
+    total: Any = unbroadcast(dw, rows)
+    return dx, total and total.reshape(window)
+
+
+def columns_of(kernels: dict[str, Kernel], x: Array, window: Shape, at: Window, groups: int) -> Array:
+    """The patches as columns of a matrix for each image and group."""
+    shape = (x.shape[0], groups, prod(window[1:]), at.out_height * at.out_width)
+    patches = Array.empty(x.device, shape, x.dtype)
+    kernels["im2col"].launch(patches.size)(x, patches, at, patches.size)
+    return patches
 
 
 def prepare(

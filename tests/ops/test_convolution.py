@@ -51,6 +51,23 @@ def test_the_reference_is_the_formula(size, stride, padding, dilation, groups):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("needs", [(True, False, False), (False, True, False), (False, False, True), (True,) * 3])
+@pytest.mark.parametrize("name", ["naive", "im2col"])
+def test_every_way_makes_the_gradients_that_are_wanted(name, needs, kernel_device):
+    rng = np.random.default_rng(0)
+    hosts = [rng.standard_normal(shape) for shape in ((2, 4, 6, 5), (6, 2, 3, 2), (6,))]
+    inputs = [mg.tensor(host, need, kernel_device) for host, need in zip(hosts, needs, strict=True)]
+    params = {"stride": (1, 2), "padding": ((0, 2), (1, 0)), "groups": 2}
+    y = mg.conv2d.using(name)(*inputs, **params)
+    dy = rng.standard_normal(y.shape)
+    y.backward(mg.tensor(dy, device=kernel_device))
+    wanted = mg.conv2d.vjp(hosts, dy, params)
+    for x, need, grad in zip(inputs, needs, wanted, strict=True):
+        assert (x.grad is not None) == need
+        if need:
+            np.testing.assert_allclose(x.grad.numpy(), grad, atol=1e-12)
+
+
 def test_a_convolution_of_one_bright_pixel_is_the_flipped_window(device):
     x, w = np.zeros((1, 1, 5, 6)), np.arange(1.0, 7).reshape(1, 1, 3, 2)
     x[0, 0, 2, 3] = 1
