@@ -63,6 +63,12 @@ kernels = {
     "backward_x": per_element("conv2d.cu", "conv2d_backward_x", "size", first(256)),
     "backward_w": Kernel("conv2d.cu", "conv2d_backward_w", ("elements",), ("BLOCK",), "elements", BLOCK=first(128)),
 }
+TILES = (16, 4, 8, 32)
+for end in ("", "_backward_x", "_backward_w"):
+    grid, block = ("columns/TILE", "rows/TILE", "groups"), ("TILE", "TILE")
+    kernels[f"implicit{end}"] = Kernel(
+        "conv2d/implicit.cu", f"conv2d_implicit{end}", grid, block, "rows columns groups", TILE=TILES
+    )
 kernels["forward"] = kernels["naive"]
 kernels["im2col"] = per_element("conv2d.cu", "conv2d_im2col", "size", first(256))
 kernels["backward_col2im"] = per_element("conv2d.cu", "conv2d_col2im", "size", first(256))
@@ -74,10 +80,14 @@ def launch(
 ) -> Array:  # fmt: skip
     """One launch, or patches and a matrix product."""
     at = Window.over(x.shape, w.shape[-2:], stride, padding, dilation)
-    if kernels["forward"] is kernels["im2col"]:
+    if kernels["forward"].name == "conv2d_im2col":
         return by_product(kernels, x, w, bias, at, groups)
     y = Array.empty(x.device, (x.shape[0], w.shape[0], at.out_height, at.out_width), x.dtype)
-    kernels["forward"].launch(y.size)(x, w, bias, y, at, w.shape[0], groups, y.size)
+    if kernels["forward"].name == "conv2d_implicit":
+        tiles = kernels["forward"].launch(w.shape[0] // groups, x.shape[0] * at.out_height * at.out_width, groups)
+        tiles(x, w, bias, y, at, w.shape[0], groups, x.shape[0])
+    else:
+        kernels["forward"].launch(y.size)(x, w, bias, y, at, w.shape[0], groups, y.size)
     return y
 
 
@@ -87,7 +97,7 @@ def launch_backward(
 ) -> tuple:  # fmt: skip
     """A launch for each gradient that is wanted; that of the bias is a sum."""
     at = Window.over(shapes[0], shapes[1][-2:], stride, padding, dilation)
-    way = by_product_backward if kernels["forward"] is kernels["im2col"] else one_by_one
+    way = by_product_backward if kernels["forward"].name == "conv2d_im2col" else one_by_one
     grads = way(kernels, needs, dy, x, w, shapes, at, groups)
     if len(shapes) == 2:
         return grads
@@ -99,12 +109,21 @@ def one_by_one(
 ) -> tuple:
     """A launch for dx, and one for dw."""
     (image, window), dx, dw = shapes[:2], None, None
+    tiled = kernels["forward"].name == "conv2d_implicit"
     if needs[0]:
         dx = Array.empty(dy.device, image, dy.dtype)
-        kernels["backward_x"].launch(dx.size)(dy, w, dx, at, window[0], groups, dx.size)
+        if tiled:
+            launch = kernels["implicit_backward_x"].launch(window[1], image[0] * prod(image[2:]), groups)
+        else:
+            launch = kernels["backward_x"].launch(dx.size)
+        launch(dy, w, dx, at, window[0], groups, image[0] if tiled else dx.size)
     if needs[1]:
         dw = Array.empty(dy.device, window, dy.dtype)
-        kernels["backward_w"].launch(dw.size)(dy, x, dw, at, window[0], groups, image[0])
+        if tiled:
+            launch = kernels["implicit_backward_w"].launch(window[0] // groups, prod(window[1:]), groups)
+        else:
+            launch = kernels["backward_w"].launch(dw.size)
+        launch(dy, x, dw, at, window[0], groups, image[0])
     return dx, dw
 
 

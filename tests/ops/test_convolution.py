@@ -52,7 +52,7 @@ def test_the_reference_is_the_formula(size, stride, padding, dilation, groups):
 
 
 @pytest.mark.parametrize("needs", [(True, False, False), (False, True, False), (False, False, True), (True,) * 3])
-@pytest.mark.parametrize("name", ["naive", "im2col"])
+@pytest.mark.parametrize("name", ["naive", "im2col", "implicit"])
 def test_every_way_makes_the_gradients_that_are_wanted(name, needs, kernel_device):
     rng = np.random.default_rng(0)
     hosts = [rng.standard_normal(shape) for shape in ((2, 4, 6, 5), (6, 2, 3, 2), (6,))]
